@@ -16,7 +16,7 @@ import pytest
 
 from contract_tests.deployment.deployed import Deployment, require
 from contract_tests.promises import CORE, PROMISES, Promiser
-from contract_tests.proving import failures, mutation, results
+from contract_tests.proving import failures, mutation, relevance, results
 from contract_tests.resources import Resources
 from contract_tests.targets import aws, binding, options
 from contract_tests.targets.byo_queues import ByoQueueResources, ByoQueues
@@ -48,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mutants", action="store_true", help="run every promise against every rule mutant of the simulator's model"
     )
     group.addoption(
+        "--relevance", action="store_true", help="count which promises each saboteur turns red on the simulator"
+    )
+    group.addoption(
         "--results", type=Path, metavar="FILE", help="write what became of every promise as JSON, whatever it was"
     )
     group.addoption(
@@ -74,6 +77,10 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("--target") != "simulator" or config.getoption("--prove"):
             raise pytest.UsageError("--mutants goes with --target simulator and without --prove")
         config.pluginmanager.register(mutation)
+    if config.getoption("--relevance"):
+        if config.getoption("--target") != "simulator" or config.getoption("--prove") or config.getoption("--mutants"):
+            raise pytest.UsageError("--relevance goes with --target simulator, without --prove and --mutants")
+        config.pluginmanager.register(relevance)
     if config.getoption("--results") and (config.getoption("--mutants") or config.getoption("--prove")):
         raise pytest.UsageError("--results reports a run without faults: leave out --prove and --mutants")
     if not hasattr(config, "workerinput") and not (config.option.collectonly or config.option.help):
@@ -248,7 +255,8 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
     bound = _bound(request.config)
     if request.config.getoption("--results"):
         return request.config.stash[_results].watch.on(bound)
-    return mutation.sharing_clients(bound) if request.config.getoption("--mutants") else bound
+    many_runs = request.config.getoption("--mutants") or request.config.getoption("--relevance")
+    return mutation.sharing_clients(bound) if many_runs else bound
 
 
 def _bound(config: pytest.Config) -> binding.Target:

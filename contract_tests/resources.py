@@ -169,6 +169,16 @@ class QueueUnderTest:
             assert self.receive(most=10, wait=1) == [], "more than one receive was allowed"
         return received
 
+    def redrive(self, **more: Any) -> dict[str, Any]:
+        """Move the messages of a DLQ, and wait until the move task has ended; return it as it is listed."""
+        self.sqs.start_message_move_task(SourceArn=self.arn, **more)
+
+        def ended() -> dict[str, Any]:
+            listed = self.sqs.list_message_move_tasks(SourceArn=self.arn).get("Results", [])
+            return next((task for task in listed if task["Status"] not in ("RUNNING", "CANCELLING")), {})
+
+        return eventually(ended, timeout_seconds=self.patience_seconds, describe=f"the move task of {self.name} to end")
+
     def attributes(self, *names: str) -> dict[str, str]:
         answer = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=list(names))
         return dict(answer["Attributes"])

@@ -9,8 +9,10 @@ _HEAD = """# Promises
 Generated from `contract_tests/promises/` by `make docs`; do not edit.
 
 Each promise has one contract test that carries its id, and each saboteur named here turns that test red (`make prove`).
-Evidence says how we know that AWS behaves so: *recorded* from AWS with a date, *old* (asserted on AWS, undated),
-*reported* by users, *documented* by AWS only, or *open*: inferred, and recorded by nobody.
+Evidence says how we know that AWS behaves so, the strongest first: *recorded* from AWS with a date; *asserted* against
+AWS by a test that recorded no answer, with the date of its run; *old*, the same undated; *reported* by users;
+*documented* by AWS only; or *open*: inferred, and recorded by nobody. Deviations end with the grade of the strongest
+evidence against them: where it is documented or open, AWS itself may prove to deviate.
 
 What was collected about AWS and is no promise stands at the end, with the reason.
 """
@@ -35,7 +37,7 @@ def page() -> str:
                 evidence = "; ".join(map(_evidence, promise.evidence))
                 saboteurs = ", ".join(f"`{name}`" for name in promise.saboteurs)
                 deviates = "; ".join(
-                    f"{target}: {known[promise.id]}"
+                    f"{target}: {known[promise.id]} ({promise.grade})"
                     for target, known in deviations.PROMISES.items()
                     if promise.id in known
                 )
@@ -45,8 +47,11 @@ def page() -> str:
 
 
 def _not_tested() -> list[str]:
-    rows = [f"| {fact} | {reason} |" for fact, reason in NOT_TESTED.items()]
-    return ["## Not tested", "", "| fact | why no test holds it |", "|---|---|", *rows, ""]
+    rows = [
+        f"| {id_} | {untested.fact} | {'; '.join(map(_evidence, untested.evidence))} | {untested.reason} |"
+        for id_, untested in NOT_TESTED.items()
+    ]
+    return ["## Not tested", "", "| id | fact | evidence | why no test holds it |", "|---|---|---|---|", *rows, ""]
 
 
 def _evidence(evidence: Evidence) -> str:

@@ -115,6 +115,30 @@ def test_a_dlq_may_have_a_dlq(resources: Resources) -> None:
     assert [first["Body"], *bodies(last.drain(1))] == ["m1", "m1"]
 
 
+@pytest.mark.promise("DLQ-36")
+def test_a_message_without_receives_left_stays_until_the_next_receive(resources: Resources) -> None:
+    queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
+    queue.send_each("m1")
+    queue.await_message(visibility=1)
+
+    before_the_next_receive = dead_letters.receive(wait=2)
+    at_the_next_receive = queue.receive(wait=1)
+
+    assert [before_the_next_receive, at_the_next_receive] == [[], []]
+    assert bodies(dead_letters.drain(1)) == ["m1"]
+
+
+@pytest.mark.promise("DLQ-37")
+def test_a_standard_dlq_keeps_the_time_of_the_first_send(resources: Resources) -> None:
+    dead_letters = resources.standard_queue(hint="dlq")
+    queue = resources.standard_queue(dead_letters=dead_letters, max_receive_count=1)
+    (before,) = queue.dead_letter("m1", group=None)
+
+    (dead,) = dead_letters.drain(1)
+
+    assert dead["Attributes"]["SentTimestamp"] == before["Attributes"]["SentTimestamp"]
+
+
 @pytest.mark.promise("DLQ-21")
 def test_looking_at_a_message_counts_as_a_receive(resources: Resources) -> None:
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=2)

@@ -246,7 +246,7 @@ def test_without_destination_a_message_that_has_no_source_fails_the_task(resourc
 
     ended = _await_ended(dead_letters)
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("FAILED", 0)
-    assert ended.get("FailureReason") == "CouldNotDetermineMessageSource"
+    assert ended.get("FailureReason")  # which one is not recorded
 
 
 @pytest.mark.promise("MOV-34")
@@ -304,9 +304,7 @@ def test_the_dlq_of_a_subscription_is_no_dlq_of_a_queue(resources: Resources) ->
     redrive = json.dumps({"deadLetterTargetArn": dead_letters.arn})
     resources.fifo_topic().subscribe(resources.fifo_queue(), RedrivePolicy=redrive)
 
-    assert refusal(_start, dead_letters) == invalid_parameter_value(
-        "Source queue must be configured as a Dead Letter Queue."
-    )
+    assert refusal(_start, dead_letters)[1] == 400  # code and text are recorded for a queue that is no DLQ [MOV-01]
 
 
 @pytest.mark.promise("MOV-02")
@@ -325,21 +323,21 @@ def test_source_and_destination_of_a_move_task_are_of_one_type(resources: Resour
     _, dead_letters = resources.queue_with_dlq()
     standard = resources.standard_queue()
 
-    assert refusal(_start, dead_letters, DestinationArn=standard.arn)[:2] == ("InvalidParameterValue", 400)
+    assert refusal(_start, dead_letters, DestinationArn=standard.arn)[1] == 400  # code and text are not recorded
 
 
 @pytest.mark.promise("MOV-22")
 def test_source_and_destination_of_a_move_task_differ(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
 
-    assert refusal(_start, dead_letters, DestinationArn=dead_letters.arn)[:2] == ("InvalidParameterValue", 400)
+    assert refusal(_start, dead_letters, DestinationArn=dead_letters.arn)[1] == 400  # code and text are not recorded
 
 
 @pytest.mark.promise("MOV-23")
 def test_the_source_of_a_move_task_is_an_arn(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
-    assert refusal(queue.sqs.start_message_move_task, SourceArn="x")[:2] == ("InvalidParameterValue", 400)
+    assert refusal(queue.sqs.start_message_move_task, SourceArn="x")[1] == 400  # code and text are not recorded
 
 
 @pytest.mark.promise("MOV-14")
@@ -351,8 +349,7 @@ def test_the_rate_of_a_move_task_is_1_to_500(resources: Resources) -> None:
     too_slow = refusal(_start, dead_letters, MaxNumberOfMessagesPerSecond=0)
     too_fast = refusal(_start, dead_letters, MaxNumberOfMessagesPerSecond=501)
 
-    assert too_slow[:2] == ("InvalidParameterValue", 400)
-    assert too_fast[:2] == ("InvalidParameterValue", 400)
+    assert [too_slow[1], too_fast[1]] == [400, 400]  # codes and texts are not recorded
 
 
 @pytest.mark.promise("MOV-15")

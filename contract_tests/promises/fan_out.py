@@ -1,6 +1,16 @@
 """What holds between a topic and its queues."""
 
-from contract_tests.promises.promise import SNS_GUIDE, Promise, area, old, recorded, sns_api, sns_guide, unverified
+from contract_tests.promises.promise import (
+    SNS_GUIDE,
+    Promise,
+    area,
+    asserted,
+    old,
+    recorded,
+    sns_api,
+    sns_guide,
+    unverified,
+)
 
 _TESTS = "sns/test_sns.py::"
 
@@ -15,7 +25,7 @@ _FAN_OUT = area(
     Promise(
         "SNS-24",
         "Every subscribed queue delivers the messages of a group in the order they were published.",
-        (recorded("sns/test_sns.py::test_message_to_fifo_sqs_ordering", "2025-02-19"),),
+        (asserted("sns/test_sns.py::test_message_to_fifo_sqs_ordering", "2025-02-19"),),
         ("swap-bodies",),
     ),
     Promise(
@@ -100,13 +110,57 @@ _FAN_OUT = area(
         "A copy carries the group of the publish and its deduplication id: the one given, or the SHA-256 of the"
         " message.",
         (recorded(_TESTS + "test_message_to_fifo_sqs", "2025-08-18"),),
-        ("regroup-messages",),
+        ("relabel-messages", "regroup-messages"),
     ),
     Promise(
         "SNS-20",
         "A standard queue gets a message that was published twice only once, because the topic deduplicates.",
         (recorded(_TESTS + "test_fifo_topic_to_regular_sqs", "2025-08-18"),),
         ("forget-deduplication",),
+    ),
+    Promise(
+        "SNS-96",
+        "A standard queue gets no message group id from a FIFO topic.",
+        (recorded(_TESTS + "test_fifo_topic_to_regular_sqs", "2025-08-18"),),
+        ("stamp-groups",),
+    ),
+    Promise(
+        "SNS-97",
+        "A standard queue gets the message group id of a publish to a standard topic (comparison).",
+        (recorded(_TESTS + "test_publish_message_group_id", "2025-08-18"), sns_api("Publish")),
+        ("regroup-messages",),
+    ),
+    Promise(
+        "SNS-95",
+        "A publish with the same deduplication id is a new message after the window, and a repeat inside it does"
+        " not extend it.",
+        (sns_api("Publish"), sns_guide("fifo-message-dedup", read="2026-11-23")),
+        ("swallow-repeats", "forget-deduplication"),
+    ),
+    Promise(
+        "SNS-129",
+        "An explicit deduplication id overrides the content of a publish: one body with two ids is two messages.",
+        (sns_api("Publish"),),
+        ("swallow-bodies",),
+    ),
+    Promise(
+        "SNS-130",
+        "One deduplication id twice in a batch of publishes is one message, and both entries return its message id.",
+        (sns_api("PublishBatch"), unverified("inferred from SNS-18 for the message id")),
+        ("forget-deduplication",),
+    ),
+    Promise(
+        "SNS-101",
+        "A message of 1,048,576 bytes passes unchanged through a topic that allows it into a queue with raw delivery.",
+        (sns_guide("large-message-payloads", read="2026-11-23"),),
+        ("ignore-message-size", "corrupt-bodies"),
+    ),
+    Promise(
+        "SNS-102",
+        "The envelope counts towards the size of a copy: what does not fit into the queue with it goes to the DLQ of"
+        " the subscription.",
+        (unverified("by SND-14 and SNS-31; without the envelope the same message fits"),),
+        ("unwrap-deliveries", "lose-undelivered"),
     ),
     Promise(
         "SNS-21",
@@ -118,31 +172,37 @@ _FAN_OUT = area(
         "SNS-37",
         "A FIFO topic may be published to by TargetArn.",
         (old(_TESTS + "test_publish_to_fifo_with_target_arn"),),
-        ("lose-publishes",),
+        ("ignore-target-arn",),
+    ),
+    Promise(
+        "SNS-126",
+        "With MessageStructure `json`, a queue gets the entry `sqs` if there is one, and else the default.",
+        (recorded(_TESTS + "test_message_structure_json_to_sqs", "2023-08-24"),),
+        ("ignore-message-structure",),
     ),
     Promise(
         "SNS-69",
         "A queue gets nothing that was published before it was subscribed.",
         (recorded(_TESTS + "test_publish_message_before_subscribe_topic", "2023-08-24"),),
-        ("deliver-twice",),
+        ("deliver-the-past",),
     ),
     Promise(
         "SNS-70",
         "A batch is delivered in the order of its entries, each with its own attributes and deduplication id.",
-        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2023-12-07"),),
+        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
         ("swap-bodies", "drop-message-attributes"),
     ),
     Promise(
         "SNS-71",
         "A message with letters beyond ASCII arrives unchanged.",
         (recorded(_TESTS + "test_publish_unicode_chars", "2023-08-24"),),
-        ("corrupt-bodies",),
+        ("flatten-bodies",),
     ),
     Promise(
         "SNS-83",
         "With raw delivery a message of more than ten attributes is not delivered; in an envelope it is.",
         (sns_guide("sns-message-attributes", read="2026-11-21"),),
-        ("wrap-raw-deliveries",),
+        ("strip-published-attributes",),
     ),
 )
 

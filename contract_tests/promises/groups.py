@@ -1,6 +1,17 @@
 """What holds of a message group: it blocks, it keeps its order, it waits for the visibility timeout."""
 
-from contract_tests.promises.promise import Promise, api, area, guide, old, peer, recorded, reported, unverified
+from contract_tests.promises.promise import (
+    Promise,
+    api,
+    area,
+    asserted,
+    guide,
+    old,
+    peer,
+    recorded,
+    reported,
+    unverified,
+)
 
 _GROUP_BLOCKING = area(
     "Group blocking",
@@ -14,7 +25,7 @@ _GROUP_BLOCKING = area(
         "SLU-01",
         "While one group is blocked, messages of other groups are delivered.",
         (old("test_fifo_message_group_visibility"), guide("FIFO-queues-understanding-logic")),
-        ("withhold-later",),
+        ("withhold-other-groups",),
     ),
     Promise(
         "GRP-04",
@@ -59,7 +70,7 @@ _GROUP_BLOCKING = area(
         "SND-20",
         "A standard queue accepts a message group id and does not block the group (comparison).",
         (recorded("test_fair_queue_with_message_group_id", "2025-08-18"), guide("sqs-fair-queues")),
-        ("withhold-later",),
+        ("block-standard-queues",),
     ),
     Promise(
         "GRP-03",
@@ -90,7 +101,7 @@ _GROUP_BLOCKING = area(
         "GRP-09",
         "When the shortened visibility timeout of the first of two messages in flight ends, it is delivered again and"
         " the second is not.",
-        (recorded("test_fifo_message_group_visibility_after_change_message_visibility", "2025-11-17"),),
+        (asserted("test_fifo_message_group_visibility_after_change_message_visibility", "2025-11-17"),),
         ("ignore-visibility-change", "deliver-twice"),
     ),
     Promise(
@@ -109,7 +120,7 @@ _GROUP_BLOCKING = area(
     Promise(
         "GRP-15",
         "Messages of a blocked group count as visible, although they cannot be received.",
-        (recorded("test_fifo_approximate_number_of_messages_not_visible", "2025-09-26"),),
+        (asserted("test_fifo_approximate_number_of_messages_not_visible", "2025-09-26"),),
         ("undercount-queue",),
     ),
     Promise(
@@ -188,7 +199,7 @@ _VISIBILITY = area(
         "VIS-01",
         "Deleting with a handle whose visibility timeout has ended fails, and the message stays.",
         (recorded("test_fifo_delete_after_visibility_timeout", "2025-03-28"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-deletes", "blur-deletes"),
     ),
     Promise(
         "VIS-14",
@@ -206,19 +217,19 @@ _VISIBILITY = area(
         "VIS-04",
         "A message received with a visibility timeout of 0 cannot be deleted with that handle.",
         (reported("https://github.com/aws/aws-sdk-js/issues/1750", "2026-11-20"), guide("sqs-visibility-timeout")),
-        ("hide-errors", "blur-errors"),
+        ("accept-deletes", "blur-deletes"),
     ),
     Promise(
         "VIS-05",
         "A receipt handle does not delete a message that another consumer has received since.",
-        (guide("sqs-visibility-timeout"),),
-        ("hide-errors", "blur-errors"),
+        (api("ReceiveMessage"), api("DeleteMessage")),
+        ("delete-by-any-handle",),
     ),
     Promise(
         "VIS-06",
         "The visibility of a deleted message cannot be changed.",
         (old("test_change_visibility_on_deleted_message_raises_invalid_parameter_value"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-changes", "blur-changes"),
     ),
     Promise(
         "VIS-07",
@@ -227,7 +238,7 @@ _VISIBILITY = area(
             old("test_delete_message_with_illegal_receipt_handle"),
             old("test_delete_message_with_deleted_receipt_handle"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-deletes", "blur-deletes"),
     ),
     Promise(
         "VIS-08",
@@ -249,13 +260,31 @@ _VISIBILITY = area(
         ("ignore-receive-visibility", "sticky-receives"),
     ),
     Promise(
+        "VIS-28",
+        "A message whose visibility timeout was extended can be deleted with its handle until the extension ends.",
+        (recorded("test_fifo_delete_after_visibility_timeout_extended", "2025-10-05"),),
+        ("expire-changed-handles", "ignore-visibility-change"),
+    ),
+    Promise(
+        "VIS-29",
+        "A visibility change that comes after the visibility timeout does not hide the message from other consumers.",
+        (unverified("by VIS-08 and ChangeMessageVisibility: it 'might result in an error'"),),
+        ("withhold-changed",),
+    ),
+    Promise(
+        "VIS-30",
+        "A changed visibility timeout is counted from the change, not from the receive.",
+        (api("ChangeMessageVisibility"),),
+        ("hasten-changes", "ignore-visibility-change"),
+    ),
+    Promise(
         "VIS-13",
         "A visibility change that would hide a message until more than twelve hours after its receive is refused.",
         (
             reported("https://github.com/localstack/localstack/issues/3956", "2026-11-21"),
             api("ChangeMessageVisibility"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-changes", "blur-changes"),
     ),
     Promise(
         "SLU-36",

@@ -8,6 +8,7 @@ SNS_GUIDE = "https://docs.aws.amazon.com/sns/latest/dg/"
 _SQS_API = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_"
 _SNS_API = "https://docs.aws.amazon.com/sns/latest/api/API_"
 _READ = "2026-11-20"
+LOCALSTACK_TESTS = "LocalStack tests/aws/services/"
 
 
 class Promiser(StrEnum):
@@ -21,11 +22,13 @@ class Promiser(StrEnum):
 class Grade(StrEnum):
     """How strong the evidence is that AWS itself behaves so.
 
-    RECORDED: a response recorded from AWS, dated. OLD: asserted on AWS by a test without a date. REPORTED: AWS output
-    quoted by users. DOCUMENTED: AWS documentation only. OPEN: our inference; nobody recorded it.
+    RECORDED: a response recorded from AWS, dated. ASSERTED: a test asserted it against AWS and recorded no response,
+    dated. OLD: the same without a date. REPORTED: AWS output quoted by users. DOCUMENTED: AWS documentation only. OPEN:
+    our inference; nobody recorded it.
     """
 
     RECORDED = "recorded"
+    ASSERTED = "asserted"
     OLD = "old"
     REPORTED = "reported"
     DOCUMENTED = "documented"
@@ -61,6 +64,12 @@ class Promise:
     promiser: Promiser = Promiser.SERVICE
     area: str = ""
 
+    @property
+    def grade(self) -> Grade:
+        """Return the grade of its strongest evidence."""
+        grades = [evidence.grade for evidence in self.evidence]
+        return min(grades, key=list(Grade).index)
+
 
 def area(title: str, *promises: Promise) -> tuple[Promise, ...]:
     """Return the promises under their heading."""
@@ -72,6 +81,11 @@ def recorded(test: str, date: str) -> Evidence:
     return Evidence(Grade.RECORDED, _localstack(test), date)
 
 
+def asserted(test: str, date: str) -> Evidence:
+    """Return evidence asserted on AWS by a test of LocalStack's that recorded no answer, and when it last passed."""
+    return Evidence(Grade.ASSERTED, _localstack(test), date)
+
+
 def old(test: str) -> Evidence:
     """Return evidence asserted on AWS by a test of LocalStack's, before dates were kept."""
     return Evidence(Grade.OLD, _localstack(test), "undated, before 2024-04")
@@ -79,7 +93,7 @@ def old(test: str) -> Evidence:
 
 def _localstack(test: str) -> str:
     """Return where a test of LocalStack's is; a name without a file is one of its SQS tests."""
-    return "LocalStack tests/aws/services/" + (test if "::" in test else f"sqs/test_sqs.py::{test}")
+    return LOCALSTACK_TESTS + (test if "::" in test else f"sqs/test_sqs.py::{test}")
 
 
 def documented(page: str, read: str = _READ) -> Evidence:
@@ -87,9 +101,9 @@ def documented(page: str, read: str = _READ) -> Evidence:
     return Evidence(Grade.DOCUMENTED, page, read)
 
 
-def guide(page: str) -> Evidence:
+def guide(page: str, read: str = _READ) -> Evidence:
     """Return evidence that the developer guide of SQS says so on that page."""
-    return documented(f"{SQS_GUIDE}{page}.html")
+    return documented(f"{SQS_GUIDE}{page}.html", read)
 
 
 def api(action: str) -> Evidence:
@@ -114,7 +128,7 @@ def reported(source: str, date: str) -> Evidence:
 
 def peer(test: str) -> Evidence:
     """Return evidence asserted on AWS by a test of the suite LocalSqsSnsMessaging shares with it; its run is dated."""
-    return Evidence(Grade.RECORDED, "justeattakeaway/LocalSqsSnsMessaging " + test, "2026-05-23")
+    return Evidence(Grade.ASSERTED, "justeattakeaway/LocalSqsSnsMessaging " + test, "2026-05-23")
 
 
 def verified(test: str) -> Evidence:

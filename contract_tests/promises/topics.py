@@ -13,6 +13,7 @@ from contract_tests.promises.promise import (
 )
 
 _TESTS = "sns/test_sns.py::"
+_STACK_TESTS = "cloudformation/resources/test_sns.py::"
 _FILTER_TESTS = "sns/test_sns_filter_policy.py::"
 
 _TOPIC = area(
@@ -22,21 +23,21 @@ _TOPIC = area(
         "A FIFO topic needs FifoTopic and the suffix .fifo, and a name of at most 256 characters.",
         (
             recorded(_TESTS + "test_create_topic_name_constraints", "2026-02-06"),
-            recorded(_TESTS + "test_sns_topic_fifo_without_suffix_fails", "2025-08-21"),
+            recorded(_STACK_TESTS + "test_sns_topic_fifo_without_suffix_fails", "2025-08-21"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-topics", "blur-topics"),
     ),
     Promise(
         "SLU-46",
         "The name of a FIFO topic has at most 256 characters, `.fifo` included.",
         (sns_api("CreateTopic"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-topics",),
     ),
     Promise(
         "SNS-04",
         "Setting FifoTopic on an existing topic is refused.",
         (recorded(_TESTS + "test_topic_get_attributes_with_fifo_false", "2025-09-29"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-topic-attributes", "blur-topic-attributes"),
     ),
     Promise(
         "SNS-46",
@@ -50,7 +51,7 @@ _TOPIC = area(
     Promise(
         "SNS-47",
         "Creating a topic again with the same attributes returns the ARN of the existing topic.",
-        (recorded(_TESTS + "test_create_duplicate_topic_check_idempotency", "2023-08-24"),),
+        (recorded(_TESTS + "test_create_duplicate_topic_check_idempotency", "2025-10-13"),),
         ("rename-repeats",),
     ),
     Promise(
@@ -68,20 +69,20 @@ _TOPIC = area(
     Promise(
         "SNS-48",
         "Creating a topic again with other tags is refused.",
-        (recorded(_TESTS + "test_create_duplicate_topic_with_more_tags", "2023-08-24"),),
-        ("hide-errors", "blur-errors"),
+        (recorded(_TESTS + "test_create_duplicate_topic_with_more_tags", "2025-10-13"),),
+        ("accept-topics", "blur-topics"),
     ),
     Promise(
         "SNS-49",
         "Tags of a topic are kept, replaced and removed.",
-        (recorded(_TESTS + "test_tags", "2023-08-24"),),
+        (recorded(_TESTS + "test_tags", "2025-10-13"),),
         ("ignore-tags",),
     ),
     Promise(
         "SNS-50",
         "Two tags with the same key are refused.",
-        (recorded(_TESTS + "test_tags", "2023-08-24"),),
-        ("hide-errors", "blur-errors"),
+        (recorded(_TESTS + "test_tags", "2025-10-13"),),
+        ("accept-topics", "blur-topics"),
     ),
     Promise(
         "SNS-90",
@@ -94,7 +95,19 @@ _TOPIC = area(
         "SNS-51",
         "FifoThroughputScope accepts MessageGroup, and refuses a value that is neither MessageGroup nor Topic.",
         (sns_api("SetTopicAttributes"),),
-        ("hide-errors", "widen-topic-scope"),
+        ("accept-topic-attributes", "widen-topic-scope"),
+    ),
+    Promise(
+        "SNS-98",
+        "FifoThroughputScope cannot be set back from MessageGroup to Topic.",
+        (sns_guide("fifo-high-throughput"),),
+        ("accept-topic-attributes",),
+    ),
+    Promise(
+        "SNS-100",
+        "A topic reports MaximumMessageSize only where it was set.",
+        (sns_api("GetTopicAttributes"),),
+        ("invent-message-size",),
     ),
     Promise(
         "SNS-30",
@@ -107,9 +120,33 @@ _TOPIC = area(
         "The retention of an archive is 1 to 365 days; anything else is refused.",
         (
             sns_guide("message-archiving-and-replay-topic-owner"),
-            recorded(_TESTS + "test_sns_topic_with_attributes", "2025-07-03"),
+            recorded(_STACK_TESTS + "test_sns_topic_with_attributes", "2024-08-16"),
         ),
-        ("hide-errors",),
+        ("accept-topic-attributes",),
+    ),
+    Promise(
+        "SNS-132",
+        "A FIFO topic takes an archive policy, a standard topic does not.",
+        (sns_guide("message-archiving-and-replay-topic-owner"),),
+        ("accept-topic-attributes", "widen-archive-period"),
+    ),
+    Promise(
+        "SNS-103",
+        "A subscription with a replay policy gets what was published before it, in order, and then what is new.",
+        (sns_guide("message-archiving-and-replay-subscriber"),),
+        ("skip-replays",),
+    ),
+    Promise(
+        "SNS-104",
+        "A replayed message has the message id and the time of its publish, and says that it is replayed.",
+        (sns_guide("message-archiving-and-replay-subscriber"),),
+        ("disguise-replays",),
+    ),
+    Promise(
+        "SNS-131",
+        "A replay delivers only what the filter policy of the subscription lets through.",
+        (sns_guide("message-archiving-and-replay-subscriber"),),
+        ("ignore-filter-policy",),
     ),
     Promise(
         "SNS-41",
@@ -119,7 +156,7 @@ _TOPIC = area(
             reported("https://github.com/pulumi/pulumi-aws/issues/4370", "2026-11-21"),
             sns_guide("message-archiving-and-replay-topic-owner", read="2026-11-21"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-topics", "blur-topics"),
     ),
 )
 
@@ -132,7 +169,7 @@ _SUBSCRIPTION = area(
             recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),
             verified("test_sns/test_publishing.py::test_publish_from_standard_sns_to_fifo_sqs"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscriptions", "blur-subscriptions"),
     ),
     Promise(
         "SNS-06",
@@ -141,7 +178,7 @@ _SUBSCRIPTION = area(
             recorded(_TESTS + "test_fifo_topic_to_regular_sqs", "2025-08-18"),
             verified("test_sns/test_publishing.py::test_publish_from_sns_fifo_to_standard_sqs"),
         ),
-        ("ignore-subscribe",),
+        ("ignore-standard-queues",),
     ),
     Promise(
         "SNS-07",
@@ -150,19 +187,19 @@ _SUBSCRIPTION = area(
             reported("https://github.com/hashicorp/terraform-provider-aws/issues/38441", "2026-11-20"),
             sns_guide("fifo-message-delivery"),
         ),
-        ("hide-errors",),
+        ("accept-subscriptions",),
     ),
     Promise(
         "SNS-08",
         "The DLQ of a FIFO subscription must be a FIFO queue.",
         (recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscription-attributes", "blur-subscription-attributes"),
     ),
     Promise(
         "SNS-34",
         "The DLQ of a subscription must be in the same Region.",
         (sns_guide("sns-dead-letter-queues"),),
-        ("hide-errors",),
+        ("accept-subscription-attributes",),
     ),
     Promise(
         "SNS-35",
@@ -171,19 +208,19 @@ _SUBSCRIPTION = area(
             recorded(_TESTS + "test_subscribe_sqs_queue_url", "2025-10-06"),
             recorded(_TESTS + "test_subscribe_unknown_sqs_queue", "2025-10-06"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscriptions", "blur-subscriptions"),
     ),
     Promise(
         "SNS-36",
         "Subscribing a queue again returns the existing subscription, and is refused if the attributes differ.",
         (recorded(_TESTS + "test_subscribe_idempotency", "2025-10-06"),),
-        ("rename-repeats", "hide-errors", "blur-errors"),
+        ("rename-repeats", "accept-subscriptions", "blur-subscriptions"),
     ),
     Promise(
         "SNS-60",
         "A subscription of a queue of the same account is confirmed at once.",
         (recorded(_TESTS + "test_create_subscriptions_with_attributes", "2025-10-06"),),
-        ("wrap-raw-deliveries",),
+        ("leave-pending",),
     ),
     Promise(
         "SNS-61",
@@ -192,25 +229,37 @@ _SUBSCRIPTION = area(
             recorded(_TESTS + "test_validate_set_sub_attributes", "2025-10-06"),
             recorded(_TESTS + "test_create_subscriptions_with_attributes", "2025-10-06"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscription-attributes", "blur-subscription-attributes"),
     ),
     Promise(
         "SNS-62",
         "A subscription with an unknown protocol is refused.",
         (recorded(_TESTS + "test_subscribe_with_invalid_protocol", "2025-10-06"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscriptions", "blur-subscriptions"),
     ),
     Promise(
         "SNS-63",
         "An unsubscribed queue gets nothing more, and its subscription is gone.",
         (recorded(_TESTS + "test_not_found_error_on_set_subscription_attributes", "2025-10-06"),),
-        ("ignore-unsubscribe", "hide-errors", "blur-errors"),
+        ("ignore-unsubscribe", "accept-subscription-attributes", "blur-subscription-attributes"),
     ),
     Promise(
         "SNS-64",
         "Unsubscribing a subscription a second time is accepted.",
         (recorded(_TESTS + "test_unsubscribe_from_non_existing_subscription", "2025-10-06"),),
         ("ignore-unsubscribe",),
+    ),
+    Promise(
+        "SNS-127",
+        "ListSubscriptionsByTopic lists the subscriptions of the topic, and no others.",
+        (sns_api("ListSubscriptionsByTopic"),),
+        ("hide-subscription",),
+    ),
+    Promise(
+        "SNS-125",
+        "Deleting a topic deletes its subscriptions, and deleting it again is accepted.",
+        (recorded(_TESTS + "test_delete_topic_idempotency", "2025-09-29"), sns_api("DeleteTopic")),
+        ("keep-topics",),
     ),
     Promise(
         "SNS-31",
@@ -254,7 +303,7 @@ _SUBSCRIPTION = area(
         "A queue whose policy does not allow the topic gets nothing, and the publish succeeds; once it is allowed, the"
         " queue gets what is published from then on.",
         (peer("SetupFifoTopicAndQueue"), sns_guide("sns-fifo-topics")),
-        ("deliver-twice", "lose-second-subscription"),
+        ("ignore-queue-policies", "lose-second-subscription"),
     ),
 )
 
@@ -264,7 +313,7 @@ _PUBLISHING = area(
         "SNS-10",
         "A publish without a deduplication id to a topic without content-based deduplication is refused.",
         (recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publishes", "blur-publishes"),
     ),
     Promise(
         "SNS-11",
@@ -273,13 +322,13 @@ _PUBLISHING = area(
             recorded(_TESTS + "test_validations_for_fifo", "2025-08-18"),
             recorded(_TESTS + "test_publish_message_group_id", "2025-08-18"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-publishes", "blur-publishes"),
     ),
     Promise(
         "SNS-25",
         "A batch of more than ten entries, or with one entry id twice, is refused.",
         (recorded(_TESTS + "test_publish_batch_exceptions", "2023-08-24"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publish-batches", "blur-publish-batches"),
     ),
     Promise(
         "SNS-114",
@@ -291,25 +340,37 @@ _PUBLISHING = area(
         "SNS-26",
         "A batch with an entry that lacks group or deduplication id is refused as a whole.",
         (recorded(_TESTS + "test_publish_batch_exceptions", "2023-08-24"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publish-batches", "blur-publish-batches"),
     ),
     Promise(
         "SNS-27",
         "The id of a batch entry is 1 to 80 letters, digits, hyphens and underscores.",
         (recorded(_TESTS + "test_publish_batch_invalid_entry_id", "2025-12-23"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publish-batches", "blur-publish-batches"),
     ),
     Promise(
         "SNS-28",
         "A batch of more than 256 KiB in all is refused.",
-        (recorded(_TESTS + "test_publish_batch_too_long_message", "2025-11-19"),),
-        ("hide-errors", "blur-errors"),
+        (recorded(_TESTS + "test_publish_batch_too_long_message", "2024-09-04"),),
+        ("accept-publish-batches", "blur-publish-batches"),
     ),
     Promise(
         "SNS-29",
         "A message of more than 256 KiB is refused.",
-        (recorded(_TESTS + "test_publish_too_long_message", "2025-11-19"),),
-        ("hide-errors", "blur-errors"),
+        (recorded(_TESTS + "test_publish_too_long_message", "2024-09-04"),),
+        ("accept-publishes", "blur-publishes"),
+    ),
+    Promise(
+        "SNS-99",
+        "Message attributes count towards the size of a publish.",
+        (sns_api("Publish"), sns_guide("large-message-payloads", read="2026-11-23")),
+        ("strip-published-attributes",),
+    ),
+    Promise(
+        "SNS-128",
+        "A subject that has more than 100 characters, or more than one line, is refused.",
+        (sns_api("Publish"),),
+        ("accept-publishes",),
     ),
     Promise(
         "SNS-52",
@@ -318,13 +379,13 @@ _PUBLISHING = area(
             recorded(_TESTS + "test_empty_sns_message", "2023-08-24"),
             recorded(_TESTS + "test_publish_with_empty_subject", "2023-08-24"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-publishes", "blur-publishes"),
     ),
     Promise(
         "SNS-53",
         "With MessageStructure `json`, a message that is not a JSON object with a default entry is refused.",
         (recorded(_TESTS + "test_message_structure_json_exc", "2023-08-24"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publishes", "blur-publishes"),
     ),
     Promise(
         "SNS-107",
@@ -336,32 +397,32 @@ _PUBLISHING = area(
         "SNS-54",
         "A message attribute without a value of its type is refused.",
         (recorded(_TESTS + "test_empty_or_wrong_message_attributes", "2024-11-15"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publishes", "blur-publishes"),
     ),
     Promise(
         "SNS-55",
         "A message attribute with a malformed name is refused.",
         (recorded(_TESTS + "test_empty_or_wrong_message_attributes", "2024-11-15"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publishes", "blur-publishes"),
     ),
     Promise(
         "SNS-56",
         "A batch to a topic that does not exist is refused.",
         (recorded(_TESTS + "test_publish_batch_messages_without_topic", "2023-08-24"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-publish-batches", "blur-publish-batches"),
     ),
     Promise(
         "SNS-57",
         "Group and deduplication id of a publish have 1 to 128 letters, digits and punctuation marks; others are"
         " refused.",
         (sns_api("Publish"),),
-        ("hide-errors",),
+        ("accept-publishes",),
     ),
     Promise(
         "SNS-58",
         "A batch returns for each entry a message id and a rising sequence number, in the order given.",
-        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2023-12-07"),),
-        ("lose-publishes",),
+        (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
+        ("reverse-publish-results",),
     ),
     Promise(
         "SNS-59",
@@ -482,9 +543,9 @@ _FILTER_POLICY = area(
         "A malformed filter policy is refused.",
         (
             recorded(_FILTER_TESTS + "test_validate_policy", "2024-05-14"),
-            recorded(_FILTER_TESTS + "test_validate_policy_string_operators", "2024-05-15"),
+            recorded(_FILTER_TESTS + "test_validate_policy_string_operators", "2024-12-03"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscriptions", "blur-subscriptions"),
     ),
     Promise(
         "SNS-79",
@@ -492,9 +553,9 @@ _FILTER_POLICY = area(
         (
             recorded(_FILTER_TESTS + "test_validate_policy_numeric_operator", "2024-05-14"),
             recorded(_FILTER_TESTS + "test_validate_policy_exists_operator", "2024-05-14"),
-            recorded(_FILTER_TESTS + "test_validate_policy_string_operators", "2024-05-15"),
+            recorded(_FILTER_TESTS + "test_validate_policy_string_operators", "2024-12-03"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscriptions", "blur-subscriptions"),
     ),
     Promise(
         "SNS-80",
@@ -503,19 +564,19 @@ _FILTER_POLICY = area(
             recorded(_FILTER_TESTS + "test_policy_complexity", "2024-05-14"),
             sns_guide("subscription-filter-policy-constraints", read="2026-11-21"),
         ),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscriptions", "blur-subscriptions"),
     ),
     Promise(
         "SNS-81",
         "A nested filter policy is refused for attributes and accepted for the body.",
         (recorded(_FILTER_TESTS + "test_sub_filter_policy_nested_property", "2024-05-14"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscription-attributes", "blur-subscription-attributes"),
     ),
     Promise(
         "SNS-82",
         "A scope of a filter policy other than MessageAttributes and MessageBody is refused.",
         (recorded(_FILTER_TESTS + "test_set_subscription_filter_policy_scope", "2024-05-14"),),
-        ("hide-errors", "blur-errors"),
+        ("accept-subscription-attributes", "blur-subscription-attributes"),
     ),
 )
 

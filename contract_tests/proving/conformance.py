@@ -152,7 +152,8 @@ def matrix(measured: Mapping[str, tuple[Mapping[str, Any], str | None]], date: s
                 unknown = {"status": Status.UNKNOWN.value, "evidence": reason or "its test did not run"}
                 result = results.get(promise.id, unknown)
                 found[name] = {"status": result["status"], "evidence": result["evidence"]}
-            rows.append({"id": promise.id, "area": promise.area, "statement": promise.statement, "results": found})
+            row = {"id": promise.id, "area": promise.area, "statement": promise.statement, "grade": promise.grade.value}
+            rows.append(row | {"results": found})
     return {"date": date, "targets": [asdict(COLUMNS[name]) for name in measured], "promises": rows}
 
 

@@ -33,7 +33,7 @@ def dumped(matrix: Matrix) -> str:
     """Return the matrix as JSON, one row a line: a promise that changes on one target changes one line."""
     tables = {
         "targets": matrix["targets"],
-        "promises": [{key: row[key] for key in ("id", "area", "statement")} for row in matrix["promises"]],
+        "promises": [{key: row[key] for key in ("id", "area", "statement", "grade")} for row in matrix["promises"]],
         "results": [
             {"promise": row["id"], "target": target, **result}
             for row in matrix["promises"]
@@ -85,6 +85,10 @@ def markdown(matrix: Matrix) -> str:
         "",
         *(f"- *{status}*: {meaning}" for status, meaning in MEANINGS.items()),
         "",
+        "*On AWS* is the grade of the evidence that AWS itself keeps the promise: recorded, asserted, old, reported,",
+        "documented or open, the strongest first. What deviates from one that is only documented or open may do as",
+        "AWS does; no such verdict rests on the code or the text of an error.",
+        "",
         f"| target | {' | '.join(STATUSES)} | note |",
         "|---|---:|---:|---:|---:|---|",
         *(
@@ -93,11 +97,13 @@ def markdown(matrix: Matrix) -> str:
         ),
     ]
     for area in _areas(matrix):
-        lines += ["", f"## {area}", "", f"| id | promise | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+        lines += ["", f"## {area}", "", f"| id | promise | on AWS | {' | '.join(names)} |"]
+        lines.append(f"|---|---|---|{'---|' * len(names)}")
         for row in matrix["promises"]:
             if row["area"] == area:
                 cells = [_cell(row["results"][target["name"]]["status"]) for target in targets]
-                lines.append(f"| {row['id']} | {row['statement'].replace('|', '\\|')} | {' | '.join(cells)} |")
+                statement = row["statement"].replace("|", "\\|")
+                lines.append(f"| {row['id']} | {statement} | {row['grade']} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
@@ -188,7 +194,7 @@ def _promise(row: Mapping[str, Any], targets: list[Mapping[str, str]]) -> str:
     return (
         f'<tr class="promise" id="{id_}"><td class="id"><button type="button" aria-expanded="false"'
         f' aria-controls="evidence-{id_}">{id_}</button></td>'
-        f'<th scope="row">{_prose(row["statement"])}</th>{cells}</tr>\n'
+        f'<th scope="row">{_prose(row["statement"])} <small>{escape(row["grade"])}</small></th>{cells}</tr>\n'
         f'<tr class="evidence" id="evidence-{id_}" hidden><td></td><td colspan="{len(targets) + 1}">'
         f"<dl>{evidence}</dl></td></tr>"
     )

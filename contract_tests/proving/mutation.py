@@ -40,7 +40,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         for location in {_location(mutant) for mutant in MUTANTS.values()}:
             _note(patch, location, reached)
-        _forget(given)
+        forget(given)
         pyfuncitem.obj(**given)
     for mutant in MUTANTS.values():
         if _location(mutant) in reached and _caught[mutant.name] < _ENOUGH:
@@ -50,10 +50,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     return True
 
 
-def _forget(given: dict[str, Any]) -> None:
+def forget(given: dict[str, Any]) -> None:
     """Empty the simulator: what it is made of is then what the rules are now, and no run meets another's queues."""
     simulated = hook.of(given["resources"]._target.make_client("sqs"))
-    assert simulated is not None, "--mutants goes with --target simulator"
+    assert simulated is not None, "such a run goes with --target simulator"
     simulated.reset()
 
 
@@ -85,14 +85,14 @@ def _mutant_status(test: Callable[..., None], given: dict[str, Any], mutant: Mut
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hook, "_GRACE_SECONDS", _GRACE_SECONDS)
         patch.setattr(mutant.owner, mutant.rule, mutant.instead)
-        _forget(given)
+        forget(given)
         try:
             test(**given | {"resources": resources})
         except (AssertionError, pytest.fail.Exception):
             seen = "caught"
         except Exception:
             seen = "crashed"
-    _forget(given)  # what a broken rule has left behind may not be deletable
+    forget(given)  # what a broken rule has left behind may not be deletable
     resources.close()
     return seen
 

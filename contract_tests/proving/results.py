@@ -1,8 +1,9 @@
 """The plugin of `--results FILE`: what became of every promise, as JSON, whatever the target did.
 
-Only a test that passed is a promise that holds, and only a failed expectation is a deviation. What a target does not
-offer is `not supported`; everything else, from a refused connection to a page of HTML, is `unknown`. A failed
-expectation proves nothing either where an answer the test got was no answer: its calls are watched.
+Only a test that passed, and met no action that the target lacks, is a promise that holds; only a failed expectation is
+a deviation. What a target does not offer is `not supported`; everything else, from a refused connection to a page of
+HTML, is `unknown`. A failed expectation proves nothing either where an answer the test got was no answer: its calls are
+watched.
 """
 
 import dataclasses
@@ -133,7 +134,9 @@ def judge(
         known: why the target is known not to keep the promise.
     """
     if error is None:
-        return Status.HOLDS, line
+        # Whoever expects a refusal also passes where the whole action is refused.
+        lacking = next((failure for failure in failures if failure.status is Status.NOT_SUPPORTED), None)
+        return (Status.HOLDS, line) if lacking is None else (Status.NOT_SUPPORTED, f"{line}: {lacking.text}")
     is_expectation = isinstance(error, AssertionError) or (
         isinstance(error, pytest.fail.Exception) and not str(error).startswith("Timeout")
     )

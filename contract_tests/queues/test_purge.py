@@ -17,6 +17,16 @@ def test_a_purge_removes_what_waits_and_what_is_in_flight(resources: Resources) 
     assert queue.receive(most=10, wait=3) == []
 
 
+@pytest.mark.promise("PUR-16")
+def test_a_purge_removes_what_is_delayed(resources: Resources) -> None:
+    queue = resources.fifo_queue(DelaySeconds="1")
+    queue.send_each("m1", "m2")
+
+    queue.purge()
+
+    assert queue.receive(most=10, wait=3) == []
+
+
 @pytest.mark.promise("PUR-01")
 def test_a_second_purge_within_a_minute_is_refused(resources: Resources) -> None:
     queue = resources.fifo_queue()

@@ -5,7 +5,15 @@ import string
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from contract_tests.resources import Refusal, Resources, bodies, invalid_parameter, invalid_parameter_value, refusal
+from contract_tests.resources import (
+    Refusal,
+    Resources,
+    accepted,
+    bodies,
+    invalid_parameter,
+    invalid_parameter_value,
+    refusal,
+)
 
 _BAD_IDS = ("", "a" * 129, "a b")
 _TRACE = {
@@ -144,6 +152,39 @@ def test_a_body_longer_than_the_queue_allows_is_refused(resources: Resources) ->
     assert bodies(queue.drain(1)) == ["x" * 1024]
 
 
+@pytest.mark.promise("SND-32")
+def test_message_attributes_count_towards_the_size(resources: Resources) -> None:
+    queue = resources.fifo_queue(MaximumMessageSize="1024")
+    thirty_bytes = {"kind": {"DataType": "String", "StringValue": "x" * 20}}
+
+    accepted(queue.send, "a" * 994, id="m1", MessageAttributes=thirty_bytes)
+    too_long = refusal(queue.send, "a" * 995, id="m2", MessageAttributes=thirty_bytes)
+
+    assert too_long[1] == 400  # code and text are recorded for a body alone [SND-14]
+    assert bodies(queue.drain(1)) == ["a" * 994]
+
+
+@pytest.mark.promise("SND-33")
+def test_the_trace_header_does_not_count_towards_the_size(resources: Resources) -> None:
+    queue = resources.fifo_queue(MaximumMessageSize="1024")
+
+    accepted(queue.send, "a" * 1024, id="m1", MessageSystemAttributes=_TRACE)
+    (received,) = queue.drain(1)
+
+    assert received["Body"] == "a" * 1024
+    assert received["Attributes"].get("AWSTraceHeader") == _TRACE["AWSTraceHeader"]["StringValue"]
+
+
+@pytest.mark.promise("SND-34")
+def test_a_delay_of_none_in_a_send_means_the_queues(resources: Resources) -> None:
+    queue = resources.fifo_queue(DelaySeconds="2")
+
+    accepted(queue.send, "m1", id="m1", DelaySeconds=0)
+
+    assert queue.receive(wait=1) == []
+    assert bodies(queue.drain(1)) == ["m1"]
+
+
 @pytest.mark.promise("SND-15")
 def test_a_body_with_a_control_character_is_refused(resources: Resources) -> None:
     queue = resources.fifo_queue()
@@ -258,6 +299,19 @@ def test_message_attributes_of_every_type_arrive_as_they_were_sent(resources: Re
     assert message.get("MessageAttributes") == attributes
 
 
+@pytest.mark.promise("SND-36")
+def test_the_name_of_a_message_attribute_is_checked(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    text = {"DataType": "String", "StringValue": "x"}
+    names = ["a^b", ".a", "a.", "a..b", "a" * 257]
+
+    refused = {name: refusal(queue.send, "m1", id="m1", MessageAttributes={name: text})[1] for name in names}
+    longest = accepted(queue.send, "m1", id="m1", MessageAttributes={f"A-b_1.{'c' * 250}": text})
+
+    assert refused == dict.fromkeys(names, 400)  # codes and texts are not recorded
+    assert longest["MessageId"]
+
+
 @pytest.mark.promise("SLU-41")
 def test_names_of_message_attributes_that_aws_reserves_are_refused(resources: Resources) -> None:
     queue = resources.fifo_queue()
@@ -268,4 +322,4 @@ def test_names_of_message_attributes_that_aws_reserves_are_refused(resources: Re
         refusal(queue.send, "m1", id="m1", MessageAttributes={"amazon.trace": value}),
     ]
 
-    assert [answer[:2] for answer in refused] == [("InvalidParameterValue", 400)] * 2
+    assert [status for _, status, _ in refused] == [400, 400]  # codes and texts are not recorded

@@ -219,6 +219,33 @@ def test_a_standard_queue_gets_a_repeated_publish_once(resources: Resources) -> 
     assert sorted(bodies(queue.drain(2))) == ["last", "m1"]
 
 
+@pytest.mark.promise("SNS-96")
+def test_a_standard_queue_gets_no_group_from_a_fifo_topic(resources: Resources) -> None:
+    queue = resources.standard_queue()
+    topic = resources.fifo_topic(queue)
+
+    topic.publish("m1", group="g1", id="m1")
+    (copy,) = queue.drain(1)
+
+    assert sorted(copy["Attributes"]) == [
+        "ApproximateFirstReceiveTimestamp",
+        "ApproximateReceiveCount",
+        "SenderId",
+        "SentTimestamp",
+    ]
+
+
+@pytest.mark.promise("SNS-97")
+def test_a_standard_queue_gets_the_group_from_a_standard_topic(resources: Resources) -> None:
+    queue, topic = resources.standard_queue(), resources.standard_topic()
+    topic.subscribe(queue)
+
+    topic.publish("m1", group="g1")
+    (copy,) = queue.drain(1)
+
+    assert copy["Attributes"].get("MessageGroupId") == "g1"
+
+
 @pytest.mark.promise("SNS-21")
 def test_a_later_subscriber_does_not_get_the_repeat_of_an_earlier_publish(resources: Resources) -> None:
     topic = resources.fifo_topic(resources.fifo_queue())
@@ -240,6 +267,18 @@ def test_a_topic_can_be_published_to_by_target_arn(resources: Resources) -> None
     topic.sns.publish(TargetArn=topic.arn, Message="m1", MessageGroupId="g1", MessageDeduplicationId="m1")
 
     assert bodies(queue.drain(1)) == ["m1"]
+
+
+@pytest.mark.promise("SNS-126")
+def test_a_queue_gets_its_own_part_of_a_message_by_protocol(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+
+    own = '{"default": "for all", "sqs": "for queues"}'
+    topic.publish(own, id="m1", MessageStructure="json")
+    topic.publish('{"default": "for all", "lambda": "for functions"}', id="m2", MessageStructure="json")
+
+    assert bodies(queue.drain(2)) == ["for queues", "for all"]
 
 
 @pytest.mark.promise("SNS-69")

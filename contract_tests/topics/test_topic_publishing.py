@@ -132,6 +132,19 @@ def test_an_empty_message_is_refused(resources: Resources) -> None:
     assert empty_subject == invalid_parameter("Subject")
 
 
+@pytest.mark.promise("SNS-128")
+def test_a_subject_is_one_line_of_100_characters_at_most(resources: Resources) -> None:
+    """AWS says less than 100; the hundredth is left open."""
+    topic = resources.fifo_topic()
+
+    long = topic.publish("m1", id="m1", Subject="a" * 99)
+    too_long = refusal(topic.publish, "m2", id="m2", Subject="a" * 101)
+    two_lines = refusal(topic.publish, "m3", id="m3", Subject="a\nb")
+
+    assert long["MessageId"]
+    assert [too_long[1], two_lines[1]] == [400, 400]  # codes and texts are not recorded
+
+
 @pytest.mark.promise("SNS-53")
 def test_a_message_by_protocol_needs_a_default(resources: Resources) -> None:
     topic = resources.fifo_topic()
@@ -213,7 +226,7 @@ def test_the_ids_of_a_publish_are_128_letters_digits_and_punctuation(resources: 
     long_group = refusal(topic.publish, "m4", id="m4", group="g" * 129)
 
     assert accepted["MessageId"]
-    assert [long_id[:2], blank_id[:2], long_group[:2]] == [("InvalidParameter", 400)] * 3
+    assert [long_id[1], blank_id[1], long_group[1]] == [400, 400, 400]  # codes and texts are not recorded
 
 
 @pytest.mark.promise("SNS-58")

@@ -1,11 +1,14 @@
 """What every saboteur is made of: the hook into a client, and hooks that serve for many."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import botocore.session
 from botocore.awsrequest import AWSResponse
 from botocore.client import BaseClient
+
+from sluice.simulator import hook
 
 _PARAMS = "sluice_saboteur"
 SENDS = ("sqs.SendMessage", "sns.Publish")
@@ -36,6 +39,28 @@ def answer_with(**parsed: Any) -> tuple[AWSResponse, dict[str, Any]]:
     return AWSResponse("http://saboteur", 200, {}, None), parsed
 
 
+def refuse_with(code: str, text: str) -> tuple[AWSResponse, dict[str, Any]]:
+    """Return what a `before-call` hook returns to refuse in the service's place."""
+    error = {"Code": code, "Message": text, "Type": "Sender"}
+    metadata = {"HTTPStatusCode": 400, "HTTPHeaders": {}, "RetryAttempts": 0}
+    return AWSResponse("http://saboteur", 400, {}, None), {"Error": error, "ResponseMetadata": metadata}
+
+
+def own_sqs_client(client: BaseClient) -> BaseClient:
+    """Return a client of SQS with the credentials of another one, which neither recorder nor saboteur listens to."""
+    credentials = client._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 (nothing public)
+    own = botocore.session.get_session().create_client(
+        "sqs",
+        endpoint_url=client.meta.endpoint_url,
+        region_name=client.meta.region_name,
+        aws_access_key_id=credentials.access_key,
+        aws_secret_access_key=credentials.secret_key,
+        aws_session_token=credentials.token,
+    )
+    hook.join(own, client)
+    return own
+
+
 class Hook:
     """Does nothing yet; subclasses name the operations they listen to and override what they need.
 
@@ -58,14 +83,21 @@ class Hook:
 
     def attach(self, client: BaseClient) -> None:
         """Listen to this client."""
+        for event, heard in self._heard(client):
+            client.meta.events.register(event, heard)
+
+    def detach(self, client: BaseClient) -> None:
+        """Listen to this client no longer."""
+        for event, heard in self._heard(client):
+            client.meta.events.unregister(event, heard)
+
+    def _heard(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
         service = client.meta.service_model.service_name
         for operation in self.operations:
-            if operation.split(".")[0] != service:
-                continue
-            events = client.meta.events
-            events.register(f"before-parameter-build.{operation}", self._before_build)
-            events.register(f"before-call.{operation}", self._before_call)
-            events.register(f"after-call.{operation}", self._after_call)
+            if operation.split(".")[0] == service:
+                yield f"before-parameter-build.{operation}", self._before_build
+                yield f"before-call.{operation}", self._before_call
+                yield f"after-call.{operation}", self._after_call
 
     def _before_build(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
         context[_PARAMS] = params

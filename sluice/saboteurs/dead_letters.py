@@ -10,6 +10,7 @@ from sluice.saboteurs.base import (
     QUEUE_ATTRIBUTES,
     RECEIVE,
     Hook,
+    IgnoreCall,
     Saboteur,
     change,
     ignore,
@@ -26,6 +27,28 @@ class _WithholdDeadLetters(Hook):
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "dlq" in params["QueueUrl"]:
             parsed.pop("Messages", None)
+
+
+class _HurryDeadLetters(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._received: list[dict[str, Any]] = []
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "dlq" not in params["QueueUrl"]:
+            self._received += parsed.get("Messages", [])
+        elif "Messages" not in parsed and self._received:
+            parsed["Messages"] = [self._received.pop(0)]
+
+
+class _MoveOnce(IgnoreCall):
+    operations = ("sqs.StartMessageMoveTask",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        confirmed = super().answer(operation, params)
+        return confirmed if self._opportunities > 1 else None
 
 
 def _end_chain(params: dict[str, Any]) -> None:
@@ -50,6 +73,8 @@ SABOTEURS = (
         "makes queues without the redrive policy asked for",
         omit("RedrivePolicy", of=("sqs.CreateQueue", "sqs.SetQueueAttributes")),
     ),
+    Saboteur("hurry-dead-letters", "delivers from a DLQ what its source still keeps", _HurryDeadLetters),
+    Saboteur("move-once", "confirms every move task after the first and does not start it", _MoveOnce),
     Saboteur("end-chains", "makes DLQs without a DLQ of their own", change(_end_chain, "sqs.CreateQueue")),
     Saboteur(
         "quote-receive-count", "reports maxReceiveCount as a string", misreport(_quote_receive_count, QUEUE_ATTRIBUTES)

@@ -11,6 +11,26 @@ _SEND_BATCH, _PUBLISH_BATCH = "sqs.SendMessageBatch", "sns.PublishBatch"
 _DELETE_BATCH, _CHANGE_BATCH = "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch"
 _BATCHES = (_SEND_BATCH, _DELETE_BATCH, _CHANGE_BATCH)
 _NO_DIGEST = "0" * 32
+_CALLS = {
+    "queues": ("sqs.CreateQueue",),
+    "attributes": ("sqs.SetQueueAttributes",),
+    "lookups": ("sqs.GetQueueAttributes",),
+    "sends": ("sqs.SendMessage",),
+    "batches": ("sqs.SendMessageBatch", "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch"),
+    "receives": ("sqs.ReceiveMessage",),
+    "deletes": ("sqs.DeleteMessage",),
+    "changes": ("sqs.ChangeMessageVisibility",),
+    "purges": ("sqs.PurgeQueue",),
+    "moves": ("sqs.StartMessageMoveTask", "sqs.ListMessageMoveTasks"),
+    "cancels": ("sqs.CancelMessageMoveTask",),
+    "topics": ("sns.CreateTopic", "sns.DeleteTopic", "sns.TagResource"),
+    "topic-attributes": ("sns.SetTopicAttributes",),
+    "subscriptions": ("sns.Subscribe",),
+    "subscription-attributes": ("sns.SetSubscriptionAttributes", "sns.GetSubscriptionAttributes"),
+    "publishes": ("sns.Publish",),
+    "publish-batches": ("sns.PublishBatch",),
+}
+_BATCHES = ("sqs.SendMessageBatch", "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch")
 
 
 class _HideErrors(Hook):
@@ -69,9 +89,24 @@ def _next(number: str) -> str:
     return str(int(number) + 1)
 
 
+def _of_some_calls(kind: type[Hook], operations: tuple[str, ...]) -> Callable[[int], Hook]:
+    return lambda every: kind(every, operations)
+
+
 SABOTEURS = (
     Saboteur("hide-errors", "turns refusals into success", _HideErrors),
     Saboteur("blur-errors", "gives every refusal the same text", _BlurErrors),
+    *(
+        Saboteur(
+            f"accept-{calls}", f"turns refusals of {' and '.join(named)} into success", _of_some_calls(kind, named)
+        )
+        for kind, calls, named in ((_HideErrors, *entry) for entry in _CALLS.items())
+    ),
+    *(
+        Saboteur(f"blur-{calls}", f"gives refusals of {' and '.join(named)} the same text", _of_some_calls(kind, named))
+        for kind, calls, named in ((_BlurErrors, *entry) for entry in _CALLS.items())
+        if calls != "lookups"  # nobody recorded how these are refused
+    ),
     Saboteur("lose-batch-entries", "confirms a batch and does its first entry only", _LoseBatchEntries),
     Saboteur("hide-batch-failures", "reports failed entries of a batch as done", misreport(_hide_failures, *_BATCHES)),
     Saboteur(

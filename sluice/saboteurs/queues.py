@@ -5,7 +5,17 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import QUEUE_ATTRIBUTES, Hook, IgnoreCall, Saboteur, change, ignore, misreport, only_show
+from sluice.saboteurs.base import (
+    QUEUE_ATTRIBUTES,
+    Hook,
+    IgnoreCall,
+    Saboteur,
+    change,
+    ignore,
+    misreport,
+    omit,
+    only_show,
+)
 
 
 def _forget_attributes(params: dict[str, Any]) -> None:
@@ -32,6 +42,20 @@ class _MoveQueues(Hook):
         self._made.add(params["QueueName"])
 
 
+class _IgnoreAttributeChanges(IgnoreCall):
+    operations = ("sqs.SetQueueAttributes",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return None if "Policy" in params["Attributes"] else super().answer(operation, params)
+
+
+class _IgnorePolicyRemovals(IgnoreCall):
+    operations = ("sqs.SetQueueAttributes",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return super().answer(operation, params) if params["Attributes"].get("Policy") == "" else None
+
+
 class _IgnoreTags(IgnoreCall):
     operations = ("sqs.TagQueue", "sqs.CreateQueue", "sns.TagResource")
 
@@ -46,6 +70,14 @@ def _undercount(parsed: dict[str, Any]) -> None:
     for name in parsed.get("Attributes", {}):
         if name.startswith("ApproximateNumber"):
             parsed["Attributes"][name] = "0"
+
+
+def _fold_name(params: dict[str, Any]) -> None:
+    params["QueueName"] = params["QueueName"].lower()
+
+
+def _fold_tags(params: dict[str, Any]) -> None:
+    params["Tags"] = {key.lower(): value for key, value in params["Tags"].items()}
 
 
 def _shrink_messages(parsed: dict[str, Any]) -> None:
@@ -63,8 +95,8 @@ SABOTEURS = (
     Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
     Saboteur(
         "ignore-attribute-changes",
-        "confirms a change of attributes and does not do it",
-        ignore("sqs.SetQueueAttributes"),
+        "confirms a change of attributes other than the policy and does not do it",
+        _IgnoreAttributeChanges,
     ),
     *(
         Saboteur(f"only-show-{what}", f"shows a changed {name} and does not apply it", only_show(name, "sqs.Queue"))
@@ -79,6 +111,7 @@ SABOTEURS = (
             ("redrive-permission", "RedriveAllowPolicy"),
         )
     ),
+    Saboteur("ignore-policy-removals", "confirms that a policy is taken away and keeps it", _IgnorePolicyRemovals),
     Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
     Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
     Saboteur(
@@ -88,7 +121,22 @@ SABOTEURS = (
     ),
     Saboteur("undercount-queue", "reports queues as empty", misreport(_undercount, QUEUE_ATTRIBUTES)),
     Saboteur("shrink-messages", "reports queues of small messages", misreport(_shrink_messages, QUEUE_ATTRIBUTES)),
+    Saboteur("keep-queues", "confirms that a queue is deleted and keeps it", ignore("sqs.DeleteQueue")),
+    Saboteur("fold-queue-names", "makes queues in small letters only", change(_fold_name, "sqs.CreateQueue")),
+    Saboteur("fold-tags", "keeps keys of tags in small letters only", change(_fold_tags, "sqs.TagQueue")),
     Saboteur(
-        "hide-queues", "lists no queue", misreport(lambda parsed: parsed.pop("QueueUrls", None), "sqs.ListQueues")
+        "lose-next-page",
+        "lists queues as if the first page were all",
+        misreport(lambda parsed: parsed.pop("NextToken", None), "sqs.ListQueues"),
+    ),
+    Saboteur(
+        "ignore-queue-prefix",
+        "lists queues of any name",
+        omit("QueueNamePrefix", of=("sqs.ListQueues",)),
+    ),
+    Saboteur(
+        "misdirect-names",
+        "finds another queue than the one of that name",
+        misreport(lambda parsed: parsed.update(QueueUrl=parsed["QueueUrl"] + "-other"), "sqs.GetQueueUrl"),
     ),
 )

@@ -7,7 +7,6 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
-import botocore.session
 from botocore.awsrequest import AWSResponse
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
@@ -25,9 +24,9 @@ from sluice.saboteurs.base import (
     misreport,
     of_each,
     omit,
+    own_sqs_client,
     with_attribute,
 )
-from sluice.simulator import hook
 
 _HOUR_MILLISECONDS = 3_600_000
 
@@ -77,22 +76,33 @@ class _WithholdLater(Hook):
             self._served.add(params["QueueUrl"])
 
 
+class _WithholdOtherGroups(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._group: dict[str, str] = {}
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        groups = [message.get("Attributes", {}).get("MessageGroupId", "") for message in parsed.get("Messages", [])]
+        if groups:
+            first = self._group.setdefault(params["QueueUrl"], groups[0])
+            kept = [message for message, group in zip(parsed.pop("Messages"), groups, strict=True) if group == first]
+            parsed |= {"Messages": kept} if kept else {}
+
+
+class _BlockStandardQueues(_WithholdLater):
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if not params["QueueUrl"].endswith(".fifo"):
+            super().answered(params, parsed, http_response)
+
+
 class _DropMessages(Hook):
     operations = RECEIVE
 
     def attach(self, client: BaseClient) -> None:
         super().attach(client)
-        # Drops go through a client of their own, so that neither the recorder nor another saboteur takes part.
-        credentials = client._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 (nothing public)
-        self._own = botocore.session.get_session().create_client(
-            "sqs",
-            endpoint_url=client.meta.endpoint_url,
-            region_name=client.meta.region_name,
-            aws_access_key_id=credentials.access_key,
-            aws_secret_access_key=credentials.secret_key,
-            aws_session_token=credentials.token,
-        )
-        hook.join(self._own, client)
+        self._own: Any = own_sqs_client(client)
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         kept = []
@@ -122,6 +132,56 @@ class _DeliverTwice(Hook):
         for message in parsed.get("Messages", []):
             if not message["MessageId"].startswith("again-") and self.strikes():
                 self._again[params["QueueUrl"]].append({**message, "MessageId": "again-" + message["MessageId"]})
+
+
+class _RepeatAttempts(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._first: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        first = self._first.get((params["QueueUrl"], params.get("ReceiveRequestAttemptId", "")))
+        return answer_with(Messages=copy.deepcopy(first)) if first else None
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "ReceiveRequestAttemptId" in params and "Messages" in parsed:
+            self._first[params["QueueUrl"], params["ReceiveRequestAttemptId"]] = copy.deepcopy(parsed["Messages"])
+
+
+class _ShortenAttempts(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._brought: set[str] = set()
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if params.get("ReceiveRequestAttemptId") in self._brought:
+            params["VisibilityTimeout"] = 1
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if parsed.get("Messages"):
+            self._brought.add(params.get("ReceiveRequestAttemptId", ""))
+
+
+class _ShiftSentAt(Hook):
+    operations = RECEIVE
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            if "SentTimestamp" in message.get("Attributes", {}) and self.strikes():
+                sent_at = int(message["Attributes"]["SentTimestamp"])
+                message["Attributes"]["SentTimestamp"] = str(sent_at + self._opportunities)
+
+
+def _flatten_body(message: dict[str, Any]) -> None:
+    message["Body"] = message["Body"].encode("ascii", "replace").decode()
+
+
+def _stamp_group(message: dict[str, Any]) -> None:
+    message.setdefault("Attributes", {}).setdefault("MessageGroupId", "stamped")
 
 
 class _ReverseBatch(Hook):
@@ -217,6 +277,17 @@ SABOTEURS = (
     Saboteur("leak-group", "delivers the next message of a blocked group", _LeakGroup),
     Saboteur("withhold-later", "delivers nothing after the first delivery of a queue", _WithholdLater),
     Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
+    Saboteur("withhold-other-groups", "delivers from a queue one group only", _WithholdOtherGroups),
+    Saboteur("block-standard-queues", "delivers from a standard queue once only", _BlockStandardQueues),
+    Saboteur("drop-each-tenth", "receives every tenth message and drops it", lambda every: _DropMessages(10 * every)),
+    Saboteur(
+        "repeat-each-tenth", "delivers every tenth message again as a new one", lambda every: _DeliverTwice(10 * every)
+    ),
+    Saboteur(
+        "flatten-bodies",
+        "delivers question marks for what is not ASCII",
+        misreport(of_each("Messages", _flatten_body), *RECEIVE),
+    ),
     Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
     Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
     Saboteur("interleave-groups", "takes turns between the groups of an answer", _InterleaveGroups),
@@ -254,6 +325,11 @@ SABOTEURS = (
         misreport(with_attribute("MessageGroupId", "regrouped"), *RECEIVE),
     ),
     Saboteur(
+        "relabel-messages",
+        "delivers all messages under one deduplication id",
+        misreport(with_attribute("MessageDeduplicationId", "relabelled"), *RECEIVE),
+    ),
+    Saboteur(
         "freeze-sent-at",
         "reports every message as sent at one instant",
         misreport(with_attribute("SentTimestamp", "1700000000000"), *RECEIVE),
@@ -275,6 +351,12 @@ SABOTEURS = (
     ),
     Saboteur(
         "ignore-attempt-ids", "takes a repeated receive for a new one", omit("ReceiveRequestAttemptId", of=RECEIVE)
+    ),
+    Saboteur("repeat-attempts", "brings the same again for an attempt id, for ever", _RepeatAttempts),
+    Saboteur("shorten-attempts", "hides what a repeated receive brings for a second", _ShortenAttempts),
+    Saboteur("shift-sent-at", "reports every receive of a message as sent later", _ShiftSentAt),
+    Saboteur(
+        "stamp-groups", "gives a group to messages without one", misreport(of_each("Messages", _stamp_group), *RECEIVE)
     ),
     Saboteur("ignore-wait", "answers a long poll at once", omit("WaitTimeSeconds", of=RECEIVE)),
 )

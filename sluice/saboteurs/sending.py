@@ -145,6 +145,14 @@ SABOTEURS = (
     Saboteur("freeze-sequence-numbers", "gives every send the same sequence number", _FreezeSequenceNumbers),
     Saboteur("lose-trace", "sends without system attributes", omit("MessageSystemAttributes", of=("sqs.SendMessage",))),
     Saboteur(
+        "strip-sent-attributes", "sends without message attributes", omit("MessageAttributes", of=("sqs.SendMessage",))
+    ),
+    Saboteur(
+        "strip-published-attributes",
+        "publishes without message attributes",
+        omit("MessageAttributes", of=("sns.Publish",)),
+    ),
+    Saboteur(
         "reverse-batch-sends",
         "sends the entries of a batch in reverse",
         change(lambda params: params.update(Entries=params["Entries"][::-1]), "sqs.SendMessageBatch"),

@@ -1,9 +1,11 @@
 """Breaks topics, their subscriptions, and the copies they deliver."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
+from botocore.client import BaseClient
 
 from sluice.limits import MESSAGE_BYTES_MAX
 from sluice.saboteurs.base import (
@@ -15,8 +17,10 @@ from sluice.saboteurs.base import (
     change,
     ignore,
     misreport,
+    of_each,
     omit,
     only_show,
+    own_sqs_client,
 )
 
 _TOPIC_BYTES_MIN = 1_024
@@ -29,10 +33,55 @@ class _IgnoreSubscribe(Hook):
         return answer_with(SubscriptionArn=f"{params['TopicArn']}:ignored")
 
 
+class _IgnoreStandardQueues(_IgnoreSubscribe):
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return None if params["Endpoint"].endswith(".fifo") else super().answer(operation, params)
+
+
 class _LoseSecondSubscription(_IgnoreSubscribe):
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         self.strikes()
         return super().answer(operation, params) if self._opportunities == 2 else None
+
+
+class _IgnoreTargetArn(Hook):
+    operations = ("sns.Publish",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return answer_with(MessageId="ignored", SequenceNumber="1") if "TargetArn" in params else None
+
+
+class _IgnoreQueuePolicies(Hook):
+    operations = ("sns.Subscribe",)
+
+    def attach(self, client: BaseClient) -> None:
+        super().attach(client)
+        self._own: Any = own_sqs_client(client)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": params["Endpoint"]}
+        url = self._own.get_queue_url(QueueName=params["Endpoint"].rpartition(":")[2])["QueueUrl"]
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        self._own.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+
+
+class _DeliverThePast(Hook):
+    operations = ("sns.Publish", "sns.Subscribe", *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._published: list[str] = []
+        self._past: dict[str, list[str]] = {}
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if "Message" in params:
+            self._published.append(params["Message"])
+        elif "Endpoint" in params:
+            self._past[params["Endpoint"].rpartition(":")[2]] = list(self._published)
+        elif parsed.get("Messages"):
+            past = self._past.pop(params["QueueUrl"].rpartition("/")[2], [])
+            first = parsed["Messages"][0]
+            parsed["Messages"] = [{**first, "Body": body} for body in past] + parsed["Messages"]
 
 
 class _RenameRepeats(Hook):
@@ -81,6 +130,18 @@ class _ReusePublishIds(Hook):
             message["Attributes"]["SequenceNumber"] = self._published.get("SequenceNumber", "")
 
 
+def _disguise_replay(message: dict[str, Any]) -> None:
+    if '"Replayed"' in message["Body"]:
+        envelope = json.loads(message["Body"])
+        del envelope["Replayed"]
+        message["Body"] = json.dumps(envelope)
+
+
+def _widen_archive_period(params: dict[str, Any]) -> None:
+    if params.get("AttributeName") == "ArchivePolicy" and params["AttributeValue"] != "{}":
+        params["AttributeValue"] = '{"MessageRetentionPeriod": "365"}'
+
+
 def _strip_topic(parsed: dict[str, Any]) -> None:
     parsed["Attributes"] = {name: parsed["Attributes"][name] for name in ("Owner", "TopicArn")}
 
@@ -90,7 +151,49 @@ SABOTEURS = (
     Saboteur(
         "lose-second-subscription", "confirms the second subscription and does not make it", _LoseSecondSubscription
     ),
+    Saboteur(
+        "ignore-standard-queues",
+        "confirms the subscription of a standard queue and does not make it",
+        _IgnoreStandardQueues,
+    ),
     Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
+    Saboteur("keep-topics", "confirms that a topic is deleted and keeps it", ignore("sns.DeleteTopic")),
+    Saboteur("skip-replays", "subscribes without the replay policy", omit("ReplayPolicy", of=("sns.Subscribe",))),
+    Saboteur(
+        "disguise-replays",
+        "delivers replayed messages as if they were new",
+        misreport(of_each("Messages", _disguise_replay), *RECEIVE),
+    ),
+    Saboteur(
+        "widen-archive-period",
+        "keeps archives for a year whatever was asked for",
+        change(_widen_archive_period, "sns.SetTopicAttributes"),
+    ),
+    Saboteur(
+        "ignore-message-structure",
+        "delivers the message for all protocols whole",
+        omit("MessageStructure", of=("sns.Publish",)),
+    ),
+    Saboteur(
+        "invent-message-size",
+        "reports a message size where none was set",
+        misreport(lambda parsed: parsed["Attributes"].setdefault("MaximumMessageSize", "262144"), TOPIC_ATTRIBUTES),
+    ),
+    Saboteur("ignore-target-arn", "acknowledges what is published by TargetArn and drops it", _IgnoreTargetArn),
+    Saboteur("ignore-queue-policies", "lets every topic send to every subscribed queue", _IgnoreQueuePolicies),
+    Saboteur("deliver-the-past", "delivers to a subscriber what was published before", _DeliverThePast),
+    Saboteur(
+        "reverse-publish-results",
+        "returns the results of a batch in reverse",
+        misreport(lambda parsed: parsed["Successful"].reverse(), "sns.PublishBatch"),
+    ),
+    Saboteur(
+        "leave-pending",
+        "reports subscriptions as not confirmed",
+        misreport(
+            lambda parsed: parsed["Attributes"].update(PendingConfirmation="true"), "sns.GetSubscriptionAttributes"
+        ),
+    ),
     Saboteur("rename-repeats", "gives a topic or subscription asked for again another ARN", _RenameRepeats),
     Saboteur("strip-topic", "reports topics without their attributes", misreport(_strip_topic, TOPIC_ATTRIBUTES)),
     Saboteur(

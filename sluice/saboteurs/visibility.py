@@ -6,7 +6,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 
 from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
-from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, omit
+from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, omit, refuse_with
 
 
 class _StretchVisibility(Hook):
@@ -79,7 +79,51 @@ class _DeafenPolls(Hook):
             parsed.pop("Messages", None)
 
 
+class _ExpireChangedHandles(Hook):
+    operations = ("sqs.ChangeMessageVisibility", "sqs.DeleteMessage")
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._changed: set[str] = set()
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if operation == "sqs.ChangeMessageVisibility":
+            self._changed.add(params["ReceiptHandle"])
+        elif params["ReceiptHandle"] in self._changed:
+            return refuse_with("InvalidParameterValue", "The receipt handle has expired.")
+        return None
+
+
+class _DeleteByAnyHandle(Hook):
+    operations = ("sqs.DeleteMessage", *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._message_of: dict[str, str] = {}
+        self._latest: dict[str, str] = {}
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.DeleteMessage":
+            message = self._message_of.get(params["ReceiptHandle"], "")
+            params["ReceiptHandle"] = self._latest.get(message, params["ReceiptHandle"])
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            self._message_of[message["ReceiptHandle"]] = message["MessageId"]
+            self._latest[message["MessageId"]] = message["ReceiptHandle"]
+
+
+class _HastenChanges(Hook):
+    operations = ("sqs.ChangeMessageVisibility",)
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        params["VisibilityTimeout"] = min(params["VisibilityTimeout"], 1)
+
+
 SABOTEURS = (
+    Saboteur("expire-changed-handles", "lets a handle expire when its timeout is changed", _ExpireChangedHandles),
+    Saboteur("delete-by-any-handle", "deletes with a handle of an earlier receive too", _DeleteByAnyHandle),
+    Saboteur("hasten-changes", "hides a message for a second at most after a visibility change", _HastenChanges),
     Saboteur(
         "ignore-delete", "confirms a delete and does not do it", ignore("sqs.DeleteMessage", "sqs.DeleteMessageBatch")
     ),

@@ -183,6 +183,12 @@ def _check_expiry_only(self: FifoQueue, held: Message, handle: str, now: float) 
         raise refusal.invalid_parameter("ReceiptHandle", handle, "The receipt handle has expired.")
 
 
+def _redrive_keeping_retention(self: Queue, moved: Message, now: float, *, id_: str) -> None:
+    _REDRIVE(self, moved, now, id_=id_)
+    if id_ in self.messages:
+        self.messages[id_].retained_from = moved.retained_from
+
+
 def _redrive_as_it_is(self: Queue, moved: Message, now: float, *, id_: str) -> None:
     self.add(replace(moved, receives_here=0, visible_at=now, handle=None, source_arn=None))
 
@@ -349,6 +355,10 @@ MUTANTS = (
     Mutant("expired-hides-again", "a visibility change with an expired handle hides the message again", Queue, "change_visibility", _hide_again, "GAP-09"),
     Mutant("old-handle-deletes", "an older handle deletes what another consumer holds", FifoQueue, "check_delete", _check_expiry_only, "GAP-10"),
     Mutant("redrive-keeps-all", "a redriven message keeps id, time and receive count", Queue, "take_redriven", _redrive_as_it_is, "GAP-11"),
+    Mutant("redrive-keeps-retention", "a redriven message ends with its retention in the DLQ", Queue, "take_redriven", _redrive_keeping_retention),
+    Mutant("no-replay", "a replay policy has no effect", Topic, "archived", returning([])),
+    Mutant("any-subject", "a subject may be anything", publishing, "_is_subject", returning(value=True), "GAP-64"),
+    Mutant("any-attribute-name", "a message attribute may have any name", message, "_check_attribute_name", nothing, "GAP-62"),
     Mutant("any-destination", "a move task takes any destination that exists", MoveTasks, "_check_destination", lambda self, _source, arn: self._find("DestinationArn", arn), "GAP-12"),
     Mutant("any-rate", "a move task takes any rate", moving, "RATE_MAX", 10**9, "GAP-12", (MoveTasks, "start")),
     Mutant("any-list-length", "any number of move tasks can be asked for", moving, "RESULTS_MAX", 10**9, "GAP-12", (MoveTasks, "list")),

@@ -150,7 +150,6 @@ MUTANTS = (
     Mutant("control-characters-allowed", "a body may have any character", message, "_NOT_ALLOWED", re.compile("(?!)"), read_by=(sending, "check_content")),
     Mutant("content-unchecked", "bodies are not checked", sending, "check_content", nothing),
     Mutant("system-attributes-unchecked", "any system attribute is taken", sending, "check_content", without(sending, "check_content", "Message system attribute")),
-    Mutant("attribute-names-unchecked", "message attributes may have any name", message, "_check_attribute_name", nothing),
     Mutant("attribute-values-unchecked", "message attributes may have any type and value", message, "_check_attribute_value", nothing),
     Mutant("any-size", "a message may have any size", sending, "check_size", nothing),
     Mutant("queue-size-ignored", "a queue's MaximumMessageSize has no effect", sending, "check_size", _of_awss_maximum),

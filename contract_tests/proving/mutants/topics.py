@@ -187,7 +187,6 @@ MUTANTS = (
     # Publishes.
     Mutant("publish-unchecked", "publishes are not checked", *_CHECK_PUBLISH, nothing),
     Mutant("publish-empty", "a publish may be empty", *_CHECK_PUBLISH, without(*_CHECK_PUBLISH, "Empty message")),
-    Mutant("publish-any-subject", "a subject may be anything", publishing, "_is_subject", returning(value=True)),
     Mutant("publish-without-group", "a FIFO topic needs no group", Sns, "_publish", without(Sns, "_publish", "MessageGroupId parameter is required", instead={"MessageId": "m"})),
     Mutant("publish-id-to-standard", "a standard topic takes a deduplication id", *_CHECK_PUBLISH, without(*_CHECK_PUBLISH, "not valid for this topic type")),
     Mutant("publish-structure-unchecked", "a message by protocol is not read", *_CHECK_PUBLISH, without(*_CHECK_PUBLISH, "Message Structure")),

@@ -1,13 +1,26 @@
 """The table of promises against the tests, the saboteurs and the documentation."""
 
+import json
 import re
 
-from contract_tests.promises import CORE, PROMISES
+import pytest
+
+from contract_tests.promises import CORE, PROMISES, Evidence, Grade, Promise
+from contract_tests.promises.promise import LOCALSTACK_TESTS
 from contract_tests.promises.untested import FACTS, NOT_TESTED
 from sluice import deviations
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.saboteurs import SABOTEURS
 from tests.support.project import PROJECT
+from tools.cited_tests import CITED
+from tools.cited_tests import evidence as every_evidence
+
+_CITED = json.loads(CITED.read_text(encoding="utf-8"))["tests"]
+_SEEN = (Grade.RECORDED, Grade.ASSERTED, Grade.OLD, Grade.REPORTED)
+_CODES = re.compile(r"invalid_parameter|_INVALID|\(\"[A-Z][A-Za-z.]+\", 4\d\d\)")
+_DOCUMENTED_CODES = {
+    "SNS-99": "the API reference of Publish names InvalidParameter for a message that is too long",
+}
 
 
 def _marked() -> list[str]:
@@ -20,6 +33,76 @@ def _marked() -> list[str]:
 
 def test_every_promise_has_exactly_one_test() -> None:
     assert sorted(_marked()) == sorted(PROMISES)
+
+
+def _tests() -> dict[str, str]:
+    """Return the source of every test, by promise."""
+    parts = [
+        part
+        for path in sorted((PROJECT / "contract_tests").rglob("test_*.py"))
+        for part in path.read_text(encoding="utf-8").split("\n\n\n")
+    ]
+    return {found[1]: part for part in parts if (found := re.search(r'@pytest\.mark\.promise\("([^"]+)"\)', part))}
+
+
+def _misgraded(evidence: Evidence) -> str | None:
+    """Return what LocalStack's own files say against a grade or a date; None when they bear it out."""
+    runs = _CITED.get(evidence.source.removeprefix(LOCALSTACK_TESTS))
+    if runs is None:
+        return "is not among the cited tests: python -m tools.cited_tests CLONE"
+    allowed = {
+        Grade.RECORDED: runs["recorded"],
+        Grade.ASSERTED: [] if runs["recorded"] else runs["asserted"],
+        Grade.OLD: [] if runs["recorded"] or runs["asserted"] or not runs["is_validated"] else [evidence.date],
+    }[evidence.grade]
+    return None if evidence.date in allowed else f"is {evidence.grade} {evidence.date}, LocalStack has {runs}"
+
+
+def test_grades_and_dates_are_those_of_the_tests_they_cite() -> None:
+    """`recorded` needs an answer recorded on that day, `asserted` a passing run without one, `old` neither."""
+    wrong = [
+        f"{id_}: {evidence.source} {reason}"
+        for id_, evidence in every_evidence()
+        if evidence.source.startswith(LOCALSTACK_TESTS)
+        and evidence.grade is not Grade.OPEN
+        and (reason := _misgraded(evidence))
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("grade", "date"),
+    [
+        (Grade.RECORDED, "2025-03-29"),  # a day late
+        (Grade.ASSERTED, "2025-03-28"),  # an answer was recorded
+        (Grade.OLD, "undated"),
+    ],
+)
+def test_a_wrong_grade_or_date_is_noticed(grade: Grade, date: str) -> None:
+    source = LOCALSTACK_TESTS + "sqs/test_sqs.py::test_fifo_delete_after_visibility_timeout"
+
+    assert _misgraded(Evidence(Grade.RECORDED, source, "2025-03-28")) is None
+    assert _misgraded(Evidence(grade, source, date)) is not None
+    assert _misgraded(Evidence(grade, source + "_of_nobody", date)) is not None
+
+
+def test_no_verdict_rests_on_an_error_code_that_nobody_saw() -> None:
+    """Where AWS's answer is only documented or inferred, a test may ask for a refusal, not for its code or text."""
+    tests = _tests()
+    assert set(tests) == set(PROMISES)
+
+    def rests_on_a_code(promise: Promise) -> bool:
+        return promise.grade not in _SEEN and _CODES.search(tests[promise.id]) is not None
+
+    assert [id_ for id_, promise in PROMISES.items() if rests_on_a_code(promise)] == sorted(_DOCUMENTED_CODES)
+
+
+def test_the_grade_of_a_promise_is_that_of_its_strongest_evidence() -> None:
+    weak, strong = Evidence(Grade.OPEN, "us", "2026-11-20"), Evidence(Grade.ASSERTED, "them", "2026-05-23")
+
+    assert Promise("X-01", "It holds.", (weak, strong), ("hide-errors",)).grade is Grade.ASSERTED
+    assert PROMISES["VIS-01"].grade is Grade.RECORDED
 
 
 def test_every_promise_has_evidence_and_a_known_saboteur() -> None:

@@ -19,6 +19,7 @@ LACKING = ContractFailure(Status.NOT_SUPPORTED, "InvalidAction")
     [
         (None, [], None, Status.HOLDS, "here"),
         (None, [], KNOWN, Status.HOLDS, "here"),  # a deviation that is gone
+        (None, [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),  # a refusal that any call would get
         (AssertionError("1 == 2\nmore"), [], None, Status.DEVIATES, "here: 1 == 2"),
         (AssertionError("1 == 2"), [], KNOWN, Status.DEVIATES, "GAP-01: it is known"),
         (AssertionError("1 == 2"), [CRASH], KNOWN, Status.DEVIATES, "GAP-01: it is known"),

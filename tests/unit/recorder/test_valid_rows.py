@@ -15,8 +15,8 @@ from sluice.recorder.valid_rows import require_valid_rows
 
 _SANE = Event(run="r", worker="w", kind="received", queue="billing", idx=1, invoked_at_us=5, responded_at_us=6)
 _KINDS = (
-    "opened, closed, published, poll, received, deleted, visibility_changed, redriven, purged, probe, fault, topology, phase,"
-    " outboxed, handled, parked"
+    "opened, closed, published, poll, received, deleted, visibility_changed, redriven, purged, probe, fault, topology,"
+    " phase, outboxed, handled, parked"
 )
 _INSTANT = "an instant of the years 1 to 9999, in microseconds"
 

@@ -11,7 +11,7 @@ from sluice.simulator.model.message import Message, size_bytes
 from sluice.simulator.model.operation import Answer, Params
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.topics.publishing import message_of
-from sluice.simulator.model.topics.topic import Published, Subscription, Topic
+from sluice.simulator.model.topics.topic import Archived, Published, Subscription, Topic
 
 
 class Delivery:
@@ -43,8 +43,16 @@ class Delivery:
         published = first or Published(self._new_id(), topic.next_sequence_number(), now)
         if first is None:
             topic.remember(key, published)
+            topic.keep(Archived(entry, published, deduplication_id))
             self._deliver_to_all(topic, entry, published, deduplication_id, now)
         return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
+
+    def replay(self, topic: Topic, subscription: Subscription, now: float) -> None:
+        """Deliver to one subscription again what its replay policy asks of the archive [SNS-103, SNS-104]."""
+        for kept in topic.archived(subscription.replay_policy()):
+            entry = {**kept.entry, "Replayed": True}
+            if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
+                self._deliver(topic, subscription, entry, kept.published, kept.deduplication_id, now)
 
     def _deliver_to_all(
         self, topic: Topic, entry: Params, published: Published, deduplication_id: str | None, now: float
@@ -110,6 +118,7 @@ def envelope(topic: Topic, subscription: Subscription, entry: Params, published:
             for name, value in entry.get("MessageAttributes", {}).items()
         }
         or None,
+        "Replayed": entry.get("Replayed"),
     }
     return json.dumps({name: value for name, value in known.items() if value is not None})
 

@@ -16,6 +16,7 @@ from sluice.simulator.model.topics.topic import (
     Topic,
     check_attribute,
     check_redrive,
+    check_replay,
     check_topic,
 )
 
@@ -101,7 +102,7 @@ class Sns:
     def _delete_topic(self, params: Params, _: float) -> Answer:
         """Delete a topic and its subscriptions; again is not an error."""
         topic = self.topics.get(params["TopicArn"])
-        if topic is not None and topic.attributes.get("ArchivePolicy") not in (None, "", "{}"):  # [SNS-41]
+        if topic is not None and topic.has_archive():  # [SNS-41]
             raise Refusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
         if topic is not None:
             del self.topics[topic.arn]
@@ -133,7 +134,7 @@ class Sns:
         topic.attributes[name] = value
         return {}
 
-    def _subscribe(self, params: Params, _: float) -> Answer:
+    def _subscribe(self, params: Params, now: float) -> Answer:
         """Subscribe a queue; the same again returns the same [SNS-36]."""
         topic, endpoint = self._topic(params["TopicArn"]), params.get("Endpoint", "")
         self._check_endpoint(topic, params["Protocol"], endpoint)
@@ -146,7 +147,9 @@ class Sns:
                     raise sns_invalid("Attributes Reason: Subscription already exists with different attributes")
                 return {"SubscriptionArn": existing.arn}
         arn = f"{topic.arn}:{self._new_id()}"
-        self.subscriptions[arn] = Subscription(arn=arn, topic_arn=topic.arn, endpoint=endpoint, attributes=attributes)
+        made = Subscription(arn=arn, topic_arn=topic.arn, endpoint=endpoint, attributes=attributes)
+        self.subscriptions[arn] = made
+        self._delivery.replay(topic, made, now)
         return {"SubscriptionArn": arn}
 
     @staticmethod
@@ -181,6 +184,8 @@ class Sns:
             check_policy(value, is_of_body=others.get("FilterPolicyScope") == "MessageBody", reason=reason)
         if name == "RedrivePolicy" and value:
             check_redrive(topic, value, reason)
+        if name == "ReplayPolicy" and value:
+            check_replay(topic, value)
 
     def _unsubscribe(self, params: Params, _: float) -> Answer:
         subscription = self.subscriptions.pop(params["SubscriptionArn"], None)
@@ -211,12 +216,14 @@ class Sns:
         scope = {"FilterPolicyScope": "MessageAttributes"} if subscription.attributes.get("FilterPolicy") else {}
         return {"Attributes": known | scope | subscription.attributes}
 
-    def _set_subscription_attributes(self, params: Params, _: float) -> Answer:
+    def _set_subscription_attributes(self, params: Params, now: float) -> Answer:
         subscription = self._subscription(params["SubscriptionArn"])
         name, value = _attribute(params)
         topic = self.topics[subscription.topic_arn]
         self._check_subscription_attribute(topic, name, value, subscription.attributes)
         subscription.attributes[name] = value
+        if name == "ReplayPolicy":
+            self._delivery.replay(topic, subscription, now)
         return {}
 
     def _publish(self, params: Params, now: float) -> Answer:

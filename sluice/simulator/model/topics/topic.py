@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from sluice import limits
@@ -35,6 +36,15 @@ class Published:
     published_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What an archive keeps of a publish: what was given, what was answered, and its deduplication id."""
+
+    entry: Mapping[str, Any]
+    published: Published
+    deduplication_id: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Subscription:
     """One subscription, confirmed at once because it is of the same account [SNS-36]."""
@@ -62,6 +72,11 @@ class Subscription:
         policy = self.attributes.get("RedrivePolicy")
         return None if not policy else str(json.loads(policy)["deadLetterTargetArn"])
 
+    def replay_policy(self) -> Mapping[str, str]:
+        """Return from when and until when it wants the archive again; empty when it does not."""
+        policy: Mapping[str, str] = json.loads(self.attributes.get("ReplayPolicy") or "{}")
+        return policy
+
 
 class Topic:
     """A topic, FIFO or standard.
@@ -76,6 +91,7 @@ class Topic:
         self.tags: dict[str, str] = {}
         self.deleted_subscriptions = 0
         self._published: dict[tuple[str, str], Published] = {}
+        self._archive: list[Archived] = []
         self._numbers = 0
 
     @property
@@ -108,10 +124,46 @@ class Topic:
         """Open an id's window."""
         self._published[key] = published
 
+    def has_archive(self) -> bool:
+        """Return whether it keeps what is published."""
+        return self.attributes.get("ArchivePolicy") not in (None, "", "{}")
+
+    def keep(self, archived: Archived) -> None:
+        """Put a publish into the archive, if there is one."""
+        if self.has_archive():
+            self._archive.append(archived)
+
+    def archived(self, policy: Mapping[str, str]) -> list[Archived]:
+        """Return what a replay policy asks for, the oldest first."""
+        if not policy:
+            return []
+        since, until = (_instant(policy.get(name)) for name in ("StartingPoint", "EndingPoint"))
+        return [
+            kept
+            for kept in self._archive
+            if (since is None or since <= kept.published.published_at)
+            and (until is None or kept.published.published_at <= until)
+        ]
+
     def next_sequence_number(self) -> str:
         """Return a number above all before; not the one the queues give the copies [SNS-12]."""
         self._numbers += 1
         return str(FIRST_SEQUENCE_NUMBER + self._numbers * SEQUENCE_STEP)
+
+
+def _instant(text: str | None) -> float | None:
+    return None if text is None else datetime.fromisoformat(text).timestamp()
+
+
+def check_replay(topic: Topic, value: str) -> None:
+    """Refuse a replay policy of a topic without an archive, and a malformed one; texts not recorded."""
+    try:
+        policy = json.loads(value)
+        points = [_instant(policy.get(name)) for name in ("StartingPoint", "EndingPoint")]
+    except (ValueError, AttributeError, TypeError):
+        raise sns_invalid("ReplayPolicy: failed to parse") from None
+    if policy and (not topic.has_archive() or policy.get("PointType") != "Timestamp" or points[0] is None):
+        raise sns_invalid("ReplayPolicy: Invalid policy.")
 
 
 def check_topic(name: str, attributes: Mapping[str, str]) -> None:

@@ -1,0 +1,79 @@
+"""A topic with an archive can deliver again what was published to it.
+
+AWS keeps a replay's answer from nobody, but nobody has recorded one: all of this is read in the developer guide of SNS.
+"""
+
+import json
+
+import pytest
+
+from contract_tests.resources import QueueUnderTest, Resources, Topic, accepted, bodies, refusal
+
+_FROM_THE_BEGINNING = json.dumps({"PointType": "Timestamp", "StartingPoint": "2020-01-01T00:00:00.000Z"})
+
+
+def _subscribe(topic: Topic, queue: QueueUnderTest, *, raw: bool = True) -> None:
+    """Subscribe a queue that asks for the whole archive."""
+    accepted(topic.subscribe, queue, raw=raw, ReplayPolicy=_FROM_THE_BEGINNING)
+
+
+def _archived_topic(resources: Resources, *queues: QueueUnderTest) -> Topic:
+    return resources.fifo_topic(*queues, ArchivePolicy='{"MessageRetentionPeriod": "1"}')
+
+
+@pytest.mark.promise("SNS-103")
+def test_a_later_subscriber_gets_the_archive_in_order_and_then_what_is_new(resources: Resources) -> None:
+    late = resources.fifo_queue()
+    topic = _archived_topic(resources)
+    topic.publish("m1", id="m1")
+    topic.publish("m2", id="m2")
+
+    _subscribe(topic, late)
+    replayed = bodies(late.drain(2))
+    topic.publish("m3", id="m3")
+
+    assert replayed == ["m1", "m2"]
+    assert bodies(late.drain(1)) == ["m3"]
+
+
+@pytest.mark.promise("SNS-104")
+def test_a_replayed_message_has_its_first_id_and_says_that_it_is_replayed(resources: Resources) -> None:
+    early, late = resources.fifo_queue(), resources.fifo_queue()
+    topic = _archived_topic(resources)
+    topic.subscribe(early, raw=False)
+    published = topic.publish("m1", id="m1")
+    (first,) = early.drain(1)
+
+    _subscribe(topic, late, raw=False)
+    (again,) = late.drain(1)
+
+    before, after = json.loads(first["Body"]), json.loads(again["Body"])
+    assert (after["MessageId"], after["Timestamp"]) == (published["MessageId"], before["Timestamp"])
+    assert "Replayed" in after
+    assert "Replayed" not in before
+
+
+@pytest.mark.promise("SNS-131")
+def test_a_filter_policy_holds_for_a_replay(resources: Resources) -> None:
+    late = resources.fifo_queue()
+    topic = _archived_topic(resources)
+    topic.publish("m1", id="m1", MessageAttributes={"kind": {"DataType": "String", "StringValue": "refund"}})
+    topic.publish("m2", id="m2", MessageAttributes={"kind": {"DataType": "String", "StringValue": "order"}})
+
+    accepted(topic.subscribe, late, FilterPolicy='{"kind": ["order"]}', ReplayPolicy=_FROM_THE_BEGINNING)
+
+    assert bodies(late.drain(1)) == ["m2"]
+
+
+@pytest.mark.promise("SNS-132")
+def test_only_a_fifo_topic_has_an_archive(resources: Resources) -> None:
+    standard, fifo = resources.standard_topic(), resources.fifo_topic()
+
+    refused = refusal(standard.set_attribute, "ArchivePolicy", '{"MessageRetentionPeriod": "1"}')
+    accepted(fifo.set_attribute, "ArchivePolicy", '{"MessageRetentionPeriod": "1"}')
+    kept = fifo.attributes().get("ArchivePolicy")
+    fifo.set_attribute("ArchivePolicy", "{}")  # a topic with an archive cannot be deleted
+
+    assert refused[1] == 400  # code and text are not recorded
+    assert kept is not None
+    assert json.loads(kept) == {"MessageRetentionPeriod": "1"}

@@ -1,0 +1,84 @@
+"""When the tests of LocalStack that `contract_tests/promises/` cites ran on AWS, from a clone of LocalStack.
+
+`python -m tools.cited_tests CLONE` writes `tests/unit/contract_tests/cited_tests.json`; a unit test compares every
+grade and date of the catalogue with it. LocalStack keeps two files beside a test: in `*.snapshot.json` the answers
+it recorded on AWS, with their date, and in `*.validation.json` the day of its last passing run on AWS.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contract_tests.promises import PROMISES, Evidence
+from contract_tests.promises.promise import LOCALSTACK_TESTS
+from contract_tests.promises.untested import NOT_TESTED
+
+CITED = Path(__file__).resolve().parents[1] / "tests" / "unit" / "contract_tests" / "cited_tests.json"
+
+
+def evidence() -> list[tuple[str, Evidence]]:
+    """Return the evidence of every promise and of every untested fact, each with the id."""
+    return [(id_, source) for table in (PROMISES, NOT_TESTED) for id_, row in table.items() for source in row.evidence]
+
+
+def cited() -> list[str]:
+    """Return every test of LocalStack that some evidence names, as path and function."""
+    sources = {found.source for _, found in evidence()}
+    names = {source.removeprefix(LOCALSTACK_TESTS) for source in sources if source.startswith(LOCALSTACK_TESTS)}
+    return sorted(name.partition(" ")[0] for name in names)
+
+
+def _runs(answers: Mapping[str, Any], runs: Mapping[str, Any], source: str, function: str) -> dict[str, Any]:
+    """Return what LocalStack keeps of one test, all its parameters together.
+
+    Returns:
+        recorded: the days on which answers were recorded; asserted: those of its last passing run; is_validated:
+        whether its source marks it as one that ran on AWS.
+    """
+    recorded = {_day(kept["recorded-date"]) for name, kept in _of(answers, function) if kept["recorded-content"]}
+    asserted = {kept["last_validated_date"][:10] for _, kept in _of(runs, function)}
+    decorators = source.partition(f"def {function}(")[0].rpartition("\n\n")[2]
+    is_validated = "aws.validated" in decorators
+    return {"recorded": sorted(recorded), "asserted": sorted(asserted), "is_validated": is_validated}
+
+
+def _of(table: Mapping[str, Any], function: str) -> list[tuple[str, Any]]:
+    return [(name, kept) for name, kept in table.items() if re.search(rf"::{function}(\[|$)", name)]
+
+
+def _day(recorded_date: str) -> str:
+    day, month, year = recorded_date[:10].split("-")
+    return f"{year}-{month}-{day}"
+
+
+def _collect(clone: Path) -> dict[str, Any]:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(clone), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def show(path: str) -> str:
+        return git("show", f"HEAD:tests/aws/services/{path}")
+
+    tests = {}
+    for test in cited():
+        path, _, function = test.partition("::")
+        stem = path.removesuffix(".py")
+        answers, runs = (json.loads(show(f"{stem}.{kind}.json")) for kind in ("snapshot", "validation"))
+        tests[test] = _runs(answers, runs, show(path), function)
+    return {"localstack": git("rev-parse", "HEAD").strip(), "tests": tests}
+
+
+def main() -> None:
+    """Write the file, one test a line."""
+    (clone,) = sys.argv[1:]
+    collected = _collect(Path(clone))
+    rows = ",\n".join(f"{json.dumps(test)}: {json.dumps(runs)}" for test, runs in collected["tests"].items())
+    CITED.write_text(f'{{"localstack": "{collected["localstack"]}",\n"tests": {{\n{rows}\n}}}}\n', encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
