@@ -1,7 +1,7 @@
 """The checksums of a file of Parquet, in a file beside it: a page can have one of its own, the footer cannot.
 
-The file is that of Hadoop, so Spark reads none without it where the history is on a file system: `.name.crc`, with the
-CRC-32 of every so many bytes.
+It is the file that Hadoop writes and looks at, and with it Spark, where files are on a file system: `.name.crc`, with
+the CRC-32 of every so many bytes. Neither asks for it where it is missing.
 
 https://github.com/apache/hadoop/blob/trunk/hadoop-common-project/hadoop-common/src/main/java/org/apache/hadoop/fs/ChecksumFileSystem.java
 (read 2026-11-23).
