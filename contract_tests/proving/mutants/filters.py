@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning, without
+from contract_tests.proving.mutants.mutant import Mutant, after, nothing, without
 from sluice import limits
 from sluice.simulator.model import filter_policy
 from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
@@ -70,6 +70,10 @@ def _without_nesting(name: str, rules: Any, values: Any, path: str) -> bool:
     return isinstance(rules, Mapping) or _ACCEPTS_KEY(name, rules, values, path)
 
 
+def _or_always(name: str, rules: Any, values: Any, path: str) -> bool:
+    return filter_policy._is_or(name, rules) or _ACCEPTS_KEY(name, rules, values, path)
+
+
 def _absent_everywhere(rule: Any, values: list[Any]) -> bool:
     return rule != {"exists": False} and _FITS_ANY(rule, values)
 
@@ -113,7 +117,7 @@ MUTANTS = (
     Mutant("any-key-matches", "one matching key is enough", filter_policy, "_accepts", _any_key),
     Mutant("first-rule-only", "the first rule of a key counts", filter_policy, "_accepts_key", _last_rule),
     Mutant("nesting-ignored", "nested keys are not looked at", filter_policy, "_accepts_key", _without_nesting),
-    Mutant("or-ignored", "$or is a key like any other", filter_policy, "_is_or", returning(value=False)),
+    Mutant("or-ignored", "$or is always fulfilled", filter_policy, "_accepts_key", _or_always),
     Mutant("scope-attributes-always", "FilterPolicyScope has no effect", Subscription, "wants", _by_attributes),
     Mutant("scope-body-always", "every filter policy looks at the body", Subscription, "wants", _by_body),
     Mutant("no-attributes-accepted", "a message without attributes passes every filter", topic, "accepts_attributes", lambda policy, attributes: not attributes or accepts_attributes(policy, attributes)),

@@ -7,7 +7,7 @@ from typing import Any
 from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning, without
 from sluice import limits
 from sluice.simulator.model.message import Message
-from sluice.simulator.model.queues import queue, settings, sqs
+from sluice.simulator.model.queues import settings, sqs
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.queues.sqs import Sqs
@@ -192,11 +192,8 @@ MUTANTS = (
     Mutant("untags-all", "UntagQueue removes every tag", Sqs, "_untag_queue", _removing_all_tags),
     Mutant("untags-nothing", "UntagQueue has no effect", Sqs, "_untag_queue", returning({})),
     Mutant("purges-nothing", "a purge has no effect", FifoQueue, "purge", nothing),
-    Mutant("purge-half-a-minute", "a queue can be purged every half minute", queue, "PURGE_INTERVAL_SECONDS", 30, read_by=(Queue, "purge")),
-    Mutant("name-free-in-half-a-minute", "a queue's name can be used again after half a minute", sqs, "_NAME_FREE_AFTER_SECONDS", 30, read_by=(Sqs, "_delete_queue")),
     # Window and groups.
     Mutant("window-of-four-minutes", "ids are forgotten after four minutes", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 240),
-    Mutant("window-of-six-minutes", "ids are remembered for six minutes", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 360),
     Mutant("looks-at-one", "only the oldest message of a queue is looked at", limits, "FIFO_WINDOW_MESSAGES", 1, read_by=(FifoQueue, "_groups")),
     Mutant("one-in-flight", "a queue has one message in flight", limits, "IN_FLIGHT_MESSAGES_MAX", 1, read_by=(Queue, "room_in_flight")),
     # Visibility.

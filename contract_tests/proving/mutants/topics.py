@@ -175,7 +175,6 @@ MUTANTS = (
     Mutant("envelope-of-other-topic", "the envelope names another topic", delivery, "envelope", after(delivery, "envelope", _enveloped(TopicArn="arn:aws:sns:us-east-1:000000000000:other.fifo"))),
     Mutant("envelope-of-other-id", "the envelope has another message id", delivery, "envelope", after(delivery, "envelope", _enveloped(MessageId="00000000-0000-0000-0000-000000000000"))),
     Mutant("envelope-type", "the envelope is no notification", delivery, "envelope", after(delivery, "envelope", _enveloped(Type="Message"))),
-    Mutant("envelope-message-escaped", "the envelope changes letters beyond ASCII", delivery, "envelope", after(delivery, "envelope", lambda text, *_: text.replace("\\u", "?"))),
     Mutant("copy-id-of-publish", "a copy has the publish's message id", Delivery, "_deliver", _with_id_of_publish),
     Mutant("copy-own-deduplication-id", "a copy has a deduplication id of its own", Delivery, "_deliver", _with_own_deduplication_id),
     Mutant("group-to-standard", "a FIFO topic gives a standard queue the group", delivery, "_group_for", lambda _queue, _topic, entry: entry.get("MessageGroupId")),
