@@ -11,17 +11,17 @@ from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.queue import Queue
 
-_chance = random.Random(17)  # noqa: S311 (the same answers in every run)
+_rng = random.Random(17)  # noqa: S311 (the same answers in every run)
 _receive, _candidates = Queue.receive, FifoQueue._candidates
 
 
 def _some(self: Queue, most: int, **rest: Any) -> list[Message]:
-    return _receive(self, _chance.randint(1, most), **rest)
+    return _receive(self, _rng.randint(1, most), **rest)
 
 
 def _in_any_order(self: FifoQueue, now: float) -> Iterator[Message]:
     groups = list(self._rotation)
-    _chance.shuffle(groups)
+    _rng.shuffle(groups)
     self._rotation = dict.fromkeys(groups)
     yield from _candidates(self, now)
 
