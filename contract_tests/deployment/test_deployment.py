@@ -333,8 +333,8 @@ def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
     for consumer in deployment.environment.consumers:
         expected |= _consumer_alarms(deployment, consumer)
     operators = [deployment.operator_topic_arn]
-    told = {"AlarmActions": operators, "OKActions": operators, "InsufficientDataActions": []}
-    described = {"ActionsEnabled": True, **told}
+    notified = {"AlarmActions": operators, "OKActions": operators, "InsufficientDataActions": []}
+    described = {"ActionsEnabled": True, **notified}
 
     # What wakes a service is no word to operators; the unit tests hold it.
     alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith("-asleep")}

@@ -279,7 +279,7 @@ _SENDING = area(
     ),
     Promise(
         "SND-36",
-        "A message attribute with a malformed name is refused; 256 characters are allowed.",
+        "A message attribute with a malformed name, or one of more than 256 characters, is refused.",
         (guide("sqs-message-metadata"),),
         ("accept-sends", "strip-sent-attributes"),
     ),

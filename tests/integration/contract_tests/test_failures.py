@@ -64,8 +64,8 @@ def test_a_dead_endpoint_takes_one_line_a_promise_and_no_traceback(dying: str) -
         check=False,
     )
 
-    failed = [line.split(" - ")[1][:24] for line in ended.stdout.splitlines() if line.startswith("FAILED ")]
-    assert failed == ["GRP-01: test_group_block", "SLU-01: test_group_block"], ended.stdout
+    lines = [line.split(" - ")[1][:24] for line in ended.stdout.splitlines() if line.startswith("FAILED ")]
+    assert lines == ["GRP-01: test_group_block", "SLU-01: test_group_block"], ended.stdout
     assert "no answer: Could not connect to the endpoint URL" in ended.stdout
     assert "Traceback" not in ended.stdout
     assert len(ended.stdout.splitlines()) < 20, ended.stdout
