@@ -131,7 +131,7 @@ def blocked_after_dead_letter(group: Group) -> Iterator[Violation]:
 def batch_underfill(group: Group) -> Iterator[Violation]:
     """D5, which is lawful: a receive may bring fewer messages than there are.
 
-    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-23)
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-20)
     """
     for queue in group.expectation.queues:
         received = [event for event in group.received.get(queue, []) if not group.is_dead_lettered(queue, event.idx)]

@@ -7,9 +7,9 @@ bounds it from both sides, as the four timestamps of NTP do (RFC 5905, section 8
 and leases prove nothing about clocks. Neither do SentTimestamp and ApproximateFirstReceiveTimestamp: AWS says of no
 clock how exact it is.
 
-Clocks also drift. `DRIFT_PPM` is what Linux lets a frequency adjustment be, 500 ppm, for each of the two:
-https://man7.org/linux/man-pages/man2/adjtimex.2.html (read 2026-11-23). A clock that is stepped, or slewed faster, is
-not covered, other than by a declared bound.
+Clocks also drift. `DRIFT_PPM` is what Linux lets a frequency adjustment be for each of the two: 500,000 ns a second,
+MAXFREQ in its include/linux/timex.h (read 2026-11-23). A clock that is stepped, or slewed faster, is not covered, other
+than by a declared bound.
 """
 
 from collections.abc import Collection, Mapping

@@ -8,6 +8,7 @@ import pytest
 from sluice.history.checker import check_group
 from sluice.history.checker.clocks import (
     NEVER_US,
+    Clocks,
     ahead_us,
     apart_us_max,
     furthest_apart,
@@ -48,6 +49,16 @@ def test_clocks_that_fit_nothing_are_told_from_clocks_that_are_far_apart() -> No
 
 def test_what_is_proven_holds_less_the_longer_clocks_may_drift() -> None:
     assert widened({"a": {"b": -50}}, 60 * _SECOND_US) == {"a": {"b": 59_950}}
+
+
+def test_clocks_are_put_right_by_the_middle_of_what_they_may_be() -> None:
+    known = {"c": {"d": 60_000, "e": 10}, "d": {"c": -40_000}, "e": {}}
+
+    clocks = Clocks.of({"c", "d", "e"}, bound_us=NEVER_US, proven=known)
+
+    assert clocks.later_us == {"c": 0, "d": -50_000, "e": 0}
+    assert (clocks.ahead["c"]["d"], clocks.ahead["d"]["c"]) == (10_000, 10_000)
+    assert (clocks.ahead["c"]["e"], clocks.ahead["d"]["e"], clocks.ahead["e"]["d"]) == (10, 10_010, NEVER_US)
 
 
 @pytest.mark.parametrize("ahead_by_us", [-3_600 * _SECOND_US, -50_000, 50_000, 3_600 * _SECOND_US])

@@ -59,6 +59,15 @@ def test_a_run_whose_groups_each_have_one_consumer_clock_is_valid(ahead_us: int)
     assert verdict.measures["clocks"] == {"count": 2, "apart_us_max": None}
 
 
+def test_a_group_of_two_consumers_clocks_is_looked_at_though_its_times_are_in_order() -> None:
+    """As recorded, everything came one after the other; nobody knows whether it did."""
+    by_turns = [
+        replace(event, clock_id="d") if event.kind != Kind.PUBLISHED and event.idx == 1 else event for event in sane()
+    ]
+
+    assert (_judged(by_turns).status, _judged(by_turns, declared_us=1_000).status) == (Status.UNKNOWN, Status.VALID)
+
+
 def test_publishes_and_receives_both_ways_bound_the_clocks_from_both_sides() -> None:
     """The offset is 50 ms; a message takes 105 ms at least from its publish to its receive."""
     verdict = _judged(_both_ways(50_000))
