@@ -455,10 +455,21 @@ class _Programs(RuleBasedStateMachine):
         seen, expected = (side.move() for side in self._sides)
         assert seen == expected
 
-    @precondition(lambda self: not self._is_cancelled and self._dead_letters() > 1)
-    @rule()
-    def cancel_redrive(self) -> None:
-        """Cancel a slow move task, and move the rest: how many it had moved by then depends on how long calls take."""
+    @precondition(lambda self: not self._is_cancelled and len(self._sendable()) > 1)
+    @rule(data=st.data())
+    def cancel_redrive(self, data: st.DataObject) -> None:
+        """Make dead letters, cancel a slow move task of them, and move the rest.
+
+        How many it had moved by then depends on how long calls take.
+        """
+        for _ in range(2):
+            if self._sendable():
+                group, id_ = self._draw_sent(data)
+                self._both("send_message", "queue", MessageBody=id_, MessageGroupId=group, MessageDeduplicationId=id_)
+        for _ in range(_MAX_RECEIVE_COUNT + 1):
+            self.receive("queue", limits.RECEIVE_MESSAGES_MAX, 0)
+        if self._dead_letters() < 2:
+            return
         self._is_cancelled = True
         self._past = [past for past in self._past if past[1] != "dlq"]
         (status, moved), (expected_status, expected) = (side.cancel() for side in self._sides)
