@@ -296,7 +296,7 @@ _SUBSCRIPTION = area(
         "SNS-108",
         "A queue whose policy denies the send, or allows another topic only, gets nothing.",
         (sns_guide("subscribe-sqs-queue-to-sns-topic"), unverified("IAM's rules: an explicit deny wins")),
-        ("ignore-queue-policies",),
+        ("keep-first-policy",),
     ),
     Promise(
         "SNS-44",

@@ -335,7 +335,7 @@ def test_content_based_deduplication_that_is_switched_later_has_its_effect(resou
     queue.set_attributes(ContentBasedDeduplication="false")
     refused = refusal(queue.send, "other body")
 
-    assert refused[:2] == ("InvalidParameterValue", 400)
+    assert refused[1] == 400
     assert bodies(queue.drain(1)) == ["same body"]
 
 

@@ -56,6 +56,22 @@ class _IgnorePolicyRemovals(IgnoreCall):
         return super().answer(operation, params) if params["Attributes"].get("Policy") == "" else None
 
 
+class _KeepFirstPolicy(IgnoreCall):
+    operations = ("sqs.SetQueueAttributes",)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every, self.operations)
+        self._have_one: set[str] = set()
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if not params["Attributes"].get("Policy"):
+            return None
+        if params["QueueUrl"] in self._have_one:
+            return super().answer(operation, params)
+        self._have_one.add(params["QueueUrl"])
+        return None
+
+
 class _IgnoreTags(IgnoreCall):
     operations = ("sqs.TagQueue", "sqs.CreateQueue", "sns.TagResource")
 
@@ -111,6 +127,7 @@ SABOTEURS = (
             ("redrive-permission", "RedriveAllowPolicy"),
         )
     ),
+    Saboteur("keep-first-policy", "confirms another policy and keeps the first", _KeepFirstPolicy),
     Saboteur("ignore-policy-removals", "confirms that a policy is taken away and keeps it", _IgnorePolicyRemovals),
     Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
     Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),

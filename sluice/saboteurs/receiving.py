@@ -275,7 +275,6 @@ def _blank_checksums(parsed: dict[str, Any]) -> None:
 
 SABOTEURS = (
     Saboteur("leak-group", "delivers the next message of a blocked group", _LeakGroup),
-    Saboteur("withhold-later", "delivers nothing after the first delivery of a queue", _WithholdLater),
     Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
     Saboteur("withhold-other-groups", "delivers from a queue one group only", _WithholdOtherGroups),
     Saboteur("block-standard-queues", "delivers from a standard queue once only", _BlockStandardQueues),

@@ -19,6 +19,7 @@ _CITED = json.loads(CITED.read_text(encoding="utf-8"))["tests"]
 _SEEN = (Grade.RECORDED, Grade.ASSERTED, Grade.OLD, Grade.REPORTED)
 _CODES = re.compile(r"invalid_parameter|_INVALID|\(\"[A-Z][A-Za-z.]+\", 4\d\d\)")
 _DOCUMENTED_CODES = {
+    "SNS-114": "the API reference of PublishBatch names EmptyBatchRequest for a batch without an entry",
     "SNS-99": "the API reference of Publish names InvalidParameter for a message that is too long",
 }
 
