@@ -16,6 +16,8 @@ from sluice.clock import eventually
 type Message = dict[str, Any]
 type Refusal = tuple[str, int, str]
 _LONG_POLL_SECONDS = 1
+CLOCKS_APART_MILLISECONDS_MAX = 900_000
+"""How far a caller's clock may be off: AWS refuses a request that is signed by one further off."""
 
 
 class NotArranged(Exception):

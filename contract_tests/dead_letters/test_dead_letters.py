@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from contract_tests.resources import QueueUnderTest, Resources, bodies
+from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 
@@ -94,6 +95,30 @@ def test_a_fifo_dlq_counts_the_age_of_a_message_from_the_move(resources: Resourc
     dead = dead_letters.await_message(visibility=30)
 
     assert int(dead["Attributes"]["SentTimestamp"]) > int(before["Attributes"]["SentTimestamp"])
+
+
+@pytest.mark.slow
+@pytest.mark.promise("DLQ-39")
+def test_a_fifo_dlq_keeps_a_message_from_the_move_on(resources: Resources, target: Target) -> None:
+    queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
+    dead_letters.set_attributes(MessageRetentionPeriod="60")
+    started = target.clock.monotonic()
+
+    def await_age(seconds: float) -> None:
+        eventually(
+            lambda: target.clock.monotonic() - started > seconds,
+            timeout_seconds=seconds + 10,
+            describe=f"{seconds:g} s since the send",
+            interval_seconds=1,
+        )
+
+    queue.send_each("m1")
+    await_age(30 + target.retention_settles_seconds)
+    queue.await_message(visibility=0)
+    assert queue.receive(wait=1) == []
+    await_age(62 + target.retention_settles_seconds)
+
+    assert bodies(dead_letters.receive(wait=2)) == ["m1"]
 
 
 @pytest.mark.promise("DLQ-20")

@@ -64,6 +64,12 @@ _DEAD_LETTER_QUEUE = area(
         ("freeze-sent-at",),
     ),
     Promise(
+        "DLQ-39",
+        "A FIFO DLQ keeps a message for its own retention, counted from the move.",
+        (guide("setting-up-dead-letter-queue-retention"), guide("sqs-dead-letter-queues")),
+        ("withhold-dead-letters",),
+    ),
+    Promise(
         "DLQ-20",
         "A DLQ can have a DLQ of its own, which gets the messages that fail in the first DLQ too.",
         (unverified("LocalStack tests/aws/services/sqs/test_sqs.py::test_dead_letter_queue_chain (skipped)"),),

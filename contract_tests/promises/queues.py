@@ -185,6 +185,12 @@ _QUEUE_ATTRIBUTES = area(
         ("only-show-content-ids",),
     ),
     Promise(
+        "CRE-46",
+        "LastModifiedTimestamp is the time of the last change of an attribute.",
+        (api("GetQueueAttributes"),),
+        ("freeze-modified-at",),
+    ),
+    Promise(
         "CRE-39",
         "A queue keeps its KMS key and the time its data key is reused for; a key switches SQS-managed encryption off.",
         (recorded("test_sse_queue_attributes", "2024-04-30"),),
@@ -424,6 +430,12 @@ _RECEIVING = area(
         "A receive repeated with its ReceiveRequestAttemptId starts the visibility timeout of its messages anew.",
         (api("ReceiveMessage"),),
         ("shorten-attempts", "ignore-attempt-ids"),
+    ),
+    Promise(
+        "RCV-32",
+        "A ReceiveRequestAttemptId still brings the same messages after a minute; it is honoured for five.",
+        (api("ReceiveMessage"),),
+        ("ignore-attempt-ids",),
     ),
     Promise(
         "RCV-30",

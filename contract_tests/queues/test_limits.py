@@ -10,6 +10,7 @@ from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
 _MEBIBYTE = 1_048_576
+_LATE_SECONDS = 40
 
 
 @pytest.mark.promise("LIM-06")
@@ -62,12 +63,12 @@ def test_both_ends_of_every_range_are_accepted(resources: Resources) -> None:
     assert resources.fifo_queue(**most).attributes(*most) == most
 
 
-def _await_none(queue: QueueUnderTest, counter: str) -> None:
-    """Wait until the queue's retention of a minute has ended and a counter is 0."""
+def _await_none(queue: QueueUnderTest, counter: str, *, seconds: float = 60) -> None:
+    """Wait until the queue's retention, which lasts so long from now, has ended and a counter is 0."""
     eventually(
         lambda: queue.attributes(counter),
         until=lambda counted: counted == {counter: "0"},
-        timeout_seconds=60 + queue.patience_seconds,
+        timeout_seconds=seconds + queue.patience_seconds,
         describe="the message to be gone",
         interval_seconds=1,
     )
@@ -91,13 +92,22 @@ def test_a_message_is_gone_when_its_retention_ends(resources: Resources, target:
 @pytest.mark.slow
 @pytest.mark.promise("VIS-16")
 def test_a_message_in_flight_is_gone_when_its_retention_ends(resources: Resources, target: Target) -> None:
-    queue = resources.fifo_queue(MessageRetentionPeriod="60")
+    """Received late, it is gone no later than what nobody has received."""
+    queue, unreceived = (resources.fifo_queue(MessageRetentionPeriod="60") for _ in range(2))
     started = target.clock.monotonic()
     queue.send_each("m1", group="g1")
+    unreceived.send_each("m1", group="g1")
+    eventually(
+        lambda: target.clock.monotonic() - started > _LATE_SECONDS,
+        timeout_seconds=_LATE_SECONDS + 10,
+        describe=f"{_LATE_SECONDS} s since the send",
+        interval_seconds=1,
+    )
     queue.await_message(visibility=600)
 
-    _await_none(queue, "ApproximateNumberOfMessagesNotVisible")
+    _await_none(unreceived, "ApproximateNumberOfMessages")
     elapsed = target.clock.monotonic() - started
+    _await_none(queue, "ApproximateNumberOfMessagesNotVisible", seconds=0)
     queue.send_each("m2", group="g1")
 
     assert elapsed > 55

@@ -1,5 +1,6 @@
 """What a queue is made with, what it reports, what it refuses to become, and its tags."""
 
+import itertools
 import json
 from typing import Any
 
@@ -337,6 +338,26 @@ def test_content_based_deduplication_that_is_switched_later_has_its_effect(resou
 
     assert refused[1] == 400
     assert bodies(queue.drain(1)) == ["same body"]
+
+
+@pytest.mark.promise("CRE-46")
+def test_a_queue_says_when_it_was_changed_last(resources: Resources) -> None:
+    """To the second."""
+    queue = resources.fifo_queue()
+    (created_at,) = queue.attributes("LastModifiedTimestamp").values()
+    seconds = itertools.count(1)
+
+    def changed_at() -> int:
+        queue.set_attributes(DelaySeconds=str(next(seconds)))
+        return int(queue.attributes("LastModifiedTimestamp")["LastModifiedTimestamp"])
+
+    eventually(
+        changed_at,
+        until=lambda changed_at: changed_at > int(created_at),
+        timeout_seconds=queue.patience_seconds,
+        describe=f"a change later than {created_at}",
+        interval_seconds=0.5,
+    )
 
 
 @pytest.mark.promise("CRE-39")

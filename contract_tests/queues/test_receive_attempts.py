@@ -51,6 +51,25 @@ def test_a_repeated_attempt_starts_the_visibility_timeout_anew(resources: Resour
     assert queue.await_message()["Body"] == "m1"
 
 
+@pytest.mark.slow
+@pytest.mark.promise("RCV-32")
+def test_an_attempt_can_be_repeated_after_a_minute(resources: Resources, target: Target) -> None:
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    first = _await_attempt(queue, visibility=600)
+    started = target.clock.monotonic()
+    eventually(
+        lambda: target.clock.monotonic() - started > 65,
+        timeout_seconds=75,
+        describe="more than a minute",
+        interval_seconds=1,
+    )
+
+    again = _attempt(queue, visibility=600)
+
+    assert _handles(again) == _handles(first)
+
+
 @pytest.mark.promise("RCV-30")
 def test_an_attempt_is_void_once_the_visibility_of_its_message_was_changed(resources: Resources) -> None:
     """Whether the repeat is refused, as after a delete [RCV-12], or brings nothing is recorded by nobody."""

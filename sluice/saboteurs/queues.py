@@ -82,6 +82,11 @@ class _IgnoreTags(IgnoreCall):
         return None if operation == "sqs.CreateQueue" else super().answer(operation, params)
 
 
+def _never_changed(parsed: dict[str, Any]) -> None:
+    if "LastModifiedTimestamp" in parsed.get("Attributes", {}):
+        parsed["Attributes"]["LastModifiedTimestamp"] = "1"
+
+
 def _undercount(parsed: dict[str, Any]) -> None:
     for name in parsed.get("Attributes", {}):
         if name.startswith("ApproximateNumber"):
@@ -126,6 +131,11 @@ SABOTEURS = (
             ("redrive-policy", "RedrivePolicy"),
             ("redrive-permission", "RedriveAllowPolicy"),
         )
+    ),
+    Saboteur(
+        "freeze-modified-at",
+        "says that no attribute was ever changed",
+        misreport(_never_changed, "sqs.GetQueueAttributes"),
     ),
     Saboteur("keep-first-policy", "confirms another policy and keeps the first", _KeepFirstPolicy),
     Saboteur("ignore-policy-removals", "confirms that a policy is taken away and keeps it", _IgnorePolicyRemovals),

@@ -156,8 +156,6 @@ MUTANTS = (
     Mutant("redrive-keeps-sent", "a redriven message keeps its time of sending", Queue, "take_redriven", _redriven(sent_at=lambda moved, _now: moved.sent_at)),
     Mutant("redrive-keeps-retention", "a redriven message continues its retention", Queue, "take_redriven", _redriven(retained_from=lambda moved, _now: moved.retained_from)),
     Mutant("redrive-keeps-message-id", "a redriven message keeps its message id", Queue, "take_redriven", lambda self, moved, now, *, id_: _REDRIVEN(self, moved, now, id_=moved.id)),  # noqa: ARG005
-    Mutant("redrive-used-up", "a redriven message has one receive left", Queue, "take_redriven", _redriven(receives_here=lambda moved, _now: moved.receives_here)),
-    Mutant("redrive-opens-no-window", "a redriven message's id can be sent again", Queue, "take_redriven", _without_window),
     Mutant("redrive-hidden", "a redriven message is invisible at first", Queue, "take_redriven", _redriven(visible_at=lambda _moved, now: now + 3_600)),
     # What a move task answers.
     Mutant("two-tasks", "a DLQ may have two tasks at a time", MoveTasks, "start", _beside_another),

@@ -362,7 +362,6 @@ MUTANTS = (
     Mutant("any-destination", "a move task takes any destination that exists", MoveTasks, "_check_destination", lambda self, _source, arn: self._find("DestinationArn", arn), "GAP-12"),
     Mutant("any-rate", "a move task takes any rate", moving, "RATE_MAX", 10**9, "GAP-12", (MoveTasks, "start")),
     Mutant("any-list-length", "any number of move tasks can be asked for", moving, "RESULTS_MAX", 10**9, "GAP-12", (MoveTasks, "list")),
-    Mutant("sourceless-attribute-error", "a dead letter without source fails its task with AttributeError", MoveTasks, "_step", after(MoveTasks, "_step", _fail_as("AttributeError", of="CouldNotDetermineMessageSource")), "GAP-13"),
     Mutant("cancel-for-ever", "a finished task can be cancelled and never ends", MoveTasks, "cancel", _cancel_for_ever, "GAP-14"),
     Mutant("moves-in-flight", "a move task takes what a consumer holds", MoveTasks, "_movable", lambda _self, source, _now: source.in_order(), "GAP-15"),
     Mutant("deleted-other-reason", "a task whose destination is gone fails for another reason", MoveTasks, "_step", after(MoveTasks, "_step", _fail_as("QueueDoesNotExist", of="AWS.SimpleQueueService.NonExistentQueue")), "GAP-18"),

@@ -182,7 +182,6 @@ MUTANTS = (
     # Receiving.
     Mutant("eleven-clamped", "a receive of eleven is one of ten", Receiving, "receive", _clamped("MaxNumberOfMessages", 1, 10)),
     Mutant("wait-clamped", "a longer wait than 20 s is one of 20 s", Receiving, "receive", _clamped("WaitTimeSeconds", 0, 20)),
-    Mutant("one-at-a-time", "a receive brings one message", Receiving, "_take", _take_with(most=lambda _queue: 1)),
     Mutant("always-ten", "a receive brings up to ten, whatever was requested", Receiving, "_take", _take_with(most=lambda _queue: 10)),
     Mutant("visibility-of-the-queue", "a receive's own visibility timeout has no effect", Receiving, "_take", _take_with(visibility_seconds=lambda queue: queue.seconds("VisibilityTimeout"))),
     Mutant("new-names-ignored", "MessageSystemAttributeNames has no effect", Receiving, "receive", _by_old_names_only),
@@ -196,6 +195,5 @@ MUTANTS = (
     Mutant("attempt-new-handles", "a repeated attempt brings other handles", FifoQueue, "retry", _retried_with_new_handles),
     Mutant("attempt-does-not-hide", "a repeated attempt hides nothing anew", FifoQueue, "retry", _retried_without_hiding),
     Mutant("attempt-after-change", "an attempt can be repeated after a visibility change", FifoQueue, "_is_untouched", staticmethod(lambda held, now: held.is_in_flight(now))),
-    Mutant("attempt-after-expiry", "an attempt can be repeated when its messages are visible again", FifoQueue, "_is_untouched", staticmethod(lambda held, _now: not held.is_visibility_changed)),
     Mutant("attempt-for-a-minute", "an attempt can be repeated for a minute", limits, "DEDUPLICATION_WINDOW_SECONDS", 60, read_by=(FifoQueue, "retry")),
 )  # fmt: skip

@@ -202,7 +202,6 @@ MUTANTS = (
     Mutant("extension-added", "an extension counts from the end of the last timeout", Queue, "change_visibility", _added),
     Mutant("shortening-ignored", "a visibility timeout cannot be shortened", Queue, "change_visibility", _not_below),
     Mutant("extension-for-ever", "a message may be held longer than twelve hours", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, read_by=(Queue, "change_visibility")),
-    Mutant("late-change-silent", "a visibility change that comes too late is no mistake", FifoQueue, "check_late_change", nothing),
     Mutant("late-delete-silent", "a late delete is ignored without an error", Queue, "delete", _silent_delete),
     Mutant("any-handle", "what is no receipt handle is taken for an old one", Queue, "held", _any_handle),
     Mutant("retention-spares-in-flight", "retention spares what is in flight", Queue, "settle", _settle_sparing_in_flight),
