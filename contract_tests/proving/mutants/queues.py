@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant("set-redrive-ignored", "a changed RedrivePolicy has no effect", Queue, "change_attributes", _keeping("RedrivePolicy")),
     Mutant("set-attributes-ignored", "changed attributes have no effect", FifoQueue, "change_attributes", nothing),
     Mutant("set-attributes-resets", "attributes that are not named go back to their defaults", settings, "check", _onto_defaults),
-    Mutant("modified-time-stays", "LastModifiedTimestamp does not move", Queue, "change_attributes", _same_modified_at),
+    Mutant("modified-time-stays", "LastModifiedTimestamp does not move", Queue, "change_attributes", _same_modified_at, "GAP-83"),
     Mutant("default-visibility-60", "the default VisibilityTimeout is a minute", settings, "defaults", after(settings, "defaults", _default(VisibilityTimeout="60"))),
     Mutant("default-retention-14-days", "the default MessageRetentionPeriod is fourteen days", settings, "defaults", after(settings, "defaults", _default(MessageRetentionPeriod="1209600"))),
     Mutant("default-by-content", "ContentBasedDeduplication is on by default", settings, "defaults", after(settings, "defaults", _default(ContentBasedDeduplication="true"))),
