@@ -314,7 +314,6 @@ def resources(
         return
     if saboteur is not None:
         sabotage((sqs, sns), saboteur)
-    # Deleting goes through honest clients.
     made = Resources(target, sqs, sns, prefix=f"ct-{os.environ[_RUN]}{uuid.uuid4().hex[:6]}")
     yield made
     made.close()

@@ -55,7 +55,8 @@ class Deployment:
     @property
     def operator_topic_arn(self) -> str:
         """Return the ARN of the topic alarms go to."""
-        return self.topic_arn.rpartition(":")[0] + ":" + naming.operator_topic_name(self.environment)
+        own = self.topic_arn.rpartition(":")[0] + ":" + naming.operator_topic_name(self.environment)
+        return self.environment.alarm_topic_arn or own
 
     def queue_attributes(self, name: str) -> dict[str, str]:
         """Return every attribute of a queue that does not change by itself."""

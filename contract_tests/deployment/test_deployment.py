@@ -17,7 +17,7 @@ from contract_tests.deployment.policies import Decision, Request, decide
 from contract_tests.resources import NotArranged, QueueUnderTest, Resources, Topic, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReached, eventually
-from sluice.declaration import Consumer, Encryption, Environment, Removal, naming
+from sluice.declaration import Consumer, Encryption, Environment, Gaps, Removal, naming
 from sluice.limits import MESSAGE_BYTES_MAX
 
 pytestmark = pytest.mark.deployment
@@ -197,7 +197,10 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
                 service="sns.amazonaws.com",
                 own={"aws:SourceArn": deployment.topic_arn},
             )
-    for arn, decisions in ((deployment.topic_arn, _NOBODY), (deployment.operator_topic_arn, _LET_IN)):
+    topics = {deployment.topic_arn: _NOBODY}
+    if deployment.environment.alarm_topic_arn is None:  # else its policy is its owner's
+        topics[deployment.operator_topic_arn] = _LET_IN
+    for arn, decisions in topics.items():
         expected[arn] = decisions
         seen[arn] = _decisions(
             json.loads(deployment.topic_attributes(arn)["Policy"]),
@@ -322,6 +325,17 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
             of_minutes=15,
         ),
     }
+    if consumer.parks:
+        minutes = 10 + (consumer.gap_wait_seconds // 60 if consumer.gaps is Gaps.WAIT else 0)
+        alarms["parked"] = _alarm(
+            "InboxParkedGroups",
+            "Sluice",
+            ("Queue", queue),
+            1,
+            DatapointsToAlarm=minutes,
+            EvaluationPeriods=minutes,
+            TreatMissingData="ignore",
+        )
     return {naming.alarm_name(environment, consumer.name, condition): alarm for condition, alarm in alarms.items()}
 
 
