@@ -325,6 +325,7 @@ def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["localstack.log"]
 
 
+@pytest.mark.slow
 def test_a_port_taken_while_it_starts_is_said_at_once(
     closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
