@@ -4,18 +4,18 @@
 an interval, not an instant, so `a` is before `b` only when `a` was answered before `b` was made, and a message is in
 its queue from its receive until the first moment a delete or its last timeout could have removed it (`standing`). What
 the events leave open is returned as unknown, what is lawful and worth counting as seen. The terms are defined in
-`group`; each anomaly of `sluice.history.checker.anomalies` is one function, in the module of its family.
+`group`; each anomaly of `sluice.history.checker.anomalies` is one function, in its family's module of `rules`.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.history.checker import blocking, content, dead_letters, duplication, effects, existence, ordering
 from sluice.history.checker.anomalies import ANOMALIES, Severity
 from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.expectation import Activity, Expectation, Fault, Move, Purge, QueueContext, queue_context
 from sluice.history.checker.group import Group
+from sluice.history.checker.rules import blocking, content, dead_letters, duplication, effects, existence, ordering
 from sluice.history.checker.run import Measured, RunFacts, Thresholds, check_run, check_thresholds, open_thresholds
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event

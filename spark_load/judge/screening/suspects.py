@@ -14,7 +14,7 @@ order of the plan.
 import numpy as np
 
 from sluice.history.checker import Expectation
-from sluice.history.checker.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
+from sluice.history.checker.rules.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
 from spark_load.history.columns import NONE, Columns, starts
 from spark_load.judge.screening.encode import NO_IDX
 from spark_load.judge.screening.rollup import is_known, queue_indexes

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from sluice.history.checker.existence import missing
 from sluice.history.checker.group import Group
-from sluice.history.checker.ordering import overtaken
+from sluice.history.checker.rules.existence import missing
+from sluice.history.checker.rules.ordering import overtaken
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, detail_of, is_end_marker
 

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from sluice.history.checker.existence import has_vanished
 from sluice.history.checker.group import Group, by_time, invoked, number, responded
+from sluice.history.checker.rules.existence import has_vanished
 from sluice.history.checker.standing import is_free, passed
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome, is_end_marker

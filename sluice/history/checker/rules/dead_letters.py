@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 
-from sluice.history.checker.duplication import windows_max
 from sluice.history.checker.expectation import Move
 from sluice.history.checker.group import Group, invoked, responded
-from sluice.history.checker.ordering import overtaken
 from sluice.history.checker.retention import removed_after_us, removed_from_us
+from sluice.history.checker.rules.duplication import windows_max
+from sluice.history.checker.rules.ordering import overtaken
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
 
