@@ -104,19 +104,11 @@ def test_a_fifo_dlq_keeps_a_message_from_the_move_on(resources: Resources, targe
     dead_letters.set_attributes(MessageRetentionPeriod="60")
     started = target.clock.monotonic()
 
-    def await_age(seconds: float) -> None:
-        eventually(
-            lambda: target.clock.monotonic() - started > seconds,
-            timeout_seconds=seconds + 10,
-            describe=f"{seconds:g} s since the send",
-            interval_seconds=1,
-        )
-
     queue.send_each("m1")
-    await_age(30 + target.retention_settles_seconds)
+    target.await_age(30 + target.retention_settles_seconds, since=started)
     queue.await_message(visibility=0)
     assert queue.receive(wait=1) == []
-    await_age(62 + target.retention_settles_seconds)
+    target.await_age(62 + target.retention_settles_seconds, since=started)
 
     assert bodies(dead_letters.receive(wait=2)) == ["m1"]
 

@@ -10,7 +10,6 @@ import pytest
 
 from contract_tests.resources import QueueUnderTest, Resources, bodies
 from contract_tests.targets.binding import Target
-from sluice.clock import eventually
 
 
 def _allow_receives(queue: QueueUnderTest, dead_letters: QueueUnderTest, count: int) -> None:
@@ -59,17 +58,9 @@ def test_a_redriven_message_is_kept_for_a_retention_period_of_its_own(resources:
     started = target.clock.monotonic()
     queue.dead_letter("m1")
 
-    def await_age(seconds: int) -> None:
-        eventually(
-            lambda: target.clock.monotonic() - started > seconds,
-            timeout_seconds=seconds + 10,
-            describe=f"{seconds} s since the send",
-            interval_seconds=1,
-        )
-
-    await_age(30)
+    target.await_age(30, since=started)
     dead_letters.redrive(DestinationArn=destination.arn)
-    await_age(62)
+    target.await_age(62, since=started)
 
     assert bodies(destination.receive(wait=2)) == ["m1"]
 

@@ -1,4 +1,4 @@
-"""How a failure is told: in one line with its promise and its reason, as an expected failure is."""
+"""How a failure is reported: in one line with its promise and its reason, as an expected failure is."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -14,7 +14,7 @@ from botocore.config import Config
 
 from contract_tests.targets import aws as account
 from sluice import sdk
-from sluice.clock import Clock, SystemClock
+from sluice.clock import Clock, SystemClock, eventually
 from sluice.localstack import MODIFIED
 from sluice.simulator.hook import ENDPOINT_URL, Simulator
 from sluice.simulator.model.message import SENDER_ID
@@ -48,6 +48,16 @@ class Target:
     def caller_id(self) -> str:
         """Return the unique id of the user or role whose credentials the clients have."""
         return self.caller or str(self.make_client("sts").get_caller_identity()["UserId"])
+
+    def await_age(self, seconds: float, *, since: float) -> None:
+        """Wait until so many seconds of the target's time have passed since an instant of its monotonic clock."""
+        eventually(
+            lambda: self.clock.monotonic() - since > seconds,
+            timeout_seconds=seconds + 10,
+            describe=f"{seconds:g} s to pass",
+            interval_seconds=1,
+            clock=self.clock,
+        )
 
 
 def localstack(endpoint_url: str, *, patience_seconds: float) -> Target:

@@ -16,7 +16,7 @@ HTTPS = rf"https://({_LABEL}\.)+{_LABEL}(:[0-9]{{1,5}})?(/[!-~]*)?"
 
 @declared
 class SlackChannel:
-    """A Slack channel, told by AWS Chatbot. Somebody authorizes the workspace once, in Chatbot's console.
+    """A Slack channel to which AWS Chatbot posts alarms. Somebody authorizes the workspace once, in Chatbot's console.
 
     AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-chatbot-slackchannelconfiguration.html
     (read 2026-11-23).
@@ -31,7 +31,7 @@ class SlackChannel:
 
 
 def check_operators(environment: "Environment") -> None:
-    """Refuse who cannot be told.
+    """Refuse whom no alarm would reach.
 
     Raises:
         FieldError: an address is none, or something is subscribed to a topic that is somebody else's.

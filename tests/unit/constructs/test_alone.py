@@ -12,7 +12,7 @@ from tests.support.templates.environments import ALONE, FULL
 from tests.support.templates.resources import Resource, of_kind, template_resources
 from tests.support.templates.synthesis import CONTEXT
 
-# What nobody told: a stack without account and region refers to them.
+# What nobody declared: a stack without account and region refers to them.
 UNNAMED = {"<AWS::Partition>": "aws", "<AWS::Region>": FULL.region, "<AWS::AccountId>": str(FULL.account)}
 OF_THE_APP = ("AWS::Lambda::Function",)  # CDK's own, whose code lies where the app puts its assets
 NAMED_BY_THE_STACK = ("Description", "Tags")

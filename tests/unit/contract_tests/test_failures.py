@@ -1,4 +1,4 @@
-"""What a failure of a contract test is told as."""
+"""How a failed contract test is reported."""
 
 from types import SimpleNamespace
 from typing import Any
