@@ -106,11 +106,19 @@ def _judged(engine: Engine, expectation: Expectation, *, recorders: Sequence[str
     )
 
 
+def _forward(events: Sequence[Event]) -> list[Event]:
+    """Return the events without the answers that came before their calls: a history with one is refused whole."""
+    return [
+        replace(event, responded_at_us=None) if (event.responded_at_us or 0) < (event.invoked_at_us or 0) else event
+        for event in events
+    ]
+
+
 @pytest.mark.parametrize(
     ("events", "recorders", "shown_min"),
     [
         pytest.param(anomalies(), [], 45, id="every anomaly"),
-        pytest.param(broken_at_random(3), ["never-seen"], 15, id="random", marks=pytest.mark.slow),
+        pytest.param(_forward(broken_at_random(3)), ["never-seen"], 15, id="random", marks=pytest.mark.slow),
     ],
 )
 def test_both_engines_judge_a_planned_run_alike(
