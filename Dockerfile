@@ -4,7 +4,7 @@ FROM python:3.13-slim-trixie
 
 # The tasks' file system is read-only.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# The OpenSSL that psycopg brings looks for certificates where nobody puts them. RDS's: docs/guides/image.md
+# The OpenSSL that psycopg brings looks for certificates where nobody puts them. RDS's are in sluice/.
 ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 WORKDIR /app
 

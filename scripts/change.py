@@ -19,13 +19,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
-from sluice.declaration import Environment, load_declaration, loading, naming
+from sluice.declaration import Environment, NewDatabase, load_declaration, loading, naming
 from sluice.errors import ConfigError, EndpointError, MessagingError
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.options import declaration_option
 
 _PROJECT = Path(__file__).resolve().parent.parent
-_STACKS = ("messaging", "consumers", "observability")
 _CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 
 
@@ -69,7 +68,10 @@ def _caller(declared: Environment) -> str:
 
 
 def _confirm(action: str, declared: Environment) -> None:
-    names = ", ".join(naming.stack_name(declared, part) for part in _STACKS)
+    parts = ["network", "database", "messaging", "consumers", "observability"]
+    if not isinstance(declared.database, NewDatabase):
+        parts.remove("database")
+    names = ", ".join(naming.stack_name(declared, part) for part in parts)
     where = f"account {declared.account}, region {declared.region}"
     endpoint_url = os.environ.get("AWS_ENDPOINT_URL")
     if endpoint_url:

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 step() { printf '\n=== %s\n' "$*"; }
 mkdir -p runs
 
-step "1/4  cdk deploy: topic, queues, DLQs, services, alarms in three stacks (log: runs/deploy.log)"
+step "1/4  cdk deploy: topic, queues, DLQs, network, services, alarms (log: runs/deploy.log)"
 if ! scripts/deploy-local.sh > runs/deploy.log 2>&1; then
   tail -20 runs/deploy.log >&2
   echo "demo: the deployment failed, see runs/deploy.log" >&2

@@ -10,8 +10,11 @@
 Messages are one line: the value seen, the value allowed, the next step.
 """
 
+import errno
+
 SET_CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 """The next step where there are no AWS credentials."""
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 
 
 class MessagingError(Exception):
@@ -40,6 +43,15 @@ class EndpointError(MessagingError):
 
 class HistoryError(MessagingError):
     """Raised when a history cannot be written or read."""
+
+
+def unwritable(what: object, error: OSError, next_step: str) -> ConfigError | HistoryError:
+    """Return the refusal of a file or folder that was given to write to, before anything is begun.
+
+    Another one has to be given (ConfigError), but where the disk is full or broken (HistoryError).
+    """
+    kind = HistoryError if error.errno in _DISK_ERRORS else ConfigError
+    return kind(f"cannot write to {what} ({error.strerror or error}); {next_step}")
 
 
 class Stopped(MessagingError):

@@ -33,8 +33,10 @@ SEQUENCE_NUMBER_DIGITS_MAX = 39  # documented as 128 bits
 # https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html
 PUBLISH_BATCH_ENTRIES_MAX = 10
 
-# https://docs.aws.amazon.com/sns/latest/api/API_Publish.html (larger only where the topic raises MaximumMessageSize)
+# https://docs.aws.amazon.com/sns/latest/dg/large-message-payloads.html (read 2026-11-23): of a topic that does not set
+# MaximumMessageSize, for a message and for a whole batch. A topic that allows more has so many subscriptions at most.
 PUBLISH_BYTES_MAX = 262_144
+LARGE_MESSAGE_SUBSCRIPTIONS_MAX = 100
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
 FIFO_WINDOW_MESSAGES = 120_000  # only so many are searched for groups with nothing in flight
@@ -72,6 +74,15 @@ FARGATE_MEMORY_MIB = {
     16_384: tuple(range(32_768, 122_881, 8_192)),
 }  # CPU units -> memory a task may have
 
+# https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_ServerlessV2ScalingConfiguration.html,
+# https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBCluster.html (read 2026-11-23); the first
+# version of the oldest line here that pauses:
+# https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/aurora-serverless-v2.how-it-works.html
+AURORA_ACUS_MAX = 256
+AURORA_PAUSE_SECONDS_MIN, AURORA_PAUSE_SECONDS_MAX = 300, 86_400
+AURORA_BACKUP_DAYS_MAX = 35
+AURORA_VERSION_MIN = (16, 3)
+
 # https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 LOG_RETENTION_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180),
@@ -85,10 +96,15 @@ VPC_PREFIX_LENGTH_MIN = 16
 WAIT_SECONDS_MAX = 20
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+# https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html: what MaximumMessageSize may be, of queues and topics.
+MESSAGE_BYTES_MIN = 1_024
 MESSAGE_BYTES_MAX = 1_048_576
 
 # https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html (`aws:…` does not count)
 TAGS_MAX = 50
+
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html (periods under an hour)
+ALARM_SECONDS_MAX = 86_400
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
 MESSAGE_ATTRIBUTES_MAX = 10

@@ -1,4 +1,4 @@
 """What this project deploys: the library's stage, `sluice.constructs.stage`, and nothing else so far.
 
-Stacks of your own beside its three go here.
+Stacks of your own beside its own go here.
 """

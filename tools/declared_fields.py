@@ -14,22 +14,42 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from sluice.declaration import (
+    AutomaticRedrive,
     Consumer,
-    Database,
+    Encryption,
     Environment,
+    ExistingDatabase,
+    ExistingKeys,
     ExistingNetwork,
+    ExistingQueue,
+    ExistingTopic,
     Gaps,
+    NewDatabase,
     NewNetwork,
     Poison,
     Removal,
     SlackChannel,
+    Topic,
     load_declaration,
 )
 from sluice.errors import ConfigError
 
 # As they are shipped: what a project makes of its own is no matter of these pages.
 ENVIRONMENTS = load_declaration(Path(__file__).parents[1] / "tests" / "support" / "declared" / "environments.py")
-DECLARED = (Environment, Consumer, NewNetwork, ExistingNetwork, Database, SlackChannel)
+DECLARED = (
+    Environment,
+    Consumer,
+    Topic,
+    ExistingTopic,
+    ExistingQueue,
+    ExistingKeys,
+    NewNetwork,
+    ExistingNetwork,
+    NewDatabase,
+    ExistingDatabase,
+    SlackChannel,
+    AutomaticRedrive,
+)
 
 _UNITS = {
     "seconds": "seconds",
@@ -39,17 +59,39 @@ _UNITS = {
     "groups": "message groups",
     "zones": "zones",
     "attempts": "receives",
+    "acus": "ACUs, of about 2 GiB each",
 }  # by the name's last word
 _UNITS_OF = {
     "Consumer.lanes": "message groups per task",
     "Consumer.cpu": "CPU units, 1,024 a vCPU",
     "Consumer.filter_policy": "mapping of attribute to conditions",
     "Consumer.image": "image",
+    "Consumer.topic": "name of a topic",
+    "Consumer.fifo": "True or False",
+    "Consumer.queue": "`ExistingQueue`",
+    "Environment.topics": "`Topic` and `ExistingTopic` values",
+    "Environment.keys": "`ExistingKeys`",
+    "Environment.cluster": "name of an ECS cluster",
+    "Topic.producer_accounts": "account ids",
+    "Topic.subscriber_accounts": "account ids",
+    "ExistingTopic.arn": "ARN",
+    "ExistingTopic.key_arn": "ARN",
+    "ExistingTopic.relay": "True or False",
+    "ExistingQueue.arn": "ARN",
+    "ExistingQueue.dead_letter_queue_arn": "ARN",
+    "ExistingQueue.key_arn": "ARN",
+    "ExistingKeys.topic_arn": "ARN",
+    "ExistingKeys.queues_arn": "ARN",
     "Consumer.joined_at": "aware datetime",
     "Consumer.handlers": "Python module",
+    "Consumer.automatic_redrive": "`AutomaticRedrive`",
+    "AutomaticRedrive.messages_max": "messages",
+    "AutomaticRedrive.attempts_max": "times",
     "Environment.image": "image",
+    "Environment.spot": "True or False",
     "Environment.account": "account id",
     "Environment.region": "region",
+    "Environment.event_bytes_max": "bytes",
     "Environment.consumers": "`Consumer` values",
     "Environment.alarm_emails": "addresses",
     "Environment.alarm_urls": "HTTPS addresses",
@@ -60,31 +102,44 @@ _UNITS_OF = {
     "SlackChannel.channel_id": "Slack channel id",
     "Environment.tags": "mapping of key to value",
     "Environment.network": "`NewNetwork` or `ExistingNetwork`",
-    "Environment.database": "`Database`",
+    "Environment.database": "`NewDatabase` or `ExistingDatabase`",
     "Environment.relay": "True or False",
     "NewNetwork.cidr": "IPv4 network",
     "NewNetwork.restrict_default_security_group": "True or False",
     "ExistingNetwork.vpc_id": "VPC id",
     "ExistingNetwork.subnet_ids": "subnet ids",
-    "Database.secret_arn": "ARN",
-    "Database.security_group_id": "security group id",
-    "Database.port": "TCP port",
-    "Database.secret_key_arn": "ARN",
+    "NewDatabase.standby": "True or False",
+    "NewDatabase.engine_version": "version",
+    "ExistingDatabase.secret_arn": "ARN",
+    "ExistingDatabase.security_group_id": "security group id",
+    "ExistingDatabase.port": "TCP port",
+    "ExistingDatabase.secret_key_arn": "ARN",
 }
 
 _ON_CALL = "arn:aws:sns:us-east-1:111122223333:on-call"
-_DATABASE = Database(
+_DATABASE = ExistingDatabase(
     secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice-AbCdEf",  # noqa: S106 (its name)
     security_group_id="sg-0a1b2c3d4e5f60718",
 )
+_SQS, _KEY = "arn:aws:sqs:us-east-1:111122223333", "arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d"
+_TOPIC = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:theirs.fifo")
+_QUEUE = ExistingQueue(arn=f"{_SQS}:orders.fifo", dead_letter_queue_arn=f"{_SQS}:dead.fifo")
+_KEYS = ExistingKeys(topic_arn=_KEY, queues_arn=_KEY)
+_NETWORK = ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",))
 # What a value is built of when one field of it is wrong.
 _SOUND: dict[type, Mapping[str, object]] = {
     Environment: {"name": "demo", "consumers": (Consumer(name="billing"),)},
     Consumer: {"name": "billing"},
+    Topic: {},
+    ExistingTopic: {"arn": _TOPIC.arn},
+    ExistingQueue: {"arn": _QUEUE.arn, "dead_letter_queue_arn": _QUEUE.dead_letter_queue_arn},
+    ExistingKeys: {"topic_arn": _KEY, "queues_arn": _KEY},
     NewNetwork: {},
     ExistingNetwork: {"vpc_id": "vpc-0a1b2c3d4e5f60718", "subnet_ids": ("subnet-0a1b2c3d4e5f60718",)},
-    Database: {"secret_arn": _DATABASE.secret_arn, "security_group_id": _DATABASE.security_group_id},
+    NewDatabase: {},
+    ExistingDatabase: {"secret_arn": _DATABASE.secret_arn, "security_group_id": _DATABASE.security_group_id},
     SlackChannel: {"workspace_id": "T01234ABCDE", "channel_id": "C01234ABCDE"},
+    AutomaticRedrive: {},
 }
 # The wrong values of each field; with what else it takes to be wrong.
 _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
@@ -93,17 +148,52 @@ _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
     "Environment.consumers": ({"consumers": ()}, {"consumers": (Consumer(name="a-b"), Consumer(name="ab"))}),
     "Environment.account": ({"account": "1"},),
     "Environment.region": ({"region": "here"}, {"region": "cn-north-1"}),
-    "Environment.topic": ({"topic": "my-events"},),
+    "Environment.topics": (
+        {"topics": ()},
+        {"topics": (Topic(), Topic())},
+        {"topics": (_TOPIC,), "region": "eu-west-1"},
+        {"topics": (_TOPIC,), "archive_days": 7},
+    ),
+    "Environment.keys": (
+        {"keys": _KEYS},
+        {"keys": _KEYS, "encryption": Encryption.CMK, "region": "eu-west-1"},
+    ),
+    "Environment.cluster": ({"cluster": "arn:aws:ecs:us-east-1:111122223333:cluster/shared"},),
+    "Topic.name": ({"name": "my-events"},),
+    "Topic.producer_accounts": ({"producer_accounts": ("1",)},),
+    "Topic.subscriber_accounts": ({"subscriber_accounts": ("1",)},),
+    "ExistingTopic.arn": ({"arn": "arn:aws:sns:us-east-1:111122223333:events"},),
+    "ExistingTopic.key_arn": ({"key_arn": "alias/theirs"},),
+    "ExistingTopic.relay": (),
+    "ExistingQueue.arn": ({"arn": "orders.fifo"},),
+    "ExistingQueue.dead_letter_queue_arn": (
+        {"dead_letter_queue_arn": "dead.fifo"},
+        {"dead_letter_queue_arn": f"{_SQS}:dead"},
+    ),
+    "ExistingQueue.key_arn": ({"key_arn": "alias/theirs"},),
+    "ExistingKeys.topic_arn": ({"topic_arn": "alias/ours"},),
+    "ExistingKeys.queues_arn": ({"queues_arn": "alias/ours"},),
+    "Consumer.topic": (),
+    "Consumer.fifo": ({"fifo": False, "queue": _QUEUE},),
+    "Consumer.queue": (),
     "Environment.removal": (),
     "Environment.encryption": (),
+    "Environment.event_bytes_max": (
+        {"event_bytes_max": 1_023},
+        {"event_bytes_max": 262_145, "consumers": tuple(Consumer(name=f"c{number}") for number in range(101))},
+    ),
     "Environment.archive_days": ({"archive_days": 0}, {"archive_days": 7, "removal": Removal.DESTROY}),
     "Environment.network": (),
     "Environment.image": ({"image": "worker"}, {"image": "docker.io/worker:1"}),
+    "Environment.architecture": (),
+    "Environment.spot": (),
     "Environment.database": (
-        {"database": _DATABASE, "region": "eu-west-1"},
-        {"database": _DATABASE, "account": "444455556666"},
+        {"database": _DATABASE},
+        {"database": NewDatabase(), "network": NewNetwork(availability_zones=1)},
+        {"database": _DATABASE, "network": _NETWORK, "region": "eu-west-1"},
+        {"database": _DATABASE, "network": _NETWORK, "account": "444455556666"},
     ),
-    "Environment.relay": ({"relay": True},),
+    "Environment.relay": (),
     "Environment.outbox_lag_seconds": ({"outbox_lag_seconds": 9},),
     "Environment.log_retention_days": ({"log_retention_days": 2},),
     "Environment.alarm_emails": ({"alarm_emails": ("nobody",)},),
@@ -156,19 +246,33 @@ _REFUSED: dict[str, tuple[Mapping[str, object], ...]] = {
     "Consumer.gaps": (
         {"poison": Poison.PARK},
         {"gaps": Gaps.WAIT, "filter_policy": {"region": ["eu"]}},
+        {"gaps": Gaps.WAIT, "fifo": False},
     ),
     "Consumer.gap_wait_seconds": ({"gap_wait_seconds": 0},),
     "Consumer.joined_at": ({"joined_at": datetime.fromisoformat("2026-11-22")},),
     "Consumer.inbox_retention_seconds": ({"inbox_retention_seconds": 86_400},),
+    "Consumer.automatic_redrive": (
+        {"automatic_redrive": AutomaticRedrive()},
+        {"automatic_redrive": AutomaticRedrive(), "fifo": False, "handlers": "orders.billing"},
+    ),
+    "AutomaticRedrive.quiet_seconds": ({"quiet_seconds": 90},),
+    "AutomaticRedrive.messages_max": ({"messages_max": 0},),
+    "AutomaticRedrive.attempts_max": ({"attempts_max": 0},),
     "NewNetwork.cidr": ({"cidr": "10.0.0.0/8"},),
     "NewNetwork.availability_zones": ({"availability_zones": 4},),
     "NewNetwork.restrict_default_security_group": (),
     "ExistingNetwork.vpc_id": ({"vpc_id": "mine"},),
     "ExistingNetwork.subnet_ids": ({"subnet_ids": ()},),
-    "Database.secret_arn": ({"secret_arn": "sluice"},),
-    "Database.security_group_id": ({"security_group_id": "database"},),
-    "Database.port": ({"port": 0},),
-    "Database.secret_key_arn": ({"secret_key_arn": "sluice"},),
+    "NewDatabase.min_acus": ({"min_acus": 0.7}, {"min_acus": 4.5}),
+    "NewDatabase.max_acus": ({"max_acus": 0.5},),
+    "NewDatabase.pause_after_seconds": ({"pause_after_seconds": 299}, {"pause_after_seconds": 300}),
+    "NewDatabase.standby": (),
+    "NewDatabase.backup_days": ({"backup_days": 0},),
+    "NewDatabase.engine_version": ({"engine_version": "15.4"},),
+    "ExistingDatabase.secret_arn": ({"secret_arn": "sluice"},),
+    "ExistingDatabase.security_group_id": ({"security_group_id": "database"},),
+    "ExistingDatabase.port": ({"port": 0},),
+    "ExistingDatabase.secret_key_arn": ({"secret_key_arn": "sluice"},),
 }
 
 
@@ -219,10 +323,11 @@ def differences() -> list[tuple[str, list[str]]]:
     """
     table: dict[str, list[str]] = {}
     for field in fields(Environment):
-        if field.name not in ("name", "consumers", "network"):
+        if field.name not in ("name", "consumers", "network", "database"):
             table[field.name] = [show(getattr(environment, field.name)) for environment in ENVIRONMENTS.values()]
     parts: tuple[tuple[str, list[list[Any]]], ...] = (
         ("network", [[environment.network] for environment in ENVIRONMENTS.values()]),
+        ("database", [[environment.database] for environment in ENVIRONMENTS.values()]),
         ("consumers", [list(environment.consumers) for environment in ENVIRONMENTS.values()]),
     )
     for prefix, values in parts:

@@ -12,7 +12,7 @@ from stacks.stage import EnvironmentStage
 from tools.declared_fields import ENVIRONMENTS
 
 _PROJECT = Path(__file__).resolve().parents[1]
-_STACKS = ("Messaging", "Consumers", "Observability")
+_STACKS = ("Network", "Database", "Messaging", "Consumers", "Observability")
 
 
 def rows() -> list[tuple[object, ...]]:
@@ -32,7 +32,7 @@ def _counted(environment: Environment) -> Counter[tuple[str, str]]:
     """Count resources by stack and type. Needs neither network nor account."""
     context = json.loads((_PROJECT / "cdk.json").read_text(encoding="utf-8"))["context"]
     with tempfile.TemporaryDirectory() as directory:
-        stage = EnvironmentStage(cdk.App(context=context, outdir=directory), environment=environment)
+        stage = EnvironmentStage(cdk.App(context=context, outdir=directory), environment=environment, project=_PROJECT)
         assembly = stage.synth()
         stacks: dict[str, cdk.Stack] = {id_: stage.node.find_child(id_) for id_ in _STACKS}  # type: ignore[misc]
         return Counter(

@@ -22,7 +22,8 @@ from benchmarks.worker.workers import Conditions, Counts, working
 from emulator import localstack
 from sluice import limits
 from sluice.clock import SystemClock, eventually
-from sluice.declaration import Consumer, metrics, prices
+from sluice.cost import prices
+from sluice.declaration import Consumer, metrics
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.handlers import ANY, Ack, Handlers
 from sluice.messaging.inbox import tables as inbox_tables
@@ -277,7 +278,7 @@ def _calls_table(spent: Mapping[_Cell, _Spent]) -> str:
     rows = []
     for size, (calls, of) in counted.items():
         a_message = calls.total() / of
-        through = prices.million_messages(consumers=1, kilobytes=1) | {
+        through = prices.messages(published=1_000_000, delivered=1_000_000, message_bytes=1_000) | {
             "SQS send, receive, delete": 1_000_000 * (1 + a_message) * prices.usd("SQS FIFO request")
         }
         receives = calls["ReceiveMessage"] / of

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from contract_tests.resources import QueueUnderTest
 from contract_tests.targets.binding import Target
-from sluice.declaration import Environment, naming
+from sluice.declaration import Environment, Topic, naming
 from sluice.errors import EndpointError
 
 _PROJECT = Path(__file__).resolve().parents[2]
@@ -49,8 +49,14 @@ class Deployment:
 
     @property
     def topic_arn(self) -> str:
-        """Return the ARN of the topic."""
+        """Return the ARN of the first topic."""
         return naming.topic_arn(self.environment, self.account)
+
+    @property
+    def own_topics(self) -> dict[str, Topic]:
+        """Return the topics the environment makes, by ARN; what an existing one is like is its owner's part."""
+        made = [topic for topic in self.environment.topics if isinstance(topic, Topic)]
+        return {naming.topic_arn(self.environment, self.account, topic.name): topic for topic in made}
 
     @property
     def operator_topic_arn(self) -> str:
@@ -68,9 +74,9 @@ class Deployment:
         attributes: dict[str, str] = self.sns.get_topic_attributes(TopicArn=arn)["Attributes"]
         return attributes
 
-    def subscriptions(self) -> dict[str, dict[str, str]]:
-        """Return the attributes of every subscription of the topic, by its endpoint."""
-        pages = self.sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=self.topic_arn)
+    def subscriptions(self, topic_arn: str) -> dict[str, dict[str, str]]:
+        """Return the attributes of every subscription of a topic, by its endpoint."""
+        pages = self.sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic_arn)
         arns = [subscription["SubscriptionArn"] for page in pages for subscription in page["Subscriptions"]]
         found = [self.sns.get_subscription_attributes(SubscriptionArn=arn)["Attributes"] for arn in arns]
         assert len({entry["Endpoint"] for entry in found}) == len(found), f"an endpoint is subscribed twice: {found}"
@@ -84,6 +90,9 @@ class Deployment:
 
     def key_id(self, encrypted: str) -> str:
         """Return the id of the KMS key that encrypts the topic, or the queues."""
+        keys = self.environment.keys
+        if keys is not None:
+            return (keys.topic_arn if encrypted == "topic" else keys.queues_arn).rpartition("/")[2]
         alias = naming.key_alias(self.environment, encrypted)
         return str(self.kms.describe_key(KeyId=alias)["KeyMetadata"]["KeyId"])
 

@@ -17,8 +17,9 @@ from contract_tests.deployment.policies import Decision, Request, decide
 from contract_tests.resources import NotArranged, QueueUnderTest, Resources, Topic, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReached, eventually
-from sluice.declaration import Consumer, Encryption, Environment, Gaps, Removal, naming
-from sluice.limits import MESSAGE_BYTES_MAX
+from sluice.declaration import Consumer, Encryption, Environment, ExistingTopic, Gaps, Removal, naming
+from sluice.declaration import Topic as DeclaredTopic
+from sluice.limits import FIFO_SUFFIX, MESSAGE_BYTES_MAX
 
 pytestmark = pytest.mark.deployment
 
@@ -49,20 +50,30 @@ def _seen(deployment: Deployment, name: str) -> dict[str, Any]:
     return attributes
 
 
-def _fifo(deployment: Deployment, name: str, *, retention_seconds: int) -> dict[str, Any]:
-    """Return what every FIFO queue of the environment has."""
-    return {
-        "QueueArn": deployment.queue_arn(name),
-        "FifoQueue": "true",
-        "ContentBasedDeduplication": "false",
-        "DeduplicationScope": "messageGroup",
-        "FifoThroughputLimit": "perMessageGroupId",
-        "MessageRetentionPeriod": str(retention_seconds),
-        "MaximumMessageSize": str(MESSAGE_BYTES_MAX),
-        "DelaySeconds": "0",
-        "VisibilityTimeout": "30",
-        "ReceiveMessageWaitTimeSeconds": "0",
-    } | _encryption(deployment)
+_HIGH_THROUGHPUT = {
+    "FifoQueue": "true",
+    "ContentBasedDeduplication": "false",
+    "DeduplicationScope": "messageGroup",
+    "FifoThroughputLimit": "perMessageGroupId",
+}
+
+
+def _queue(
+    deployment: Deployment, name: str, *, retention_seconds: int, bytes_max: int = MESSAGE_BYTES_MAX
+) -> dict[str, Any]:
+    """Return what every queue of the environment has."""
+    return (
+        (_HIGH_THROUGHPUT if name.endswith(FIFO_SUFFIX) else {})
+        | {
+            "QueueArn": deployment.queue_arn(name),
+            "MessageRetentionPeriod": str(retention_seconds),
+            "MaximumMessageSize": str(bytes_max),
+            "DelaySeconds": "0",
+            "VisibilityTimeout": "30",
+            "ReceiveMessageWaitTimeSeconds": "0",
+        }
+        | _encryption(deployment)
+    )
 
 
 @pytest.mark.promise("STK-01")
@@ -73,7 +84,16 @@ def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
         name = naming.queue_name(environment, consumer)
         dead_letters = naming.dead_letter_queue_name(environment, consumer)
         undelivered = naming.undelivered_queue_name(environment, consumer)
-        expected[name] = _fifo(deployment, name, retention_seconds=consumer.message_retention_seconds) | {
+        kept_seconds = consumer.dead_letter_retention_seconds
+        expected[undelivered] = _queue(deployment, undelivered, retention_seconds=kept_seconds)
+        if consumer.queue is not None:  # what an existing one is like is its owner's part
+            continue
+        expected[name] = _queue(
+            deployment,
+            name,
+            retention_seconds=consumer.message_retention_seconds,
+            bytes_max=environment.event_bytes_max,
+        ) | {
             "VisibilityTimeout": str(consumer.visibility_timeout_seconds),
             "ReceiveMessageWaitTimeSeconds": "20",
             "RedrivePolicy": {
@@ -81,11 +101,9 @@ def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
                 "maxReceiveCount": consumer.max_attempts,
             },
         }
-        kept_seconds = consumer.dead_letter_retention_seconds
-        expected[dead_letters] = _fifo(deployment, dead_letters, retention_seconds=kept_seconds) | {
+        expected[dead_letters] = _queue(deployment, dead_letters, retention_seconds=kept_seconds) | {
             "RedriveAllowPolicy": {"redrivePermission": "byQueue", "sourceQueueArns": [deployment.queue_arn(name)]}
         }
-        expected[undelivered] = _fifo(deployment, undelivered, retention_seconds=kept_seconds)
 
     seen = {name: _seen(deployment, name) for name in expected}
 
@@ -93,22 +111,33 @@ def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
 
 
 @pytest.mark.promise("STK-02")
-def test_the_topic_is_live_as_declared(deployment: Deployment) -> None:
+def test_every_topic_is_live_as_declared(deployment: Deployment) -> None:
+    seen = {arn: _configured(deployment, arn) for arn in deployment.own_topics}
+
+    assert seen == {arn: _topic(deployment, arn) for arn in deployment.own_topics}
+
+
+def _topic(deployment: Deployment, arn: str) -> dict[str, str]:
     environment = deployment.environment
     expected = {
-        "TopicArn": deployment.topic_arn,
+        "TopicArn": arn,
         "Owner": deployment.account,
         "DisplayName": "",
         "FifoTopic": "true",
         "ContentBasedDeduplication": "false",
         "FifoThroughputScope": "MessageGroup",
+        "MaximumMessageSize": str(environment.event_bytes_max),
     }
     if environment.archive_days is not None:
         expected["ArchivePolicy"] = json.dumps({"MessageRetentionPeriod": str(environment.archive_days)})
     if environment.encryption is Encryption.CMK:
         expected["KmsMasterKeyId"] = deployment.key_id("topic")
+    return expected
 
-    seen = deployment.topic_attributes(deployment.topic_arn)
+
+def _configured(deployment: Deployment, arn: str) -> dict[str, str]:
+    """Return a topic's attributes that somebody chose."""
+    seen = deployment.topic_attributes(arn)
     volatile = ("Policy", "EffectiveDeliveryPolicy", "BeginningArchiveTime")
     counts = ("SubscriptionsConfirmed", "SubscriptionsDeleted", "SubscriptionsPending")
     configured = {key: value for key, value in seen.items() if key not in (*volatile, *counts)}
@@ -116,15 +145,32 @@ def test_the_topic_is_live_as_declared(deployment: Deployment) -> None:
         configured["KmsMasterKeyId"] = configured["KmsMasterKeyId"].rpartition("/")[2]
     if "ArchivePolicy" in configured:
         configured["ArchivePolicy"] = json.dumps(json.loads(configured["ArchivePolicy"]))
-
-    assert configured == expected
+    return configured
 
 
 @pytest.mark.promise("STK-03")
 def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: Deployment) -> None:
+    """Of an existing topic, and of other accounts that may subscribe, the rest is not ours to judge."""
+    environment = deployment.environment
+    expected, seen = {}, {}
+    for topic in environment.topics:
+        arn = naming.topic_arn(environment, deployment.account, topic.name)
+        declared = _subscriptions(deployment, topic)
+        accounts = topic.subscriber_accounts if isinstance(topic, DeclaredTopic) else ()
+        expected[arn] = declared
+        seen[arn] = {
+            endpoint: _subscription(attributes)
+            for endpoint, attributes in deployment.subscriptions(arn).items()
+            if endpoint in declared or not (isinstance(topic, ExistingTopic) or endpoint.split(":")[4] in accounts)
+        }
+
+    assert seen == expected
+
+
+def _subscriptions(deployment: Deployment, topic: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
     environment = deployment.environment
     expected = {}
-    for consumer in environment.consumers:
+    for consumer in environment.consumers_of(topic):
         undelivered = deployment.queue_arn(naming.undelivered_queue_name(environment, consumer))
         expected[deployment.queue_arn(naming.queue_name(environment, consumer))] = {
             "Protocol": "sqs",
@@ -135,19 +181,18 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
             "PendingConfirmation": "false",
         }
 
-    seen = {
-        endpoint: {
-            "Protocol": attributes["Protocol"],
-            "RawMessageDelivery": attributes["RawMessageDelivery"],
-            "RedrivePolicy": json.loads(attributes["RedrivePolicy"]),
-            "FilterPolicy": json.loads(attributes.get("FilterPolicy", "null")),
-            "FilterPolicyScope": attributes.get("FilterPolicyScope", "MessageAttributes"),
-            "PendingConfirmation": attributes["PendingConfirmation"],
-        }
-        for endpoint, attributes in deployment.subscriptions().items()
-    }
+    return expected
 
-    assert seen == expected
+
+def _subscription(attributes: dict[str, str]) -> dict[str, Any]:
+    return {
+        "Protocol": attributes["Protocol"],
+        "RawMessageDelivery": attributes["RawMessageDelivery"],
+        "RedrivePolicy": json.loads(attributes.get("RedrivePolicy", "null")),
+        "FilterPolicy": json.loads(attributes.get("FilterPolicy", "null")),
+        "FilterPolicyScope": attributes.get("FilterPolicyScope", "MessageAttributes"),
+        "PendingConfirmation": attributes["PendingConfirmation"],
+    }
 
 
 def _decisions(policy: dict[str, Any], *, action: str, resource: str, service: str, own: dict[str, str]) -> Any:
@@ -184,20 +229,21 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
     environment = deployment.environment
     expected, seen = {}, {}
     for consumer in environment.consumers:
-        for name, decisions in (
-            (naming.queue_name(environment, consumer), _LET_IN),
-            (naming.undelivered_queue_name(environment, consumer), _LET_IN),
-            (naming.dead_letter_queue_name(environment, consumer), _NOBODY),
-        ):
+        of_consumer = {
+            naming.queue_name(environment, consumer): _LET_IN,
+            naming.dead_letter_queue_name(environment, consumer): _NOBODY,
+        }
+        own = {} if consumer.queue is not None else of_consumer
+        for name, decisions in {**own, naming.undelivered_queue_name(environment, consumer): _LET_IN}.items():
             expected[name] = decisions
             seen[name] = _decisions(
                 json.loads(deployment.queue_attributes(name)["Policy"]),
                 action="sqs:SendMessage",
                 resource=deployment.queue_arn(name),
                 service="sns.amazonaws.com",
-                own={"aws:SourceArn": deployment.topic_arn},
+                own={"aws:SourceArn": naming.topic_arn(environment, deployment.account, consumer.topic)},
             )
-    topics = {deployment.topic_arn: _NOBODY}
+    topics = dict.fromkeys(deployment.own_topics, _NOBODY)
     if deployment.environment.alarm_topic_arn is None:  # else its policy is its owner's
         topics[deployment.operator_topic_arn] = _LET_IN
     for arn, decisions in topics.items():
@@ -232,19 +278,25 @@ def _alarm(
     } | more
 
 
-def _topic_alarms(environment: Environment) -> dict[str, Any]:
-    topic = ("TopicName", naming.topic_name(environment))
+def _topic_alarms(environment: Environment, declared: DeclaredTopic) -> dict[str, Any]:
+    topic = ("TopicName", naming.topic_name(environment, declared.name))
+    subject = naming.of_topic(environment, "topic", declared)
     failed, lost = "NumberOfNotificationsFailed", "NumberOfNotificationsFailedToRedriveToDlq"
     return {
-        naming.alarm_name(environment, "topic", "failed"): _alarm(failed, "AWS/SNS", topic, 1, Statistic="Sum"),
-        naming.alarm_name(environment, "topic", "lost"): _alarm(lost, "AWS/SNS", topic, 1, Statistic="Sum"),
+        naming.alarm_name(environment, subject, "failed"): _alarm(failed, "AWS/SNS", topic, 1, Statistic="Sum"),
+        naming.alarm_name(environment, subject, "lost"): _alarm(lost, "AWS/SNS", topic, 1, Statistic="Sum"),
     }
 
 
-def _relay_alarms(environment: Environment) -> dict[str, Any]:
-    topic = ("Topic", naming.topic_name(environment))
+def _relay_alarms(environment: Environment, declared: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
+    topic = ("Topic", naming.topic_name(environment, declared.name))
+    subject = naming.of_topic(environment, "relay", declared)
+    relay = [
+        {"Name": "ClusterName", "Value": naming.cluster_name(environment)},
+        {"Name": "ServiceName", "Value": naming.service_name(environment, subject)},
+    ]
     return {
-        naming.alarm_name(environment, "relay", "lagging"): _alarm(
+        naming.alarm_name(environment, subject, "lagging"): _alarm(
             "OutboxLag",
             "Sluice",
             topic,
@@ -254,7 +306,19 @@ def _relay_alarms(environment: Environment) -> dict[str, Any]:
             ComparisonOperator="GreaterThanThreshold",
             TreatMissingData="breaching",
         ),
-        naming.alarm_name(environment, "relay", "quarantined"): _alarm("OutboxQuarantined", "Sluice", topic, 1),
+        naming.alarm_name(environment, subject, "quarantined"): _alarm("OutboxQuarantined", "Sluice", topic, 1),
+        naming.alarm_name(environment, subject, "alone"): _alarm(
+            "RunningTaskCount",
+            "ECS/ContainerInsights",
+            ("", ""),
+            2,
+            Dimensions=relay,
+            Statistic="Average",
+            DatapointsToAlarm=15,
+            EvaluationPeriods=15,
+            ComparisonOperator="LessThanThreshold",
+            TreatMissingData="breaching",
+        ),
     }
 
 
@@ -325,6 +389,10 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
             of_minutes=15,
         ),
     }
+    if not consumer.fifo:
+        del alarms["stuck"]
+    if consumer.automatic_redrive is not None:
+        alarms["redrive-off"] = _alarm("InboxRedriveOff", "Sluice", ("Queue", queue), 1, TreatMissingData="ignore")
     if consumer.parks:
         minutes = 10 + (consumer.gap_wait_seconds // 60 if consumer.gaps is Gaps.WAIT else 0)
         alarms["parked"] = _alarm(
@@ -341,17 +409,21 @@ def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, An
 
 @pytest.mark.promise("STK-05")
 def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
-    expected = _topic_alarms(deployment.environment)
-    if deployment.environment.relay:
-        expected |= _relay_alarms(deployment.environment)
+    environment = deployment.environment
+    expected: dict[str, Any] = {}
+    for topic in deployment.own_topics.values():
+        expected |= _topic_alarms(environment, topic)
+    for published in environment.published_topics if environment.has_relay else ():
+        expected |= _relay_alarms(environment, published)
     for consumer in deployment.environment.consumers:
         expected |= _consumer_alarms(deployment, consumer)
     operators = [deployment.operator_topic_arn]
     notified = {"AlarmActions": operators, "OKActions": operators, "InsufficientDataActions": []}
     described = {"ActionsEnabled": True, **notified}
 
-    # What wakes a service is no word to operators; the unit tests hold it.
-    alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith("-asleep")}
+    # What wakes a service, takes a version back or begins a redrive is no word to operators; the unit tests hold it.
+    of_services = ("-asleep", "-dying", "-delayed", "-redrive")
+    alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith(of_services)}
     seen = {
         name: {key: alarms[name].get(key) for key in expected[name] | described} for name in alarms.keys() & expected
     }

@@ -48,7 +48,7 @@ _DEAD_LETTER_QUEUE = area(
         "DLQ-06",
         "Messages keep their group in a FIFO DLQ, and come out of it in the order they were moved there.",
         (guide("sqs-dead-letter-queues"), guide("FIFO-queues-message-order")),
-        ("reverse-batch", "regroup-messages"),
+        ("reverse-dead-letters", "regroup-messages"),
     ),
     Promise(
         "DLQ-07",
@@ -103,7 +103,7 @@ _DEAD_LETTER_QUEUE = area(
         "SLU-04",
         "If the 15th of 20 messages of a group fails twice, 3 consumers handle no later message before it succeeds.",
         (old("test_fifo_message_group_visibility"), guide("FIFO-queues-understanding-logic")),
-        ("swap-bodies", "drop-messages"),
+        ("swap-late-bodies", "drop-messages"),
     ),
 )
 
@@ -188,7 +188,7 @@ _MOVE_TASK = area(
         "MOV-20",
         "A move task takes the messages of a FIFO DLQ to another FIFO queue, in order.",
         (guide("sqs-configure-dead-letter-queue-redrive"),),
-        ("ignore-move-task", "redirect-move-tasks", "reverse-batch"),
+        ("ignore-move-task", "redirect-move-tasks", "reverse-moved"),
     ),
     Promise(
         "MOV-17",

@@ -26,7 +26,7 @@ _FAN_OUT = area(
         "SNS-24",
         "Every subscribed queue delivers the messages of a group in the order they were published.",
         (asserted("sns/test_sns.py::test_message_to_fifo_sqs_ordering", "2025-02-19"),),
-        ("swap-bodies",),
+        ("swap-late-bodies",),
     ),
     Promise(
         "SNS-14",
@@ -190,7 +190,7 @@ _FAN_OUT = area(
         "SNS-70",
         "A batch is delivered in the order of its entries, each with its own attributes and deduplication id.",
         (recorded(_TESTS + "test_publish_batch_messages_from_fifo_topic_to_fifo_queue", "2025-12-17"),),
-        ("swap-bodies", "drop-message-attributes"),
+        ("swap-batch-bodies", "drop-message-attributes"),
     ),
     Promise(
         "SNS-71",

@@ -45,7 +45,7 @@ _GROUP_BLOCKING = area(
         "When the visibility timeouts of a group's messages in flight end, every message of the group that is not"
         " deleted is delivered, in order.",
         (old("test_fifo_receive_message_visibility_timeout_shared_in_group"),),
-        ("stretch-visibility", "reverse-batch"),
+        ("stretch-visibility", "reverse-redelivered"),
     ),
     Promise(
         "VIS-11",
@@ -76,7 +76,7 @@ _GROUP_BLOCKING = area(
         "GRP-03",
         "A receive with a visibility timeout of 0 does not block its groups.",
         (old("test_fifo_receive_message_with_zero_visibility_timeout"),),
-        ("ignore-receive-visibility",),
+        ("ignore-receive-zero",),
     ),
     Promise(
         "GRP-06",
@@ -89,7 +89,7 @@ _GROUP_BLOCKING = area(
         "When all messages of a group in flight are deleted, the rest of the group is delivered, and so are the groups"
         " that waited, each in its order.",
         (old("test_fifo_message_group_visibility_after_delete"),),
-        ("ignore-delete", "reverse-batch"),
+        ("ignore-delete", "reverse-mixed"),
     ),
     Promise(
         "GRP-08",
@@ -109,7 +109,7 @@ _GROUP_BLOCKING = area(
         "If every message in flight of a group is extended, none is delivered; if none is extended, all are delivered"
         " again, in order.",
         (recorded("test_fifo_group_visibility_extends_with_change_message_visibility", "2025-11-19"),),
-        ("ignore-visibility-change", "reverse-batch"),
+        ("ignore-visibility-change", "reverse-redelivered"),
     ),
     Promise(
         "GRP-12",
@@ -137,13 +137,13 @@ _ORDER = area(
         "RCV-16",
         "If the messages of a group are received and deleted one at a time, they come in the order they were sent.",
         (old("test_fifo_queue_send_multiple_messages_multiple_single_receives"),),
-        ("swap-bodies",),
+        ("swap-late-bodies",),
     ),
     Promise(
         "RCV-08",
         "A receive takes as many messages as it can from one group, in order, before it takes from another group.",
         (old("test_fifo_receive_message_group_id_ordering"), guide("FIFO-queues-understanding-logic")),
-        ("reverse-batch", "interleave-groups"),
+        ("reverse-mixed", "interleave-groups"),
     ),
     Promise(
         "SND-10",
@@ -155,7 +155,7 @@ _ORDER = area(
         "ORD-01",
         "After the visibility timeout, the messages of a group are delivered again in the same order.",
         (old("test_fifo_messages_in_order_after_timeout"),),
-        ("stretch-visibility", "reverse-batch"),
+        ("stretch-visibility", "reverse-redelivered"),
     ),
     Promise(
         "ORD-02",
@@ -164,7 +164,7 @@ _ORDER = area(
             old("test_fifo_messages_in_order_after_timeout"),
             old("test_fifo_receive_message_visibility_timeout_shared_in_group"),
         ),
-        ("stretch-visibility", "reverse-batch"),
+        ("stretch-visibility", "reverse-redelivered"),
     ),
     Promise(
         "ORD-04",
@@ -175,14 +175,14 @@ _ORDER = area(
             old("test_fifo_sequence_number_increases"),
             guide("FIFO-queues-message-order"),
         ),
-        ("reverse-batch",),
+        ("reverse-long",),
     ),
     Promise(
         "ORD-05",
         "A queue with a delay delivers nothing before the delay has passed, and then every message in the order it"
         " was sent.",
         (old("test_fifo_queue_send_message_with_delay_on_queue_works"),),
-        ("forget-attributes", "reverse-batch", "shorten-delays"),
+        ("forget-delay", "reverse-delayed", "shorten-delays"),
     ),
 )
 
@@ -257,7 +257,7 @@ _VISIBILITY = area(
         "VIS-10",
         "A visibility timeout given to a receive holds for that receive only.",
         (old("test_receive_message_with_visibility_timeout_updates_timeout"),),
-        ("ignore-receive-visibility", "sticky-receives"),
+        ("ignore-receive-zero", "sticky-receives"),
     ),
     Promise(
         "VIS-28",
@@ -290,7 +290,7 @@ _VISIBILITY = area(
         "SLU-36",
         "A receive without a visibility timeout hides its messages for the visibility timeout of the queue.",
         (guide("sqs-visibility-timeout"),),
-        ("forget-attributes",),
+        ("forget-visibility",),
     ),
 )
 

@@ -86,7 +86,7 @@ _DEDUPLICATION = area(
         "DED-05",
         "DeduplicationScope `messageGroup` works with the throughput limit left at `perQueue`.",
         (recorded("test_sqs_fifo_message_group_scope_no_throughput_setting", "2024-05-24"),),
-        ("forget-attributes", "swallow-repeats"),
+        ("forget-scope", "swallow-repeats"),
     ),
     Promise(
         "DED-06",
@@ -190,7 +190,7 @@ _SENDING = area(
         "SND-09",
         "A changed delay of a FIFO queue also applies to messages already sent.",
         (guide("sqs-delay-queues"), api("SetQueueAttributes")),
-        ("ignore-attribute-changes", "forget-attributes"),
+        ("ignore-attribute-changes", "forget-delay"),
     ),
     Promise(
         "SND-11",
@@ -208,7 +208,7 @@ _SENDING = area(
         "SND-14",
         "A body longer than the queue's MaximumMessageSize is refused.",
         (recorded("test_send_message_with_updated_maximum_message_size", "2024-04-30"),),
-        ("accept-sends", "blur-sends", "forget-attributes"),
+        ("accept-sends", "blur-sends", "forget-size"),
     ),
     Promise(
         "SND-32",
@@ -226,7 +226,7 @@ _SENDING = area(
         "SND-34",
         "A send to a FIFO queue with a delay of 0 is accepted, and the delay of the queue applies.",
         (recorded("test_fifo_queue_send_message_with_zero_delay_defaults_to_queue_delay", "2025-07-31"),),
-        ("forget-attributes",),
+        ("forget-delay",),
     ),
     Promise(
         "SND-15",

@@ -112,7 +112,7 @@ _QUEUE_ATTRIBUTES = area(
         "CRE-17",
         "`DeduplicationScope=messageGroup` is accepted with the default `FifoThroughputLimit=perQueue`.",
         (recorded("test_sqs_fifo_message_group_scope_no_throughput_setting", "2024-05-24"),),
-        ("forget-attributes",),
+        ("forget-scope",),
     ),
     Promise(
         "CRE-18",
@@ -486,7 +486,7 @@ _RECEIVING = area(
         "SLU-33",
         "A receive that asks for more than ten messages is refused, and none brings more than ten.",
         (api("ReceiveMessage"),),
-        ("accept-receives", "reverse-batch"),
+        ("accept-receives", "reverse-long"),
     ),
     Promise(
         "SLU-47",
@@ -498,7 +498,7 @@ _RECEIVING = area(
         "SLU-38",
         "A receive without a wait time waits for the queue's ReceiveMessageWaitTimeSeconds.",
         (guide("sqs-short-and-long-polling"),),
-        ("forget-attributes",),
+        ("forget-wait",),
     ),
     Promise(
         "SLU-39",
@@ -553,19 +553,19 @@ _LIMITS = area(
         "LIM-09",
         "A queue accepts and reports both ends of the range of every attribute.",
         (guide("quotas-fifo"), api("CreateQueue")),
-        ("forget-attributes", "shorten-retention"),
+        ("forget-visibility", "shorten-retention"),
     ),
     Promise(
         "VIS-16",
         "A message in flight is gone when its retention ends, and its group is not blocked any more.",
         (old("test_message_retention_with_inflight"),),
-        ("forget-attributes",),
+        ("forget-retention",),
     ),
     Promise(
         "VIS-17",
         "A message is gone when its retention ends, and its group goes on.",
         (old("test_message_retention_fifo"),),
-        ("forget-attributes",),
+        ("forget-retention",),
     ),
 )
 

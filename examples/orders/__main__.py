@@ -55,7 +55,7 @@ def init(dsn: str) -> None:
 def run(dsn: str, environment_name: str, *, notify: bool, **choices: Any) -> None:
     """Do business: place orders, add to them, have them paid or cancelled."""
     engine = _engine(dsn)
-    done = trade(engine, Shop(Outbox(_topic(environment_name), notify=notify)), **choices)
+    done = trade(engine, Shop(_outbox(environment_name, notify=notify)), **choices)
     committed = ", ".join(f"{count} {what}" for what, count in sorted(done.committed.items()))
     click.echo(f"committed {committed or 'nothing'}; rolled back {done.rolled_back}; too late {done.too_late}")
 
@@ -78,6 +78,11 @@ def _engine(dsn: str) -> Engine:
     engine = engines.engine(dsn)
     engines.require_there(engine)
     return engine
+
+
+def _outbox(environment_name: str, *, notify: bool) -> Outbox:
+    environment = load_declaration().environment(environment_name)
+    return Outbox(naming.topic_name(environment), event_bytes_max=environment.event_bytes_max, notify=notify)
 
 
 def _topic(environment_name: str) -> str:

@@ -22,10 +22,10 @@ from sluice.cli.options import (
     record_option,
     runs,
 )
-from sluice.cli.tables import inbox_commands, outbox_commands
-from sluice.terminal.groups import Group, Lazy
+from sluice.cli.tables import inbox_commands, outbox_commands, schema_commands
+from sluice.terminal.groups import DefaultGroup, Group, Lazy
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import Number
+from sluice.terminal.values import COUNT, SIZE, Number
 
 _DAY_SECONDS = 86_400
 _KEEP_DAYS_MAX = 36_500
@@ -130,7 +130,7 @@ def worker(**given: Any) -> None:
     \b
     Each effect is committed with the inbox's mark that the message was handled, so a message that comes twice has one
     effect. Any number of workers may run for a consumer; a message group is with one of them at a time.
-      sluice inbox schema --apply --dsn sqlite:///billing.db
+      sluice schema apply inbox --dsn sqlite:///billing.db
       sluice worker --consumer billing --dsn sqlite:///billing.db
     """
 
@@ -164,18 +164,58 @@ def alive(**given: Any) -> None:
     """
 
 
-@cli.command(short_help="List the declared environments, and their names.")
-@click.argument("name", metavar="[ENV]", required=False)
+@cli.group(cls=DefaultGroup, short_help="List the declared environments, their names, and what they cost.")
+def env() -> None:
+    """List the declared environments, show the names of one, or what it costs.
+
+    \b
+      sluice env
+      sluice env prod
+      sluice env cost prod --messages-per-month 50M --size 2k
+    """
+
+
+@env.command(short_help="What it costs a month, for your messages.")
+@click.argument("name", metavar="ENV")
+@click.option(
+    "--messages-per-month", type=COUNT, default="0", show_default=True, metavar="N", help="Published messages: 50M."
+)
+@click.option(
+    "--size", "message_bytes", type=SIZE, default="1KiB", show_default=True, metavar="BYTES", help="Of a message: 2k."
+)
 @declaration_option
 @json_option
 @runs("sluice.cli.services.env")
-def env(**given: Any) -> None:
-    """List the declared environments, or the names of what ENV consists of.
+def cost(**given: Any) -> None:
+    """Estimate what a month of ENV costs on AWS, line by line, the largest first, and what would cost less.
+
+    It calls nothing. Consumers, tasks and handler times are those of environments.py: a message occupies a lane for
+    processing_seconds, so N messages a second need N x processing_seconds lanes, between min_tasks and max_tasks. SQS
+    counts a request for each 64 KiB of a message, SNS counts messages and gigabytes. Prices are the list prices of
+    us-east-1; other regions cost more or less. Without messages, it is what the environment costs idle.
+
+    \b
+    Examples:
+      sluice env cost dev
+      sluice env cost prod --messages-per-month 50M --size 2k
+      sluice env cost prod --messages-per-month 1.5B --size 900 --json
+    """
+
+
+@env.command(short_help="List the declared environments, or the names of one.")
+@click.argument("name", metavar="[ENV]", required=False)
+@click.option("--policies", "shows_policies", is_flag=True, help="Print what owners of other things have to allow.")
+@declaration_option
+@json_option
+@runs("sluice.cli.services.env")
+def show(**given: Any) -> None:
+    """List the declared environments, or the names of what ENV consists of. `sluice env` alone does the same.
 
     \b
     It calls nothing: stacks, workers and tests derive these names from environments.py.
       sluice env
       sluice env prod --json
+      sluice env prod --policies
     """
 
 
@@ -216,5 +256,5 @@ def init(**given: Any) -> None:
     """
 
 
-for _group in (outbox_commands.group, inbox_commands.group, commands.group):
+for _group in (outbox_commands.group, inbox_commands.group, schema_commands.group, commands.group):
     cli.add_command(_group)

@@ -163,15 +163,16 @@ def audited(command: Command) -> Command:
 
 
 def database_options(command: Command) -> Command:
-    """Give a command `--env`, `--declaration` and `--dsn`, and hand it the `DatabaseTarget` they name."""
+    """Give a command `--env`, `--declaration`, `--topic` and `--dsn`, and hand it the `DatabaseTarget` they name."""
 
     @environment_option("Declared environment whose topic is meant.")
+    @click.option("--topic", metavar="NAME", help="The topic, as declared.  [default: the first]")
     @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
     @wraps(command)
-    def placed(environment: Any, dsn: str | None, **given: Any) -> None:
+    def placed(environment: Any, topic: str | None, dsn: str | None, **given: Any) -> None:
         from sluice.cli import place
 
-        with place.outbox_target(environment, dsn) as found:
+        with place.outbox_target(environment, dsn, topic) as found:
             command(place=found, **given)
 
     return placed

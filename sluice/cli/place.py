@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Engine
 
@@ -11,23 +11,20 @@ from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.validation import did_you_mean, nearest, shown
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
-from sluice.messaging.database import credentials, engines
-from sluice.messaging.database.credentials import database_url
-
-_SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
-_NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {_SECRET_VARIABLE}"
+from sluice.messaging.database import engines
+from sluice.messaging.database.rotation import NO_DATABASE, SECRET_VARIABLE, database_engine
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTarget:
-    """An environment and its database."""
+    """An environment, whose first topic is meant, and its database."""
 
     environment: Environment
     engine: Engine
 
     @property
     def topic(self) -> str:
-        """Return the name of the environment's topic."""
+        """Return the name of the topic."""
         return naming.topic_name(self.environment)
 
 
@@ -53,14 +50,20 @@ class ConsumerTarget:
             ConfigError: none is named.
         """
         if self.database is None:
-            raise ConfigError(_NO_DATABASE)
+            raise ConfigError(NO_DATABASE)
         return self.database
 
 
 @contextmanager
-def outbox_target(environment: Environment, dsn: str | None) -> Iterator[DatabaseTarget]:
-    """Yield an environment with the database of its outbox."""
-    engine = engines.engine(dsn or dsn_from_secret(environment))
+def outbox_target(environment: Environment, dsn: str | None, topic: str | None) -> Iterator[DatabaseTarget]:
+    """Yield an environment, the named topic first, with the database of its outbox.
+
+    Raises:
+        ConfigError: it has no topic of that name, or no database is named.
+    """
+    found = environment.topic(topic)
+    environment = replace(environment, topics=(found, *(other for other in environment.topics if other != found)))
+    engine = database_engine(environment.region, dsn)
     engines.require_there(engine)
     try:
         yield DatabaseTarget(environment, engine)
@@ -98,24 +101,12 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
 @contextmanager
 def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine | None]:
     """Yield the engine of the inbox's database; None where neither a URL nor the secret is given."""
-    if dsn is None and _SECRET_VARIABLE not in os.environ:
+    if dsn is None and SECRET_VARIABLE not in os.environ:
         yield None
         return
-    engine = engines.engine(dsn or dsn_from_secret(environment))
+    engine = database_engine(environment.region, dsn)
     engines.require_there(engine, part="inbox")
     try:
         yield engine
     finally:
         engine.dispose()
-
-
-def dsn_from_secret(environment: Environment) -> str:
-    """Return the database's URL from the secret the stacks name.
-
-    Raises:
-        ConfigError: none is named, or it holds something else.
-    """
-    secret_arn = os.environ.get(_SECRET_VARIABLE)
-    if secret_arn is None:
-        raise ConfigError(_NO_DATABASE)
-    return database_url(credentials.client(environment.region), secret_arn, ca=os.environ.get(credentials.CA_VARIABLE))

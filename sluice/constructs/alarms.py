@@ -20,8 +20,10 @@ from constructs import Construct
 
 from sluice.constructs import metrics
 from sluice.constructs.nag import acknowledge
-from sluice.declaration import Consumer, Environment, Gaps, naming
-from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED
+from sluice.constructs.task_service import RELAY_TASKS
+from sluice.declaration import Consumer, Environment, ExistingTopic, Gaps, Topic, naming
+from sluice.declaration.arguments import typed
+from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GROUPS, REDRIVE_OFF
 from sluice.scaling import backlog
 
 _IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
@@ -30,6 +32,7 @@ _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _MORE_THAN = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _PINNED_MINUTES = 15
 _PARKED_MINUTES = 10
+_ALONE_MINUTES = 15
 
 
 class OperatorTopic(Construct):
@@ -41,6 +44,7 @@ class OperatorTopic(Construct):
     (read 2026-11-21).
     """
 
+    @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
         super().__init__(scope, id_)
         if environment.alarm_topic_arn is None:
@@ -86,19 +90,26 @@ class OperatorTopic(Construct):
 class Alarms(Construct):
     """Every alarm of an environment, each with what it means and what to do about it in its description."""
 
+    @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, topic: sns.ITopic) -> None:
         super().__init__(scope, id_)
         self._environment = environment
         self._action = actions.SnsAction(topic)
-        self._watch_topic()
-        if environment.relay:
-            self._watch_outbox()
+        for watched in environment.topics:
+            if isinstance(watched, Topic):  # of an existing one the metrics count what others subscribed, too
+                self._watch_topic(watched)
+        for published in environment.published_topics if environment.has_relay else ():
+            self._watch_outbox(published)
         for consumer in environment.consumers:
             self._watch_queues(consumer)
             self._watch_latency(consumer)
             self._watch_service(consumer)
+            if consumer.fifo:
+                self._watch_groups(consumer)
             if consumer.parks:
                 self._watch_inbox(consumer)
+            if consumer.automatic_redrive is not None:
+                self._watch_redrive(consumer)
 
     def _alarm(
         self,
@@ -128,10 +139,11 @@ class Alarms(Construct):
         alarm.add_alarm_action(self._action)
         alarm.add_ok_action(self._action)
 
-    def _watch_topic(self) -> None:
-        name = naming.topic_name(self._environment)
+    def _watch_topic(self, topic: Topic) -> None:
+        name = naming.topic_name(self._environment, topic.name)
+        subject = naming.of_topic(self._environment, "topic", topic)
         self._alarm(
-            "topic",
+            subject,
             "failed",
             metrics.topic_metric(name, "NumberOfNotificationsFailed"),
             threshold=1,
@@ -140,7 +152,7 @@ class Alarms(Construct):
             " key.",
         )
         self._alarm(
-            "topic",
+            subject,
             "lost",
             metrics.topic_metric(name, "NumberOfNotificationsFailedToRedriveToDlq"),
             threshold=1,
@@ -149,11 +161,12 @@ class Alarms(Construct):
             " Publish them again; consumers that had them need an inbox.",
         )
 
-    def _watch_outbox(self) -> None:
+    def _watch_outbox(self, topic: Topic | ExistingTopic) -> None:
+        subject = naming.of_topic(self._environment, "relay", topic)
         self._alarm(
-            "relay",
+            subject,
             "lagging",
-            metrics.outbox_metric(self._environment, OUTBOX_LAG, "Maximum"),
+            metrics.outbox_metric(self._environment, topic, OUTBOX_LAG, "Maximum"),
             threshold=self._environment.outbox_lag_seconds,
             operator=_MORE_THAN,
             minutes=3,  # a relay that dies is replaced sooner
@@ -164,13 +177,25 @@ class Alarms(Construct):
             " starts, or a message is quarantined.",
         )
         self._alarm(
-            "relay",
+            subject,
             "quarantined",
-            metrics.outbox_metric(self._environment, OUTBOX_QUARANTINED, "Maximum"),
+            metrics.outbox_metric(self._environment, topic, OUTBOX_QUARANTINED, "Maximum"),
             threshold=1,
             missing=_NOT_BREACHING,  # without a relay `lagging` rings
             description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
             " outbox ls`, mend what refuses it, then unquarantine or skip it.",
+        )
+        self._alarm(
+            subject,
+            "alone",
+            metrics.running_tasks(self._environment, subject),
+            threshold=RELAY_TASKS,
+            operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            minutes=_ALONE_MINUTES,
+            of_minutes=_ALONE_MINUTES,
+            missing=_BREACHING,  # with no task there is no number
+            description=f"Fewer than {RELAY_TASKS} relays have run for {_ALONE_MINUTES} minutes, so nobody takes over"
+            " when the last one fails. See the events of its ECS service, and its log.",
         )
 
     def _watch_inbox(self, consumer: Consumer) -> None:
@@ -178,13 +203,24 @@ class Alarms(Construct):
         self._alarm(
             consumer.name,
             "parked",
-            metrics.parked_groups(self._environment, consumer),
+            metrics.inbox_gauge(self._environment, consumer, PARKED_GROUPS),
             threshold=1,
             minutes=minutes,
             of_minutes=minutes,
             missing=_IGNORE,
             description=f"A group has been parked for {minutes} minutes: a message is missing, dead or held, and what"
             " follows it is set aside. See `sluice dlq ls`, then redrive, replace, retry or skip it.",
+        )
+
+    def _watch_redrive(self, consumer: Consumer) -> None:
+        self._alarm(
+            consumer.name,
+            "redrive-off",
+            metrics.inbox_gauge(self._environment, consumer, REDRIVE_OFF),
+            threshold=1,
+            missing=_IGNORE,
+            description="Automatic redrive is off: a message that it brought back died again, a run died, or an"
+            " operator switched it off. See `sluice dlq audit`, mend the cause, then `sluice dlq automatic-on`.",
         )
 
     def _watch_queues(self, consumer: Consumer) -> None:
@@ -235,7 +271,7 @@ class Alarms(Construct):
             " deletes it.",
         )
 
-    def _watch_service(self, consumer: Consumer) -> None:
+    def _watch_groups(self, consumer: Consumer) -> None:
         self._alarm(
             consumer.name,
             "stuck",
@@ -247,6 +283,8 @@ class Alarms(Construct):
             description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
             " message, or holds most of the load. More tasks do not help.",
         )
+
+    def _watch_service(self, consumer: Consumer) -> None:
         self._alarm(
             consumer.name,
             "pinned",

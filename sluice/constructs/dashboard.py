@@ -6,7 +6,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from sluice.constructs import metrics
-from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming
+from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
 from sluice.scaling import backlog
 
@@ -16,13 +17,16 @@ _WIDTH = 8
 class Dashboard(Construct):
     """One page for an environment: the topic, the outbox where there is a relay, then two rows for each consumer."""
 
+    @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
-        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=naming.cluster_name(environment))
-        self.dashboard.add_widgets(*_topic_row(environment))
-        if environment.relay:
-            self.dashboard.add_widgets(_heading("relay"))
-            self.dashboard.add_widgets(*_outbox_row(environment))
+        self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=naming.dashboard_name(environment))
+        for topic in environment.topics:
+            if isinstance(topic, Topic):
+                self.dashboard.add_widgets(*_topic_row(environment, topic))
+        for topic in environment.published_topics if environment.has_relay else ():
+            self.dashboard.add_widgets(_heading(naming.of_topic(environment, "relay", topic)))
+            self.dashboard.add_widgets(*_outbox_row(environment, topic))
         for consumer in environment.consumers:
             self.dashboard.add_widgets(_heading(consumer.name))
             self.dashboard.add_widgets(*_queue_row(environment, consumer))
@@ -46,8 +50,8 @@ def _graph(
     )
 
 
-def _topic_row(environment: Environment) -> list[cloudwatch.IWidget]:
-    name = naming.topic_name(environment)
+def _topic_row(environment: Environment, topic: Topic) -> list[cloudwatch.IWidget]:
+    name = naming.topic_name(environment, topic.name)
     return [
         _graph("Published", [metrics.topic_metric(name, "NumberOfMessagesPublished")]),
         _graph("Delivered", [metrics.topic_metric(name, "NumberOfNotificationsDelivered")]),
@@ -61,9 +65,9 @@ def _topic_row(environment: Environment) -> list[cloudwatch.IWidget]:
     ]
 
 
-def _outbox_row(environment: Environment) -> list[cloudwatch.IWidget]:
+def _outbox_row(environment: Environment, topic: Topic | ExistingTopic) -> list[cloudwatch.IWidget]:
     def metric(name: str, statistic: str) -> cloudwatch.Metric:
-        return metrics.outbox_metric(environment, name, statistic)
+        return metrics.outbox_metric(environment, topic, name, statistic)
 
     return [
         _graph(
@@ -85,7 +89,11 @@ def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.
     name = naming.queue_name(environment, consumer)
     counts = [
         metrics.queue_metric(name, metric_name, "Sum")
-        for metric_name in ("NumberOfMessagesSent", "NumberOfMessagesDeleted", "NumberOfDeduplicatedSentMessages")
+        for metric_name in (
+            "NumberOfMessagesSent",
+            "NumberOfMessagesDeleted",
+            *(("NumberOfDeduplicatedSentMessages",) if consumer.fifo else ()),
+        )
     ]
     dead = [
         metrics.queue_metric(dlq, "ApproximateNumberOfMessagesVisible", "Maximum")
@@ -129,5 +137,5 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
             right=[inputs[backlog.EMPTY_RECEIVES]],
             line=("max_tasks", consumer.max_tasks),
         ),
-        _graph("Groups in flight, minutes to drain", [groups], right=[drain]),
+        _graph("Groups in flight, minutes to drain", [groups] if consumer.fifo else [], right=[drain]),
     ]

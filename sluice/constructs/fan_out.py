@@ -1,4 +1,4 @@
-"""One SNS FIFO topic and, for each consumer, an SQS FIFO queue with two FIFO DLQs of its own.
+"""SNS FIFO topics and, for each consumer, an SQS queue with two DLQs of its own.
 
 The DLQ of the queue holds what the consumer could not handle; the DLQ of the subscription what SNS could not deliver to
 the queue. They are separate because only the first can be moved back (a move task refuses a DLQ whose source is not
@@ -11,49 +11,45 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
-from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from sluice import limits
+from sluice.constructs.database import DatabaseAccess
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.removal import removal_policy
-from sluice.declaration import Consumer, Encryption, Environment, naming
+from sluice.declaration import Consumer, Encryption, Environment, ExistingTopic, Topic, naming, policies
+from sluice.declaration.arguments import typed
 
 
 class Keys(Construct):
-    """The two KMS keys of an environment that holds its own: one for the topics, one for the queues.
+    """The two KMS keys of an environment that holds its own: one for the topics, one for the queues; new or existing.
 
     Two, because the queues' key lets SNS in on behalf of the topic, and the topic names its key: one key would close a
-    circle in the template.
+    circle in the template. An existing key's policy is its owner's: what is added to it here changes nothing.
+
+    AWS: https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html (read 2026-11-21).
     """
 
+    @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
-        self.topic = self._key("Topic", environment)
-        self.queues = self._key("Queues", environment)
-        stack = cdk.Stack.of(self)
-        # CloudWatch publishes alarms to the operator topic.
-        self._let_in("cloudwatch.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}})
+        if environment.keys is None:
+            self.topic: kms.IKey = self._key("Topic", environment)
+            self.queues: kms.IKey = self._key("Queues", environment)
+        else:
+            self.topic = kms.Key.from_key_arn(self, "Topic", environment.keys.topic_arn)
+            self.queues = kms.Key.from_key_arn(self, "Queues", environment.keys.queues_arn)
+        account = cdk.Stack.of(self).account
+        _attach(self.topic, policies.use_key_for_alarms(account))
+        own = [topic for topic in environment.topics if isinstance(topic, Topic)]
         if environment.archive_days is not None:
             # SNS reads its archive to replay it. The literal ARN: the topic itself names this key.
-            topic_arn = stack.format_arn(service="sns", resource=naming.topic_name(environment))
-            self._let_in("sns.amazonaws.com", {"ArnEquals": {"aws:SourceArn": topic_arn}})
-
-    def _let_in(self, service: str, conditions: dict[str, dict[str, str]]) -> None:
-        """Let a service use the topics' key on these conditions.
-
-        AWS: https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html (read 2026-11-21).
-        """
-        self.topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                actions=["kms:Decrypt", "kms:GenerateDataKey"],
-                resources=["*"],  # in a key's policy: this key
-                principals=[iam.ServicePrincipal(service)],
-                conditions=conditions,
-            )
-        )
+            for topic in own:
+                _attach(self.topic, policies.use_key_for(naming.topic_arn(environment, account, topic.name)))
+        for producer in dict.fromkeys(account for topic in own for account in topic.producer_accounts):
+            _attach(self.topic, policies.use_key_through("sns", account=producer, region=environment.region))
 
     def _key(self, id_: str, environment: Environment) -> kms.Key:
         encrypted = id_.lower()
@@ -68,92 +64,120 @@ class Keys(Construct):
 
 
 class ConsumerQueue(Construct):
-    """A consumer's FIFO queue, its FIFO DLQ, and the FIFO DLQ of its subscription.
+    """A consumer's queue, its DLQ, and the FIFO DLQ of its subscription.
 
-    They are made together so that they cannot differ in type: SQS refuses a standard DLQ for a FIFO queue.
+    Queue and DLQ are made together so that they cannot differ in type, which SQS refuses; or both are existing ones.
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html
     (read 2026-11-20, promise DLQ-01).
     """
 
+    @typed
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, consumer: Consumer, key: kms.IKey | None
     ) -> None:
         super().__init__(scope, id_)
         self._environment, self._key = environment, key
-        queue_name = naming.queue_name(environment, consumer)
+        if consumer.queue is None:
+            self.dead_letter_queue: sqs.IQueue = self._dead_letter_queue(consumer)
+        else:
+            self.dead_letter_queue = self._existing("DeadLetterQueue", consumer.queue.dead_letter_queue_arn)
+        # No redriveAllowPolicy: AWS does not say how one acts on what SNS sends, and refusing it would lose messages.
+        self.undelivered_queue = self._new(
+            "UndeliveredQueue",
+            naming.undelivered_queue_name(environment, consumer),
+            is_fifo=True,
+            retention_seconds=consumer.dead_letter_retention_seconds,
+        )
+        _acknowledge_dead_letters(self.undelivered_queue)
+        acknowledge(self.undelivered_queue, "AwsSolutions-SQS3", "it is the DLQ of a subscription")
+        if consumer.queue is None:
+            self.queue: sqs.IQueue = self._queue(consumer)
+        else:
+            self.queue = self._existing("Queue", consumer.queue.arn)
+
+    def _existing(self, id_: str, arn: str) -> sqs.IQueue:
+        return sqs.Queue.from_queue_attributes(self, id_, queue_arn=arn, fifo=arn.endswith(limits.FIFO_SUFFIX))
+
+    def _dead_letter_queue(self, consumer: Consumer) -> sqs.Queue:
         # The literal ARN: the queue itself names its DLQ, so naming the queue here would close a circle.
-        queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=queue_name)
-        self.dead_letter_queue = self._fifo(
+        name = naming.queue_name(self._environment, consumer)
+        queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=name)
+        queue = self._new(
             "DeadLetterQueue",
-            naming.dead_letter_queue_name(environment, consumer),
+            naming.dead_letter_queue_name(self._environment, consumer),
+            is_fifo=consumer.fifo,
             retention_seconds=consumer.dead_letter_retention_seconds,
             redrive_allow_policy=sqs.RedriveAllowPolicy(
                 redrive_permission=sqs.RedrivePermission.BY_QUEUE,
                 source_queues=[sqs.Queue.from_queue_arn(self, "Source", queue_arn)],
             ),
         )
-        # No redriveAllowPolicy: AWS does not say how one acts on what SNS sends, and refusing it would lose messages.
-        self.undelivered_queue = self._fifo(
-            "UndeliveredQueue",
-            naming.undelivered_queue_name(environment, consumer),
-            retention_seconds=consumer.dead_letter_retention_seconds,
-        )
-        self.queue = self._fifo(
+        _acknowledge_dead_letters(queue)
+        return queue
+
+    def _queue(self, consumer: Consumer) -> sqs.Queue:
+        return self._new(
             "Queue",
-            queue_name,
+            naming.queue_name(self._environment, consumer),
+            is_fifo=consumer.fifo,
             retention_seconds=consumer.message_retention_seconds,
+            max_message_size_bytes=self._environment.event_bytes_max,
             visibility_timeout=cdk.Duration.seconds(consumer.visibility_timeout_seconds),
             receive_message_wait_time=cdk.Duration.seconds(limits.WAIT_SECONDS_MAX),
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letter_queue, max_receive_count=consumer.max_attempts
             ),
         )
-        for queue in (self.dead_letter_queue, self.undelivered_queue):
-            acknowledge(queue, "Serverless-SQSRedrivePolicy", "it is a DLQ: what it holds waits for an operator")
-        acknowledge(self.undelivered_queue, "AwsSolutions-SQS3", "it is the DLQ of a subscription")
 
-    def _fifo(self, id_: str, name: str, *, retention_seconds: int, **more: object) -> sqs.Queue:
-        """Make a FIFO queue for high throughput: ids are unique, and throughput is limited, per message group."""
+    def _new(
+        self,
+        id_: str,
+        name: str,
+        *,
+        is_fifo: bool,
+        retention_seconds: int,
+        max_message_size_bytes: int = limits.MESSAGE_BYTES_MAX,
+        **more: object,
+    ) -> sqs.Queue:
+        """Make a queue; a FIFO queue for high throughput: ids are unique, throughput is limited, per message group.
+
+        A DLQ takes all that SQS takes: what its queue had taken must fit after `event_bytes_max` was lowered.
+        """
+        high_throughput = {
+            "fifo": True,
+            "deduplication_scope": sqs.DeduplicationScope.MESSAGE_GROUP,
+            "fifo_throughput_limit": sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
+        }
         return sqs.Queue(
             self,
             id_,
             queue_name=name,
-            fifo=True,
-            deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
-            fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
             retention_period=cdk.Duration.seconds(retention_seconds),
+            max_message_size_bytes=max_message_size_bytes,
             encryption=sqs.QueueEncryption.SQS_MANAGED if self._key is None else sqs.QueueEncryption.KMS,
             encryption_master_key=self._key,
             enforce_ssl=True,
             removal_policy=removal_policy(self._environment),
+            **(high_throughput if is_fifo else {}),  # type: ignore[arg-type]
             **more,  # type: ignore[arg-type]  # of sqs.Queue, as the calls above give them
         )
 
 
 class Fanout(Construct):
-    """The topic, and every consumer's queue subscribed to it with raw delivery.
+    """The topics, and every consumer's queue subscribed to its topic with raw delivery.
 
     Raw delivery hands the consumer the published body as it is; the SNS envelope, and with it the topic's sequence
-    number, is not in the queue (promise SNS-14).
+    number, is not in the queue (promise SNS-14). Policies of existing topics, queues and keys are left to their owners.
     """
 
+    @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         set_flags(self)
         is_cmk = environment.encryption is Encryption.CMK
         self.keys = Keys(self, "Keys", environment=environment) if is_cmk else None
-        self.topic = sns.Topic(
-            self,
-            "Topic",
-            # CDK appends `.fifo` to a FIFO topic's name by itself.
-            topic_name=naming.topic_name(environment).removesuffix(limits.FIFO_SUFFIX),
-            fifo=True,
-            fifo_throughput_scope=sns.FifoThroughputScope.MESSAGE_GROUP,
-            master_key=None if self.keys is None else self.keys.topic,
-            message_retention_period_in_days=environment.archive_days,
-            enforce_ssl=True,
-        )
-        self.topic.apply_removal_policy(removal_policy(environment))
+        self.topic_key = None if self.keys is None else self.keys.topic
+        self.topics = {topic.name: self._topic(environment, topic) for topic in environment.topics}
         self.consumers = {
             consumer.name: ConsumerQueue(
                 self,
@@ -165,35 +189,109 @@ class Fanout(Construct):
             for consumer in environment.consumers
         }
         for consumer in environment.consumers:
-            self._subscribe(consumer)
+            self._subscribe(consumer, self.topics[environment.topic(consumer.topic).name])
+        for topic in environment.topics:
+            if self.keys is not None and environment.consumers_of(topic):
+                _attach(self.keys.queues, policies.use_key_for(self.topics[topic.name].topic_arn))
 
-    def _subscribe(self, consumer: Consumer) -> None:
-        policy = consumer.filter_policy
-        queues = self.consumers[consumer.name]
-        self.topic.add_subscription(
-            subscriptions.SqsSubscription(
-                queues.queue,
-                raw_message_delivery=True,
-                dead_letter_queue=queues.undelivered_queue,
-                filter_policy=None
-                if policy is None
-                else {name: sns.SubscriptionFilter(list(conditions)) for name, conditions in policy.items()},
-            )
+    def _topic(self, environment: Environment, declared: Topic | ExistingTopic) -> sns.ITopic:
+        id_ = f"Topic-{declared.name}"
+        if isinstance(declared, ExistingTopic):
+            return sns.Topic.from_topic_arn(self, id_, declared.arn)
+        topic = sns.Topic(
+            self,
+            id_,
+            # CDK appends `.fifo` to a FIFO topic's name by itself.
+            topic_name=naming.topic_name(environment, declared.name).removesuffix(limits.FIFO_SUFFIX),
+            fifo=True,
+            fifo_throughput_scope=sns.FifoThroughputScope.MESSAGE_GROUP,
+            master_key=self.topic_key,
+            message_retention_period_in_days=environment.archive_days,
+            enforce_ssl=True,
         )
+        resource = topic.node.default_child
+        assert isinstance(resource, sns.CfnTopic)
+        # Given also where it is SNS's default: whether removing the property restores that is documented nowhere. As
+        # text, which CloudFormation takes for a number: LocalStack 4.14.0 fails to create a topic with a number here.
+        resource.add_property_override("MaximumMessageSize", str(environment.event_bytes_max))
+        acknowledge(resource, "CloudFormation-Validate::W9003", "CloudFormation takes it for a number")
+        topic.apply_removal_policy(removal_policy(environment))
+        arn, region = topic.topic_arn, environment.region
+        for account in declared.producer_accounts:
+            _attach(topic, policies.publish(topic_arn=arn, account=account))
+        for account in declared.subscriber_accounts:
+            _attach(topic, policies.subscribe(topic_arn=arn, account=account, region=region))
+        return topic
+
+    def _subscribe(self, consumer: Consumer, topic: sns.ITopic) -> None:
+        policy, queues = consumer.filter_policy, self.consumers[consumer.name]
+        may_deliver = _attach(
+            queues.queue, policies.deliver(queue_arn=queues.queue.queue_arn, topic_arn=topic.topic_arn)
+        )
+        subscription = sns.Subscription(
+            queues,
+            "Subscription",
+            topic=topic,
+            endpoint=queues.queue.queue_arn,
+            protocol=sns.SubscriptionProtocol.SQS,
+            raw_message_delivery=True,
+            dead_letter_queue=queues.undelivered_queue,
+            filter_policy=None
+            if policy is None
+            else {name: sns.SubscriptionFilter(list(conditions)) for name, conditions in policy.items()},
+        )
+        if may_deliver.policy_dependable is not None:
+            subscription.node.add_dependency(may_deliver.policy_dependable)
 
 
 class Producers(Construct):
-    """What a service needs to publish: a managed policy for its role, for the topic and its key and no more."""
+    """What the role of a service needs, as managed policies: to publish by itself, or to write to the outbox.
 
-    def __init__(self, scope: Construct, id_: str, *, fanout: Fanout) -> None:
+    The second is there with a database, and lets nobody publish: that is the relay's part.
+    """
+
+    @typed
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        fanout: Fanout,
+        database: DatabaseAccess | None,
+    ) -> None:
         super().__init__(scope, id_)
+        self.outbox_policy = None
+        if database is not None:
+            self.outbox_policy = iam.ManagedPolicy(self, "Outbox", description="Read the Sluice database's secret")
+            self.outbox_policy.add_statements(*database.statements())
         self.publish_policy = iam.ManagedPolicy(self, "Publish", description="Publish to the Sluice topic")
+        published = environment.published_topics
         self.publish_policy.add_statements(
-            iam.PolicyStatement(actions=["sns:Publish"], resources=[fanout.topic.topic_arn])
-        )
-        if fanout.keys is not None:
-            self.publish_policy.add_statements(
-                iam.PolicyStatement(
-                    actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[fanout.keys.topic.key_arn]
-                )
+            iam.PolicyStatement(
+                actions=["sns:Publish"], resources=[fanout.topics[topic.name].topic_arn for topic in published]
             )
+        )
+        keys = [key for topic in published if (key := topic_key_arn(topic, fanout.topic_key)) is not None]
+        if keys:
+            self.publish_policy.add_statements(
+                iam.PolicyStatement(actions=policies.USE_KEY, resources=list(dict.fromkeys(keys)))
+            )
+
+
+def topic_key_arn(topic: Topic | ExistingTopic, own: kms.IKey | None) -> str | None:
+    """Return the key a topic is encrypted with, if any: the environment's own, or its owner's."""
+    if isinstance(topic, ExistingTopic):
+        return topic.key_arn
+    return None if own is None else own.key_arn
+
+
+def _acknowledge_dead_letters(queue: sqs.Queue) -> None:
+    acknowledge(queue, "Serverless-SQSRedrivePolicy", "it is a DLQ: what it holds waits for an operator")
+
+
+def _attach(
+    resource: sns.ITopic | sqs.IQueue | kms.IKey, statement: policies.Statement
+) -> iam.AddToResourcePolicyResult:
+    """Add a statement to a resource's own policy; an existing resource keeps its owner's."""
+    return resource.add_to_resource_policy(iam.PolicyStatement.from_json(statement))

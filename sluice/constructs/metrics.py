@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming
 from sluice.declaration import metrics as written
 from sluice.scaling import backlog
 
@@ -32,22 +32,23 @@ def topic_metric(topic_name: str, metric_name: str) -> cloudwatch.Metric:
     return _metric("AWS/SNS", metric_name, {"TopicName": topic_name}, "Sum")
 
 
-def outbox_metric(environment: Environment, metric_name: str, statistic: str) -> cloudwatch.Metric:
-    """Return a metric the leading relay writes, by the minute; not reported while no relay leads."""
-    return _metric(written.NAMESPACE, metric_name, written.dimensions(environment), statistic)
+def outbox_metric(
+    environment: Environment, topic: Topic | ExistingTopic, metric_name: str, statistic: str
+) -> cloudwatch.Metric:
+    """Return a metric a topic's leading relay writes, by the minute; not reported while no relay leads."""
+    return _metric(written.NAMESPACE, metric_name, written.dimensions(environment, topic.name), statistic)
 
 
-def parked_groups(environment: Environment, consumer: Consumer) -> cloudwatch.Metric:
-    """Return how many groups a consumer's inbox has parked; not reported while no worker runs."""
-    dimensions = written.inbox_dimensions(environment, consumer)
-    return _metric(written.NAMESPACE, written.PARKED_GROUPS, dimensions, "Maximum")
+def inbox_gauge(environment: Environment, consumer: Consumer, metric_name: str) -> cloudwatch.Metric:
+    """Return a gauge that every worker of a consumer writes of its inbox; not reported while no worker runs."""
+    return _metric(written.NAMESPACE, metric_name, written.inbox_dimensions(environment, consumer), "Maximum")
 
 
-def _running_tasks(environment: Environment, consumer: Consumer) -> cloudwatch.Metric:
-    """Return how many of a consumer's tasks run; not reported at all while there are none."""
+def running_tasks(environment: Environment, service: str) -> cloudwatch.Metric:
+    """Return how many tasks of a consumer's service, or of `relay`, run; not reported at all while there are none."""
     dimensions = {
         "ClusterName": naming.cluster_name(environment),
-        "ServiceName": naming.service_name(environment, consumer.name),
+        "ServiceName": naming.service_name(environment, service),
     }
     return _metric("ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average")
 
@@ -61,7 +62,7 @@ def inputs(environment: Environment, consumer: Consumer) -> dict[str, cloudwatch
         backlog.EMPTY_RECEIVES: queue_metric(name, "NumberOfEmptyReceives", "Sum"),
         backlog.RECEIVED: queue_metric(name, "NumberOfMessagesReceived", "Sum"),
         backlog.AGE: queue_metric(name, "ApproximateAgeOfOldestMessage", "Maximum"),
-        backlog.RUNNING: _running_tasks(environment, consumer),
+        backlog.RUNNING: running_tasks(environment, consumer.name),
     }
 
 

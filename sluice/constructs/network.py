@@ -4,23 +4,28 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from sluice.constructs.removal import log_group
-from sluice.declaration import Database, Environment, ExistingNetwork, NewNetwork
+from sluice.constructs.logs import log_group, log_key
+from sluice.declaration import Environment, ExistingDatabase, ExistingNetwork, NewNetwork
+from sluice.declaration.arguments import typed
 
 _HTTPS = 443
 
 
 class Network(Construct):
-    """Where the tasks run: a VPC and subnets, new or existing, and the tasks' security group.
+    """Where the tasks run: a VPC and subnets, new or existing, security groups of tasks and producers, the logs' key.
+
+    Producers have one where there is a database: what joins it reaches database, Secrets Manager and other endpoints.
 
     A new VPC has no NAT and no internet gateway; the AWS services the tasks call are reached through endpoints that let
     in nobody else. In an existing one, that is its owner's part.
     AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html (read 2026-11-21).
     """
 
+    @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         declared = environment.network
+        self.log_key = log_key(self, "LogKey", environment=environment)
         if isinstance(declared, ExistingNetwork):
             self.vpc: ec2.IVpc = ec2.Vpc.from_vpc_attributes(
                 self,
@@ -45,10 +50,52 @@ class Network(Construct):
             allow_all_outbound=False,
         )
         self.security_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(_HTTPS), "AWS services")
-        if environment.database is not None:
-            self._open_database(environment.database)
+        self.producers = None if environment.database is None else self._producers()
+        if isinstance(environment.database, ExistingDatabase):
+            group = ec2.SecurityGroup.from_security_group_id(self, "Database", environment.database.security_group_id)
+            self.let_into_database(self, group, environment.database.port)
         if isinstance(declared, NewNetwork):
             self._add_endpoints(environment)
+
+    def let_into_database(self, scope: Construct, database: ec2.ISecurityGroup, port: int) -> None:
+        """Let tasks and producers into a database's security group; the rules are made in `scope`."""
+        for id_, (group, description) in self._clients().items():
+            ec2.CfnSecurityGroupEgress(
+                scope,
+                f"{id_}ToDatabase",
+                group_id=group.security_group_id,
+                destination_security_group_id=database.security_group_id,
+                ip_protocol="tcp",
+                from_port=port,
+                to_port=port,
+                description="the database",
+            )
+            ec2.CfnSecurityGroupIngress(
+                scope,
+                f"DatabaseFrom{id_}",
+                group_id=database.security_group_id,
+                source_security_group_id=group.security_group_id,
+                ip_protocol="tcp",
+                from_port=port,
+                to_port=port,
+                description=description,
+            )
+
+    def _clients(self) -> dict[str, tuple[ec2.SecurityGroup, str]]:
+        """Return the security groups that call endpoints and database, by an id."""
+        clients = {"Tasks": (self.security_group, "Sluice tasks")}
+        return clients if self.producers is None else {**clients, "Producers": (self.producers, "Sluice producers")}
+
+    def _producers(self) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
+            self,
+            "Producers",
+            vpc=self.vpc,
+            description="Sluice producers: what joins it reaches the database",
+            allow_all_outbound=False,
+        )
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(_HTTPS), "AWS services")
+        return group
 
     def _new_vpc(self, declared: NewNetwork, *, environment: Environment) -> ec2.Vpc:
         vpc = ec2.Vpc(
@@ -60,15 +107,9 @@ class Network(Construct):
             subnet_configuration=[ec2.SubnetConfiguration(name="Tasks", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
             restrict_default_security_group=declared.restrict_default_security_group,
         )
-        flow_logs = log_group(self, "FlowLogs", environment=environment)
+        flow_logs = log_group(self, "FlowLogs", environment=environment, key=self.log_key)
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(flow_logs))
         return vpc
-
-    def _open_database(self, database: Database) -> None:
-        group = ec2.SecurityGroup.from_security_group_id(self, "Database", database.security_group_id)
-        port = ec2.Port.tcp(database.port)
-        self.security_group.add_egress_rule(group, port, "the database")
-        group.add_ingress_rule(self.security_group, port, "Sluice tasks")
 
     def _add_endpoints(self, environment: Environment) -> None:
         services = {
@@ -79,7 +120,7 @@ class Network(Construct):
         }
         if environment.database is not None:
             services["SecretsManager"] = ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER
-        if environment.relay:
+        if environment.has_relay:
             services["Sns"] = ec2.InterfaceVpcEndpointAwsService.SNS
         endpoints = ec2.SecurityGroup(
             self,
@@ -88,7 +129,8 @@ class Network(Construct):
             description="Sluice endpoints: the tasks call them",
             allow_all_outbound=False,
         )
-        endpoints.add_ingress_rule(self.security_group, ec2.Port.tcp(_HTTPS), "Sluice tasks")
+        for group, description in self._clients().values():
+            endpoints.add_ingress_rule(group, ec2.Port.tcp(_HTTPS), description)
         for id_, service in services.items():
             self.vpc.add_interface_endpoint(
                 id_, service=service, subnets=self.subnets, security_groups=[endpoints], open=False

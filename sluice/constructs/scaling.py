@@ -14,6 +14,7 @@ from constructs import Construct
 
 from sluice.constructs import metrics
 from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration.arguments import typed
 from sluice.scaling import backlog
 
 # As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.
@@ -29,6 +30,7 @@ class BacklogScaling(Construct):
     (read 2026-11-21).
     """
 
+    @typed
     def __init__(
         self,
         scope: Construct,

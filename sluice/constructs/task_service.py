@@ -10,34 +10,47 @@ there.
 from collections.abc import Sequence
 
 import aws_cdk as cdk
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from sluice.constructs.automatic_redrive import AutomaticRedriveRule
+from sluice.constructs.database import DatabaseAccess
+from sluice.constructs.deployment_alarms import DeploymentAlarms
+from sluice.constructs.fan_out import topic_key_arn
 from sluice.constructs.feature_flags import set_flags
+from sluice.constructs.images import Images, TaskImage
+from sluice.constructs.logs import log_group
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
-from sluice.constructs.removal import log_group
 from sluice.constructs.scaling import BacklogScaling
-from sluice.declaration import Consumer, Database, Environment, naming, registry, task_settings
+from sluice.constructs.schema_container import apply_schema_first
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, task_settings
+from sluice.declaration.arguments import typed
 
+_CONSUME = [
+    "sqs:ReceiveMessage",
+    "sqs:ChangeMessageVisibility",
+    "sqs:GetQueueUrl",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+]
 _USER = "10001"
 _ALIVE_FILE = "/dev/shm/alive"  # noqa: S108 (of the container alone; its root file system is read-only)
-_RELAY_CPU, _RELAY_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
+RELAY_TASKS = 2
+"""One leads, one stands by."""
+_SMALL_CPU, _SMALL_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
 
 
-class TaskService(Construct):
-    """A Fargate service that runs one command of `messaging`, with a role and a log group of its own.
+class Task(Construct):
+    """A Fargate task that runs one command of `messaging`, with a role and a log group of its own.
 
-    It has no DesiredCount, so that a deployment leaves alone what scaling chose. A deployment whose tasks do not start
-    is rolled back. A task whose process gives no signs of life is replaced.
-    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-ecs-service.html (read 2026-11-21)
-    and https://docs.aws.amazon.com/AmazonECS/latest/developerguide/healthcheck.html (read 2026-11-23).
+    As a service, one whose process gives no signs of life is replaced; run once, it is left alone.
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/healthcheck.html (read 2026-11-23).
     """
 
+    @typed
     def __init__(
         self,
         scope: Construct,
@@ -47,35 +60,40 @@ class TaskService(Construct):
         name: str,
         command: Sequence[str],
         variables: dict[str, str],
-        image: str,
+        image: TaskImage,
         cpu: int,
         memory_mib: int,
         stop_timeout_seconds: int,
-        cluster: ecs.ICluster,
+        database: DatabaseAccess | None,
         network: Network,
         consumer: Consumer | None = None,
-        desired_count: int | None = None,
+        topic: Topic | ExistingTopic | None = None,
     ) -> None:
         super().__init__(scope, id_)
         set_flags(self)
         service_name = naming.service_name(environment, name)
         self.task_definition = ecs.FargateTaskDefinition(
-            self, "TaskDefinition", cpu=cpu, memory_limit_mib=memory_mib, family=service_name
+            self,
+            "TaskDefinition",
+            cpu=cpu,
+            memory_limit_mib=memory_mib,
+            family=service_name,
+            runtime_platform=image.platform,
         )
-        task_logs = log_group(self, "Logs", environment=environment, name=f"/ecs/{service_name}")
-        self.task_definition.add_container(
+        task_logs = log_group(self, "Logs", environment=environment, key=network.log_key, name=f"/ecs/{service_name}")
+        logging = ecs.LogDriver.aws_logs(stream_prefix=name, log_group=task_logs)
+        common = {
+            "SLUICE_ENV": environment.name,
+            task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer, topic)),
+            **({} if database is None else database.variables()),
+        }
+        container = self.task_definition.add_container(
             "Container",
             container_name=name,
-            image=_image(self, image),
+            image=image.container,
             command=["python", "-m", "sluice", *command],
-            environment={
-                "SLUICE_ENV": environment.name,
-                **variables,
-                "SLUICE_ALIVE_FILE": _ALIVE_FILE,
-                task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer)),
-                **_database_variables(environment),
-            },
-            logging=ecs.LogDriver.aws_logs(stream_prefix=name, log_group=task_logs),
+            environment={**common, **variables, "SLUICE_ALIVE_FILE": _ALIVE_FILE},
+            logging=logging,
             health_check=ecs.HealthCheck(
                 command=["CMD", "python", "-m", "sluice", "alive"],
                 interval=cdk.Duration.seconds(30),
@@ -87,43 +105,69 @@ class TaskService(Construct):
             user=_USER,
             stop_timeout=cdk.Duration.seconds(stop_timeout_seconds),
         )
+        if database is not None:
+            apply_schema_first(
+                self.task_definition, container, image=image.container, variables=common, logging=logging, user=_USER
+            )
         self.task_role = self.task_definition.task_role
-        _grant_database(self.task_role, environment.database)
+        for statement in () if database is None else database.statements():
+            self.task_role.add_to_principal_policy(statement)
         acknowledge(
             self.task_definition,
             "AwsSolutions-ECS2",
             "the variables are names, numbers and the ARN of a secret; the secret itself is read by the task",
         )
-        if _is_in_ecr(image):
+        if image.is_in_ecr:
             acknowledge(
                 self.task_definition.obtain_execution_role(),
                 "AwsSolutions-IAM5[Resource::*]",
                 "ecr:GetAuthorizationToken knows no resource; pulling itself is allowed from one repository",
             )
-        self.service = ecs.FargateService(
+
+    def serve(
+        self,
+        *,
+        environment: Environment,
+        cluster: ecs.ICluster,
+        network: Network,
+        desired_count: int | None = None,
+    ) -> ecs.FargateService:
+        """Return a service of such tasks.
+
+        By default it has no DesiredCount, so that a deployment leaves alone what scaling chose. A deployment whose
+        tasks do not start is rolled back.
+        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-ecs-service.html
+        (read 2026-11-21).
+        """
+        service = ecs.FargateService(
             self,
             "Service",
-            service_name=service_name,
+            service_name=self.task_definition.family,
             cluster=cluster,
             task_definition=self.task_definition,
             desired_count=desired_count,
+            capacity_provider_strategies=_spot() if environment.spot else None,
             vpc_subnets=network.subnets,
             security_groups=[network.security_group],
             assign_public_ip=False,
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
             min_healthy_percent=100,
             max_healthy_percent=200,
+            availability_zone_rebalancing=None if desired_count is None else ecs.AvailabilityZoneRebalancing.ENABLED,
             propagate_tags=ecs.PropagatedTagSource.SERVICE,
             enable_ecs_managed_tags=True,
         )
         # A task that starts before it can pull its image counts as failed; one that stops after the endpoints are gone
         # cannot delete its messages.
-        self.service.node.add_dependency(network, self.task_definition.obtain_execution_role())
+        # A cluster keeps a capacity provider that a service uses.
+        service.node.add_dependency(network, self.task_definition.obtain_execution_role(), cluster)
+        return service
 
 
 class ConsumerService(Construct):
     """A consumer's workers: a service that may receive from its queue and delete, scaled on the queue's backlog."""
 
+    @typed
     def __init__(
         self,
         scope: Construct,
@@ -131,12 +175,15 @@ class ConsumerService(Construct):
         *,
         environment: Environment,
         consumer: Consumer,
+        images: Images,
         cluster: ecs.ICluster,
         network: Network,
+        database: DatabaseAccess | None,
         queue_key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, id_)
-        tasks = TaskService(
+        image = images.of(consumer)
+        tasks = Task(
             self,
             "Worker",
             environment=environment,
@@ -144,29 +191,54 @@ class ConsumerService(Construct):
             command=["worker"],
             consumer=consumer,
             variables={"SLUICE_CONSUMER": consumer.name},
-            image=environment.image if consumer.image is None else consumer.image,
+            image=image,
             cpu=consumer.cpu,
             memory_mib=consumer.memory_mib,
             stop_timeout_seconds=consumer.stop_timeout_seconds,
-            cluster=cluster,
+            database=database,
             network=network,
         )
-        self.service = tasks.service
+        self.service = tasks.serve(environment=environment, cluster=cluster, network=network)
         # By literal ARN: an export would forbid to remove a consumer in one deployment.
-        queue = sqs.Queue.from_queue_attributes(
-            self,
-            "Queue",
-            queue_arn=cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer)),
-            key_arn=None if queue_key is None else queue_key.key_arn,
-            fifo=True,
-        )
-        queue.grant_consume_messages(tasks.task_role)
+        queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
+        tasks.task_role.add_to_principal_policy(iam.PolicyStatement(actions=_CONSUME, resources=[queue_arn]))
+        key_arn = None if queue_key is None else queue_key.key_arn
+        if consumer.queue is not None:
+            key_arn = consumer.queue.key_arn
+        if key_arn is not None:
+            tasks.task_role.add_to_principal_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key_arn]))
+        DeploymentAlarms(self, "DeploymentAlarms", environment=environment, consumer=consumer, service=self.service)
         self._allow_task_protection(tasks, environment=environment)
-        self.scaling = BacklogScaling(
-            self, "Scaling", environment=environment, consumer=consumer, service=tasks.service
-        )
+        if consumer.automatic_redrive is not None:
+            redrive = Task(
+                self,
+                "Redrive",
+                environment=environment,
+                name=f"{consumer.name}_redrive",  # no consumer has an underscore
+                command=["dlq", "automatic-redrive"],
+                consumer=consumer,
+                variables={"SLUICE_CONSUMER": consumer.name},
+                image=image,
+                cpu=_SMALL_CPU,
+                memory_mib=_SMALL_MEMORY_MIB,
+                stop_timeout_seconds=consumer.stop_timeout_seconds,
+                database=database,
+                network=network,
+            )
+            AutomaticRedriveRule(
+                self,
+                "AutomaticRedrive",
+                environment=environment,
+                consumer=consumer,
+                declared=consumer.automatic_redrive,
+                task_definition=redrive.task_definition,
+                cluster=cluster,
+                network=network,
+                key_arn=key_arn,
+            )
+        self.scaling = BacklogScaling(self, "Scaling", environment=environment, consumer=consumer, service=self.service)
 
-    def _allow_task_protection(self, tasks: TaskService, *, environment: Environment) -> None:
+    def _allow_task_protection(self, tasks: Task, *, environment: Environment) -> None:
         """Let a worker protect its own task from scale-in while it works on messages.
 
         AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html
@@ -186,79 +258,58 @@ class ConsumerService(Construct):
         )
 
 
-class RelayService(TaskService):
-    """The relay: one task that publishes the outbox to the topic. One leads; during a deployment a second stands by."""
+class RelayService(Task):
+    """A topic's relay, which publishes the outbox to it: two tasks, of which one leads, in two zones where there are.
 
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-rebalancing.html (read 2026-11-23).
+    """
+
+    @typed
     def __init__(
         self,
         scope: Construct,
         id_: str,
         *,
         environment: Environment,
+        images: Images,
+        topic: Topic | ExistingTopic,
         cluster: ecs.ICluster,
         network: Network,
+        database: DatabaseAccess | None,
         topic_key: kms.IKey | None,
     ) -> None:
         # By literal ARN, as the queues: the relay can then be switched off in one deployment.
-        topic_arn = cdk.Stack.of(scope).format_arn(service="sns", resource=naming.topic_name(environment))
+        topic_arn = naming.topic_arn(environment, cdk.Stack.of(scope).account, topic.name)
         super().__init__(
             scope,
             id_,
             environment=environment,
-            name="relay",
+            name=naming.of_topic(environment, "relay", topic),
             command=["relay"],
+            topic=topic,
             variables={"SLUICE_TOPIC_ARN": topic_arn},
-            image=environment.image,
-            cpu=_RELAY_CPU,
-            memory_mib=_RELAY_MEMORY_MIB,
+            image=images.shared,
+            cpu=_SMALL_CPU,
+            memory_mib=_SMALL_MEMORY_MIB,
             stop_timeout_seconds=_RELAY_STOP_SECONDS,
-            cluster=cluster,
+            database=database,
             network=network,
-            desired_count=1,
         )
+        self.service = self.serve(environment=environment, cluster=cluster, network=network, desired_count=RELAY_TASKS)
         self.task_role.add_to_principal_policy(iam.PolicyStatement(actions=["sns:Publish"], resources=[topic_arn]))
-        if topic_key is not None:
+        key_arn = topic_key_arn(topic, topic_key)
+        if key_arn is not None:
             self.task_role.add_to_principal_policy(
-                iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[topic_key.key_arn])
+                iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key_arn])
             )
 
 
-def _database_variables(environment: Environment) -> dict[str, str]:
-    return {} if environment.database is None else {"SLUICE_DATABASE_SECRET_ARN": environment.database.secret_arn}
+def _spot() -> list[ecs.CapacityProviderStrategy]:
+    """Return where tasks run that may be taken back: SIGTERM, two minutes before AWS needs what they run on.
 
-
-def _grant_database(role: iam.IRole, database: Database | None) -> None:
-    if database is None:
-        return
-    role.add_to_principal_policy(
-        iam.PolicyStatement(actions=["secretsmanager:GetSecretValue"], resources=[database.secret_arn])
-    )
-    if database.secret_key_arn is not None:
-        role.add_to_principal_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[database.secret_key_arn]))
-
-
-def _is_in_ecr(image: str) -> bool:
-    host = registry(image)
-    return host is None or ".dkr.ecr." in host
-
-
-def _image(scope: Construct, image: str) -> ecs.ContainerImage:
-    """Return the declared image; one in ECR with the right to pull it, and no other."""
-    if not _is_in_ecr(image):
-        return ecs.ContainerImage.from_registry(image)
-    host = registry(image)
-    path = image if host is None else image.removeprefix(f"{host}/")
-    name, separator, tag = path.partition("@")
-    if not separator:
-        name, _, tag = path.rpartition(":")
-    return ecs.ContainerImage.from_ecr_repository(_repository(scope, host, name), tag)
-
-
-def _repository(scope: Construct, host: str | None, name: str) -> ecr.IRepository:
-    if host is None:
-        return ecr.Repository.from_repository_name(scope, "Repository", name)
-    account, _, _, region = host.split(".")[:4]
-    arn = cdk.Stack.of(scope).format_arn(
-        service="ecr", account=account, region=region, resource="repository", resource_name=name
-    )
-    return ecr.Repository.from_repository_attributes(scope, "Repository", repository_arn=arn, repository_name=name)
+    A worker ends at SIGTERM within its stop timeout (the promises S1 to S6 of the worker, which
+    tests/integration/messaging/worker/processes/test_signals.py holds it to), and that is at most two minutes.
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-capacity-providers.html
+    (read 2026-11-23).
+    """
+    return [ecs.CapacityProviderStrategy(capacity_provider="FARGATE_SPOT", weight=1)]

@@ -8,6 +8,8 @@ from typing import TypedDict
 
 from sluice import limits
 from sluice.declaration import filters
+from sluice.declaration.automatic_redrive import AutomaticRedrive
+from sluice.declaration.existing import ExistingQueue
 from sluice.declaration.image import check_image
 from sluice.declaration.validation import between, checked, declared, matching, refuse, require
 from sluice.scaling import backlog
@@ -42,10 +44,14 @@ class Gaps(Enum):
 
 @declared
 class Consumer:
-    """One service that gets the topic's messages, through a FIFO queue of its own with a FIFO DLQ of its own.
+    """One service that gets a topic's messages, through a queue of its own with a DLQ of its own.
 
     Args:
         name: lower-case letters, digits and inner hyphens; part of the queue's name.
+        topic: which of the environment's topics it gets, by name; None means the first.
+        fifo: False makes a standard queue, which costs less and promises less: messages of a group come in any order,
+            side by side and sometimes twice, and nothing may be parked. The inbox still handles each once.
+        queue: an existing queue in place of one of the environment's own; `fifo` says of which type.
         filter_policy: SNS filter policy on message attributes, attribute name to conditions, or `$or` to policies one
             of which has to match; None delivers everything. With one, a group's sequence has lawful gaps.
         visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
@@ -70,9 +76,13 @@ class Consumer:
         joined_at: when it joined a topic that was in use already, aware; older groups begin with the first of their
             messages that comes. None: it is there from the topic's first message, and expects every group's first.
         inbox_retention_seconds: how long the inbox remembers a group without a new message.
+        automatic_redrive: bring dead letters back without an operator, within these bounds; None never does.
     """
 
     name: str = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "lower-case letters, digits and single inner hyphens")
+    topic: str | None = None
+    fifo: bool = True
+    queue: ExistingQueue | None = None
     filter_policy: Mapping[str, Sequence[object]] | None = field(default=None, hash=False)
     visibility_timeout_seconds: int = between(1, limits.VISIBILITY_TIMEOUT_SECONDS_MAX, "seconds", default=60)
     max_attempts: int = between(limits.MAX_RECEIVE_COUNT_MIN, limits.MAX_RECEIVE_COUNT_MAX, "receives", default=5)
@@ -106,6 +116,7 @@ class Consumer:
         default=None,
     )
     inbox_retention_seconds: int = 5_184_000
+    automatic_redrive: AutomaticRedrive | None = None
 
     @property
     def parks(self) -> bool:
@@ -158,6 +169,12 @@ def _check_name(consumer: Consumer) -> None:
 def _check_queue(consumer: Consumer) -> None:
     require(
         consumer,
+        consumer.queue is None or consumer.queue.is_fifo == consumer.fifo,
+        field="fifo",
+        allowed=f"{not consumer.fifo}, as the name of its existing queue says",
+    )
+    require(
+        consumer,
         consumer.dead_letter_retention_seconds >= consumer.message_retention_seconds,
         field="dead_letter_retention_seconds",
         allowed=f"at least message_retention_seconds ({consumer.message_retention_seconds})",
@@ -199,7 +216,7 @@ def _check_scaling(consumer: Consumer) -> None:
     useful_tasks = -(-consumer.expected_groups // consumer.lanes)
     require(
         consumer,
-        consumer.max_tasks <= useful_tasks,
+        consumer.max_tasks <= useful_tasks or not consumer.fifo,
         field="max_tasks",
         allowed=(
             f"at most expected_groups / lanes ({useful_tasks}): a group is worked on by one lane at a time, so further"
@@ -218,7 +235,7 @@ def _check_scaling(consumer: Consumer) -> None:
     most = consumer.target_backlog * consumer.max_tasks
     require(
         consumer,
-        most <= limits.FIFO_WINDOW_MESSAGES,
+        most <= limits.FIFO_WINDOW_MESSAGES or not consumer.fifo,
         field="acceptable_latency_seconds",
         allowed=(
             f"a target backlog (latency x lanes / processing_seconds) x max_tasks of at most"
@@ -263,6 +280,12 @@ def _check_inbox(consumer: Consumer) -> None:
             field=name,
             allowed="Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses",
         )
+        require(
+            consumer,
+            consumer.fifo or not is_parking,
+            field=name,
+            allowed="Poison.SKIP and Gaps.RECORD with a standard queue: there a missing number is only late",
+        )
     longest = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
     require(
         consumer,
@@ -270,4 +293,16 @@ def _check_inbox(consumer: Consumer) -> None:
         field="inbox_retention_seconds",
         allowed=f"more than 2 x message_retention_seconds + dead_letter_retention_seconds ({longest}), the way of a"
         f" message through the queue, its DLQ and back, and at most {_INBOX_RETENTION_SECONDS_MAX}",
+    )
+    require(
+        consumer,
+        consumer.automatic_redrive is None or consumer.handlers is not None,
+        field="automatic_redrive",
+        allowed="None without handlers: what keeps it within its bounds is in the inbox of its workers",
+    )
+    require(
+        consumer,
+        consumer.automatic_redrive is None or consumer.fifo,
+        field="automatic_redrive",
+        allowed="None with a standard queue: messages come back in the order of their groups, which it does not have",
     )

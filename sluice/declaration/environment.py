@@ -7,14 +7,16 @@ from enum import Enum
 
 from sluice import limits
 from sluice.declaration.consumer import Consumer
-from sluice.declaration.image import check_image, registry
-from sluice.declaration.network import Database, ExistingNetwork, NewNetwork
+from sluice.declaration.database import ExistingDatabase, NewDatabase
+from sluice.declaration.existing import ExistingKeys, check_existing
+from sluice.declaration.image import Architecture, check_image, parse_image
+from sluice.declaration.network import ExistingNetwork, NewNetwork
 from sluice.declaration.operators import SlackChannel, check_operators
-from sluice.declaration.validation import between, checked, declared, matching, require
+from sluice.declaration.topics import LABEL, ExistingTopic, Topic, check_topics
+from sluice.declaration.validation import between, checked, declared, did_you_mean, matching, nearest, require, shown
+from sluice.errors import ConfigError
 
 _TAGS_OF_OURS = 5  # application, environment; on subnets also Name and two of CDK's
-# Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
-_LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
 APPLICATION = (
     r"(?=.{1,40}\Z)[a-z][a-z0-9]*(-[a-z0-9]+)*",
     "up to 40 lower-case letters, digits and single inner hyphens, a letter first",
@@ -30,7 +32,7 @@ class Removal(Enum):
 
 
 class Encryption(Enum):
-    """Who holds the keys at rest: SQS (free; the topic is not encrypted with a key), or two KMS keys of the account."""
+    """Who holds the keys at rest: SQS (free; the topic is not encrypted with a key), or KMS keys of the account."""
 
     SQS_MANAGED = "sqs-managed"
     CMK = "cmk"
@@ -46,16 +48,28 @@ class Environment:
             name goes on from another's, as `shop-eu` from `shop`, may share names with it.
         account: twelve digits; None means the account of whoever deploys.
         region: an AWS region's name, of the partition `aws`.
-        topic: the topic's own name, without application, environment and `.fifo`.
-        consumers: at least one; names are unique.
+        topics: at least one, each name once; the first is that of consumers that name none.
+        consumers: of all topics, at least one; names are unique.
         removal: what `cdk destroy` does to topics, queues and keys. RETAIN also protects the stacks from deletion.
         encryption: who holds the keys at rest.
-        archive_days: how long the topic archives every message for replay; None archives nothing. AWS refuses to delete
-            a topic that archives.
+        event_bytes_max: size of the largest message, body and message attributes together, and of a whole publish
+            call. The topic and the consumers' queues take no more, the relay sends no more, and producers give it to
+            their `Outbox`.
+        keys: existing keys of topics and queues for `Encryption.CMK`; None makes them, and one for log groups. A new
+            database has its own in either case.
+        archive_days: how long each of its own topics archives every message for replay; None archives nothing. AWS
+            refuses to delete a topic that archives.
         network: where the tasks run.
-        image: the workers' container image: `repository:tag` in the environment's own ECR, or a whole URI.
-        database: where inbox and outbox are; None gives the tasks none.
-        relay: run the outbox relay, one task, in this environment.
+        image: the tasks' container image: `repository:tag` in the environment's own ECR, or a whole URI. None builds it
+            of the project's Dockerfile at deployment, with Docker, and pushes it to the account's ECR.
+        architecture: the processors of its tasks.
+        spot: tasks run on Fargate Spot, which is cheaper and may take them back after a warning of two minutes, or have
+            none. To change it, destroy the consumers' stack first: CloudFormation would replace the services.
+        cluster: an existing ECS cluster to run them in, by name, with Container Insights and, for `spot`, with
+            FARGATE_SPOT; None makes one.
+        database: where inbox and outbox are. None gives the tasks none; without one, no consumer with handlers is
+            synthesized.
+        relay: run the outbox relay, two tasks of which one leads, where there is a database.
         outbox_lag_seconds: how long a committed message may wait for the relay; alarmed above it. It is measured every
             half minute.
         log_retention_days: how long logs are kept; a period CloudWatch Logs knows.
@@ -68,19 +82,26 @@ class Environment:
         tags: on every resource, besides `application` and `environment`; IAM does not tell keys apart by case.
     """
 
-    name: str = matching(*_LABEL)
+    name: str = matching(*LABEL)
     application: str = matching(*APPLICATION, default="sluice")
     consumers: tuple[Consumer, ...] = checked(bool, "at least one Consumer")
     account: str | None = matching(r"[0-9]{12}", "twelve digits, or None for the caller's account", default=None)
     region: str = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]", "a region name such as 'eu-central-1'", default="us-east-1")
-    topic: str = matching(*_LABEL, default="events")
+    topics: tuple[Topic | ExistingTopic, ...] = checked(bool, "at least one Topic", default=(Topic(),))
     removal: Removal = Removal.RETAIN
     encryption: Encryption = Encryption.SQS_MANAGED
+    event_bytes_max: int = between(
+        limits.MESSAGE_BYTES_MIN, limits.MESSAGE_BYTES_MAX, "bytes", default=limits.PUBLISH_BYTES_MAX
+    )
+    keys: ExistingKeys | None = None
     archive_days: int | None = between(1, limits.ARCHIVE_DAYS_MAX, "days, or None", default=None)
     network: NewNetwork | ExistingNetwork = NewNetwork()
-    image: str = "sluice-worker:0.1.0"
-    database: Database | None = None
-    relay: bool = False
+    image: str | None = None
+    architecture: Architecture = Architecture.X86_64
+    spot: bool = False
+    cluster: str | None = matching(r"[A-Za-z0-9_-]{1,255}", "the name of an ECS cluster, or None", default=None)
+    database: NewDatabase | ExistingDatabase | None = None
+    relay: bool = True
     outbox_lag_seconds: int = between(10, 86_400, "seconds", default=60)
     log_retention_days: int = checked(
         limits.LOG_RETENTION_DAYS.__contains__,
@@ -96,13 +117,52 @@ class Environment:
     silent: bool = False
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    def topic(self, name: str | None = None) -> Topic | ExistingTopic:
+        """Return the topic of that name; without one the first.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        found = {topic.name: topic for topic in self.topics}
+        if name is not None and name not in found:
+            raise ConfigError(
+                f"topic is {shown(name)}{did_you_mean(nearest(name, found))}, and environment {self.name!r} has"
+                f" {', '.join(found)}"
+            )
+        return self.topics[0] if name is None else found[name]
+
+    @property
+    def published_topics(self) -> tuple[Topic | ExistingTopic, ...]:
+        """Return the topics its producers publish to: its own, and existing ones where declared so."""
+        return tuple(topic for topic in self.topics if isinstance(topic, Topic) or topic.relay)
+
+    def consumers_of(self, topic: Topic | ExistingTopic) -> tuple[Consumer, ...]:
+        """Return who gets a topic."""
+        return tuple(consumer for consumer in self.consumers if self.topic(consumer.topic) == topic)
+
     def __post_init__(self) -> None:
         _check_region_and_consumers(self)
+        check_topics(self)
+        check_existing(self)
+        require(
+            self,
+            self.keys is None or self.encryption is Encryption.CMK,
+            field="keys",
+            allowed="None without Encryption.CMK: nothing would be encrypted with them",
+        )
         _check_tasks(self)
-        if self.database is not None:
-            _check_database(self, self.database)
+        match self.database:
+            case NewDatabase():
+                _check_zones(self)
+            case ExistingDatabase() as database:
+                _check_database(self, database)
         check_operators(self)
         _check_tags(self)
+
+    @property
+    def has_relay(self) -> bool:
+        """Whether a relay publishes what is in this environment's outbox."""
+        return self.relay and self.database is not None
 
 
 def _check_region_and_consumers(environment: Environment) -> None:
@@ -124,6 +184,13 @@ def _check_region_and_consumers(environment: Environment) -> None:
     )
     require(
         environment,
+        environment.event_bytes_max <= limits.PUBLISH_BYTES_MAX or len(names) <= limits.LARGE_MESSAGE_SUBSCRIPTIONS_MAX,
+        field="event_bytes_max",
+        allowed=f"at most {limits.PUBLISH_BYTES_MAX} bytes with {len(names)} consumers: a topic that takes more has"
+        f" {limits.LARGE_MESSAGE_SUBSCRIPTIONS_MAX} subscriptions at most",
+    )
+    require(
+        environment,
         environment.archive_days is None or environment.removal is Removal.RETAIN,
         field="archive_days",
         allowed="None with Removal.DESTROY: AWS refuses to delete a topic that archives",
@@ -133,24 +200,42 @@ def _check_region_and_consumers(environment: Environment) -> None:
 def _check_tasks(environment: Environment) -> None:
     check_image(environment)
     if isinstance(environment.network, NewNetwork):
-        own_ecr = re.compile(rf"[0-9]{{12}}\.dkr\.ecr\.{environment.region}\.amazonaws\.com/.+")
+        own_ecr = re.compile(rf"[0-9]{{12}}\.dkr\.ecr\.{environment.region}\.amazonaws\.com")
         values: tuple[Environment | Consumer, ...] = (environment, *environment.consumers)
         for value in values:
+            image = None if value.image is None else parse_image(value.image)
             require(
                 value,
-                value.image is None or registry(value.image) is None or own_ecr.fullmatch(value.image),
+                image is None or image.registry is None or own_ecr.fullmatch(image.registry),
                 field="image",
                 allowed=f"an image in ECR in {environment.region}: a new network has no way to any other registry",
             )
+    for consumer in environment.consumers:
+        require(
+            consumer,
+            not environment.spot or consumer.processing_seconds <= consumer.stop_timeout_seconds,
+            field="stop_timeout_seconds",
+            allowed=f"at least processing_seconds ({consumer.processing_seconds:g}) in an environment on spot: a task"
+            " that is taken back would be killed in the middle of each message it has",
+        )
+
+
+def _check_zones(environment: Environment) -> None:
+    """Refuse a new database in subnets of one zone.
+
+    AWS: https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBSubnetGroup.html (read 2026-11-23).
+    """
+    network = environment.network
+    is_new = isinstance(network, NewNetwork)
     require(
-        environment,
-        environment.database is not None or not environment.relay,
-        field="relay",
-        allowed="False without a database: the relay reads the outbox there",
+        network,
+        (network.availability_zones if isinstance(network, NewNetwork) else len(network.subnet_ids)) > 1,
+        field="availability_zones" if is_new else "subnet_ids",
+        allowed=f"2 or more {'zones' if is_new else 'subnets, in two zones,'} for a NewDatabase",
     )
 
 
-def _check_database(environment: Environment, database: Database) -> None:
+def _check_database(environment: Environment, database: ExistingDatabase) -> None:
     """Refuse what a task could not read: it asks in its own region, and Secrets Manager and KMS answer for theirs.
 
     A secret's key may lawfully be of any account. The secret itself may be of another account only with a key of its
@@ -158,6 +243,14 @@ def _check_database(environment: Environment, database: Database) -> None:
     AWS: https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_examples_cross.html and
     https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html (read 2026-11-21).
     """
+    require(
+        environment,
+        isinstance(environment.network, ExistingNetwork),
+        field="database",
+        seen="an ExistingDatabase",
+        allowed="a NewDatabase in a NewNetwork: from there nothing leads to a database elsewhere; or declare the VPC"
+        " that reaches it, as ExistingNetwork",
+    )
     for name, arn in (("secret_arn", database.secret_arn), ("secret_key_arn", database.secret_key_arn)):
         require(
             database,

@@ -1,19 +1,41 @@
-"""Container images: which names of them can be deployed and gone back to, and whose registry they are pulled from."""
+"""Container images: which can be deployed and gone back to, whose registry they are pulled from, what they run on."""
 
 import re
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from sluice.declaration.validation import require
 
-_REGISTRY = r"([a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?/)"
-_REPOSITORY = r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
-_VERSION = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
+_REGISTRY = r"((?P<registry>[a-z0-9-]+(\.[a-z0-9-]+)+(:[0-9]+)?)/)"
+_REPOSITORY = r"(?P<repository>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+_TAG = r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))"
+_DIGEST = r"(@(?P<digest>sha256:[0-9a-f]{64}))"
+_IMAGE = re.compile(rf"{_REGISTRY}?{_REPOSITORY}{_TAG}?{_DIGEST}?")
 
 
-def registry(image: str) -> str | None:
-    """Return the host an image is pulled from; None for the account's own ECR."""
-    host, slash, _ = image.partition("/")
-    return host if slash and "." in host else None
+class Architecture(Enum):
+    """The processors that tasks run on: x86 as the build machines of most CI have, or ARM, a fifth cheaper."""
+
+    X86_64 = "x86_64"
+    ARM64 = "arm64"
+
+
+class Image(NamedTuple):
+    """An image's registry (None for the account's own ECR), its repository, and its digest or else its tag."""
+
+    registry: str | None
+    repository: str
+    version: str
+
+
+def parse_image(image: str) -> Image | None:
+    """Return the parts of an image's name; None where it has neither tag nor digest, or is no name.
+
+    Of a tag and a digest the digest is the version: it alone decides what is pulled.
+    """
+    found = _IMAGE.fullmatch(image)
+    version = found and (found["digest"] or found["tag"])
+    return Image(found["registry"], found["repository"], version) if found and version else None
 
 
 def check_image(value: Any) -> None:
@@ -27,7 +49,8 @@ def check_image(value: Any) -> None:
     )
     require(
         value,
-        image is None or re.fullmatch(rf"{_REGISTRY}?{_REPOSITORY}{_VERSION}", image),
+        image is None or parse_image(image),
         field="image",
-        allowed="an image with its tag or digest: 'repository:tag' in the environment's own ECR, or a whole URI",
+        allowed="an image with its tag, its digest or both: 'repository:tag' in the environment's own ECR, or a whole"
+        " URI",
     )

@@ -17,6 +17,7 @@ DEAD, PARKED, LOST, NOT_DELETED = "InboxDead", "InboxParked", "InboxLost", "Inbo
 OVERDUE = "InboxOverdue"
 PARKED_GROUPS, PARKED_MESSAGES = "InboxParkedGroups", "InboxParkedMessages"
 HELD_MESSAGES, OPEN_EXCEPTIONS = "InboxHeldMessages", "InboxOpenExceptions"
+REDRIVE_OFF = "InboxRedriveOff"
 STUCK_PARTS = "WorkerStuckParts"
 EVENTS = (HANDLED, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE)
 """What a worker counts since it last wrote them."""
@@ -24,7 +25,7 @@ EVENTS = (HANDLED, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE
 COUNTED = frozenset((*EVENTS, OUTBOX_PUBLISHED))
 """What is counted since it was last written, and is summed; all else is a gauge, what is at one moment."""
 
-INBOX = (*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS, STUCK_PARTS)
+INBOX = (*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS, REDRIVE_OFF, STUCK_PARTS)
 """What a worker writes."""
 
 OUTBOX = (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
@@ -68,6 +69,6 @@ def inbox_dimensions(environment: Environment, consumer: Consumer) -> dict[str, 
     return {"Queue": naming.queue_name(environment, consumer)}
 
 
-def dimensions(environment: Environment) -> dict[str, str]:
-    """Return what the outbox's metrics are of."""
-    return {"Topic": naming.topic_name(environment)}
+def dimensions(environment: Environment, topic: str | None = None) -> dict[str, str]:
+    """Return what the outbox's metrics are of: a topic, by its declared name, without one the first."""
+    return {"Topic": naming.topic_name(environment, topic)}

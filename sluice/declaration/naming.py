@@ -1,8 +1,11 @@
 """Every physical name and ARN, made from the declaration. Nobody parses a URL or writes a name by hand."""
 
+import re
+
 from sluice import limits
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
+from sluice.declaration.topics import ExistingTopic, Topic
 from sluice.declaration.validation import shown
 from sluice.errors import ConfigError
 
@@ -11,8 +14,8 @@ def _name(environment: Environment, *parts: str) -> str:
     return "-".join((environment.application, environment.name, *parts))
 
 
-def _queue_name(environment: Environment, *parts: str) -> str:
-    name = _name(environment, *parts) + limits.FIFO_SUFFIX
+def _queue_name(environment: Environment, *parts: str, is_fifo: bool = True) -> str:
+    name = _name(environment, *parts) + (limits.FIFO_SUFFIX if is_fifo else "")
     most = limits.QUEUE_NAME_CHARACTERS_MAX
     if len(name) > most:
         raise ConfigError(f"{shown(name)} has {len(name)} characters, allowed are {most}; shorten the names")
@@ -29,23 +32,42 @@ def stack_name(environment: Environment, part: str) -> str:
     return _name(environment, part)
 
 
-def topic_name(environment: Environment) -> str:
-    """Return the name of the SNS FIFO topic."""
-    return _name(environment, environment.topic) + limits.FIFO_SUFFIX
+def topic_name(environment: Environment, topic: str | None = None) -> str:
+    """Return the name of an SNS FIFO topic, by its declared name; without one of the first.
+
+    Raises:
+        ConfigError: the environment has no topic of that name.
+    """
+    found = environment.topic(topic)
+    name = found.name if isinstance(found, ExistingTopic) else _name(environment, found.name)
+    return name + limits.FIFO_SUFFIX
+
+
+def of_topic(environment: Environment, part: str, topic: Topic | ExistingTopic) -> str:
+    """Return what a topic's relay or the subject of its alarms is called: `part`, and after the first its name."""
+    return part if topic == environment.topics[0] else f"{part}-{topic.name}"
 
 
 def queue_name(environment: Environment, consumer: Consumer) -> str:
-    """Return the name of a consumer's SQS FIFO queue."""
-    return _queue_name(environment, consumer.name)
+    """Return the name of a consumer's queue."""
+    if consumer.queue is not None:
+        return consumer.queue.arn.rpartition(":")[2]
+    return _queue_name(environment, consumer.name, is_fifo=consumer.fifo)
 
 
 def dead_letter_queue_name(environment: Environment, consumer: Consumer) -> str:
-    """Return the name of the FIFO DLQ of a consumer's queue: what the consumer could not handle."""
-    return _queue_name(environment, consumer.name, "dlq")
+    """Return the name of the DLQ of a consumer's queue: what the consumer could not handle."""
+    if consumer.queue is not None:
+        return consumer.queue.dead_letter_queue_arn.rpartition(":")[2]
+    return _queue_name(environment, consumer.name, "dlq", is_fifo=consumer.fifo)
 
 
 def undelivered_queue_name(environment: Environment, consumer: Consumer) -> str:
-    """Return the name of the FIFO DLQ of a consumer's subscription: what SNS could not deliver to the queue."""
+    """Return the name of the FIFO DLQ of a consumer's subscription: what SNS could not deliver to the queue.
+
+    It is FIFO as the topic is, whatever the queue is, and the environment's own also where the queue is not.
+    AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-dead-letter-queues.html (read 2026-11-23).
+    """
     return _queue_name(environment, consumer.name, "undelivered-dlq")
 
 
@@ -55,7 +77,12 @@ def operator_topic_name(environment: Environment) -> str:
 
 
 def cluster_name(environment: Environment) -> str:
-    """Return the name of the ECS cluster, also that of the dashboard."""
+    """Return the name of the ECS cluster."""
+    return _name(environment) if environment.cluster is None else environment.cluster
+
+
+def dashboard_name(environment: Environment) -> str:
+    """Return the name of the dashboard."""
     return _name(environment)
 
 
@@ -70,7 +97,7 @@ def alarm_name(environment: Environment, subject: str, condition: str) -> str:
 
 
 def key_alias(environment: Environment, encrypted: str) -> str:
-    """Return the alias of a KMS key, by what it encrypts: topic or queues."""
+    """Return the alias of a KMS key, by what it encrypts: topic, queues, logs or database."""
     return f"alias/{_name(environment, encrypted)}"
 
 
@@ -79,9 +106,23 @@ def output_name(consumer: Consumer, output: str) -> str:
     return "".join(part.capitalize() for part in consumer.name.split("-")) + output
 
 
-def topic_arn(environment: Environment, account: str) -> str:
-    """Return the topic's ARN in `account` (twelve digits). The declaration refuses every partition but `aws`."""
-    return f"arn:aws:sns:{environment.region}:{account}:{topic_name(environment)}"
+def topic_output_name(environment: Environment, topic: Topic | ExistingTopic) -> str:
+    """Return the name of the CloudFormation output with a topic's ARN."""
+    return (
+        "".join(part.capitalize() for part in re.findall(r"[A-Za-z0-9]+", of_topic(environment, "", topic)))
+        + "TopicArn"
+    )
+
+
+def topic_arn(environment: Environment, account: str, topic: str | None = None) -> str:
+    """Return a topic's ARN, where it is the environment's own in `account` (twelve digits); without a name the first's.
+
+    The declaration refuses every partition but `aws`.
+    """
+    found = environment.topic(topic)
+    if isinstance(found, ExistingTopic):
+        return found.arn
+    return f"arn:aws:sns:{environment.region}:{account}:{topic_name(environment, topic)}"
 
 
 def queue_arn(environment: Environment, name: str, account: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, get_args, get_origin
 
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
+from sluice.declaration.topics import ExistingTopic, Topic
 from sluice.errors import ConfigError
 
 VARIABLE = "SLUICE_TASK_SETTINGS"
@@ -22,20 +23,32 @@ _ALLOWED = "what the environment's stacks wrote there; deploy them again, or uns
 _SHOWN_CHARACTERS_MAX = 200
 
 
-def task_environment(environment: Environment, consumer: Consumer | None) -> Environment:
-    """Return the part of an environment that a task reads: of a consumer, or of the relay, which looks at none.
+def task_environment(
+    environment: Environment, consumer: Consumer | None, topic: Topic | ExistingTopic | None = None
+) -> Environment:
+    """Return the part of an environment that a task reads: of a consumer, or of a topic's relay.
 
-    What it does not read is left out, so that another tag or address starts no task again.
+    What it does not read is left out, so that another tag or address starts no task again. All that a relay reads of
+    consumers is for how long the longest inbox remembers a group: so long a group goes on counting in the outbox.
     """
-    # An environment has one consumer at least.
-    part = Consumer(name="nobody") if consumer is None else replace(consumer, image=None)
+    found = environment.topic(None if consumer is None else consumer.topic) if topic is None else topic
+    part = _nobody(environment) if consumer is None else replace(consumer, image=None)
     return Environment(
         name=environment.name,
         application=environment.application,
+        account=environment.account,
         region=environment.region,
-        topic=environment.topic,
+        topics=(found if isinstance(found, ExistingTopic) else Topic(name=found.name),),
+        event_bytes_max=environment.event_bytes_max,
         consumers=(part,),
     )
+
+
+def _nobody(environment: Environment) -> Consumer:
+    """Return the consumer a relay is given, as an environment has one at least."""
+    nobody = Consumer(name="nobody")
+    longest = max(consumer.inbox_retention_seconds for consumer in (nobody, *environment.consumers))
+    return replace(nobody, inbox_retention_seconds=longest)
 
 
 def render(environment: Environment) -> str:

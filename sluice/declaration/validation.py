@@ -118,20 +118,22 @@ def _check_fields(kind: Any, unnamed: tuple[object, ...], values: dict[str, Any]
         if name in values:
             _check_field(kind, values.get("name"), declared_field, values[name])
         elif declared_field.default is MISSING and declared_field.default_factory is MISSING:
-            raise FieldError(f"{kind.__name__}.{name} is missing, allowed is {_words(declared_field.type)}", field=name)
+            raise FieldError(
+                f"{kind.__name__}.{name} is missing, allowed is {allowed_type(declared_field.type)}", field=name
+            )
 
 
 def _check_field(kind: type, name: object, declared_field: Any, seen: object) -> None:
     field_type, rule = declared_field.type, declared_field.metadata.get(_RULE)
-    if not _is_a(seen, field_type):
+    if not is_a(seen, field_type):
         intended = _intended(seen, field_type)
-        refuse(kind, name, field=declared_field.name, seen=seen, allowed=_words(field_type), intended=intended)
+        refuse(kind, name, field=declared_field.name, seen=seen, allowed=allowed_type(field_type), intended=intended)
     if rule is not None and seen is not None and not rule.is_met(seen):
         refuse(kind, name, field=declared_field.name, seen=seen, allowed=rule.allowed)
 
 
-def _words(kind: Any) -> str:
-    """Return what a type takes, in words."""
+def allowed_type(kind: Any) -> str:
+    """Return what an annotation takes, in words."""
     if isinstance(kind, EnumType):
         return " or ".join(map(str, kind))
     text = kind.__name__ if isinstance(kind, type) else re.sub(r"[\w.]+\.(?=[A-Z])", "", str(kind))
@@ -144,21 +146,21 @@ def _intended(seen: object, kind: Any) -> str | None:
     if isinstance(kind, EnumType) and isinstance(seen, str):
         members: list[Enum] = list(kind)
         found = next((str(enum) for enum in members if seen.lower() in (enum.value, enum.name.lower())), None)
-    elif get_origin(kind) is tuple and _is_a(seen, get_args(kind)[0]):
+    elif get_origin(kind) is tuple and is_a(seen, get_args(kind)[0]):
         found = f"({shown(seen)},)" if isinstance(seen, str) else f"({type(seen).__name__}(…),)"
     return found
 
 
-def _is_a(seen: object, kind: Any) -> bool:
+def is_a(seen: object, kind: Any) -> bool:
     """Tell whether a value is of a declared type; True is not a number here, though Python says it is one."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
-        is_met = any(_is_a(seen, member) for member in inner)
+        is_met = any(is_a(seen, member) for member in inner)
     elif origin is tuple:
-        is_met = isinstance(seen, tuple) and all(_is_a(element, inner[0]) for element in seen)
+        is_met = isinstance(seen, tuple) and all(is_a(element, inner[0]) for element in seen)
     elif origin is Mapping:
         is_met = isinstance(seen, Mapping) and all(
-            _is_a(key, inner[0]) and _is_a(value, inner[1]) for key, value in seen.items()
+            is_a(key, inner[0]) and is_a(value, inner[1]) for key, value in seen.items()
         )
     elif kind in (int, float):
         is_met = type(seen) is int or type(seen) is kind

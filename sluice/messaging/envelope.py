@@ -79,23 +79,30 @@ class Event:
         object.__setattr__(self, "trace", dict(self.trace))
         object.__setattr__(self, "data", _copied("data", self.data))
         _check_characters("data", self.data)
-        if (size_bytes := self.size_bytes) > limits.PUBLISH_BYTES_MAX:
-            raise EnvelopeError(
-                f"data makes a message of {size_bytes} bytes with its attributes, allowed are"
-                f" {limits.PUBLISH_BYTES_MAX}; keep what is large elsewhere and send where it is"
-            )
 
     @cached_property
     def content_hash(self) -> str:
         """Return the SHA-256, in hex, of type and data: what makes two events of one id the same."""
         return _content_hash(self.type, self.data)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """Return the maximum size of the message in bytes: body, and names, types and values of attributes."""
         body = len(Envelope(event=self, seq=1, epoch=1).body.encode())
         not_yet = _NUMBERS_BYTES + (_INSTANT_BYTES if self.at is None else 0)
         return body + not_yet + attributes_bytes(self.message_attributes)
+
+    def check_size(self, event_bytes_max: int) -> None:
+        """Refuse it where its message might be larger than the topic takes.
+
+        Raises:
+            EnvelopeError: it might be.
+        """
+        if (size_bytes := self.size_bytes) > event_bytes_max:
+            raise EnvelopeError(
+                f"data makes a message of {size_bytes} bytes with its attributes, allowed are {event_bytes_max}; keep"
+                " what is large elsewhere and send where it is, or raise event_bytes_max of the environment"
+            )
 
     @property
     def message_attributes(self) -> dict[str, str]:

@@ -24,6 +24,11 @@ WORKER = (
 """Where a worker may die: with a message, at the end of its work on it, and with one that was set aside."""
 DEAD_LETTERS = ("before_send", "after_send", "before_delete", "after_delete")
 """Where who brings a dead letter back, as it was or replaced, may die."""
+SCHEMA = ("before_step", "in_step", "after_step")
+"""Where who upgrades the tables may die: with the lock, before the commit, and after it."""
+
+AUTOMATIC_REDRIVE = ("after_begin", "before_send", "after_claim", "after_send", "before_delete", "after_delete")
+"""Where a run of automatic redrive may die."""
 
 
 def unarmed(_: str) -> None:

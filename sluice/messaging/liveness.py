@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from sluice.clock import Clock, clock_id
-from sluice.errors import ConfigError
+from sluice.errors import unwritable
 from sluice.messaging import alive
 from sluice.messaging.alive import Sign
 
@@ -65,10 +65,9 @@ class AliveFile:
         try:
             self.write({}, within_seconds=_STARTUP_SECONDS)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise ConfigError(
-                f"alive file is {str(path)!r} ({reason}), allowed is a file in a folder that can be written to; change"
-                " --alive, for instance to /dev/shm/alive"
+            failed = error if isinstance(error, OSError) else OSError(None, str(error))
+            raise unwritable(
+                f"the alive file {str(path)!r}", failed, "change --alive, for instance to /dev/shm/alive"
             ) from error
 
     def write(self, overdue: Mapping[str, float], *, within_seconds: float) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import botocore.session
 
 from sluice.errors import MessagingError
+from sluice.extras import missing
 from sluice.recorder.rows import OPERATIONS
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ def _attach(client: Any) -> None:
             recording = _recording()
         if recording.is_on:
             recording.attach(client)
-    except MessagingError as error:
-        _log.warning("not recorded: %s", error)
+    except (MessagingError, ImportError) as error:
+        needed = missing(error.name, "recorder") if isinstance(error, ModuleNotFoundError) and error.name else None
+        _log.warning("not recorded: %s", needed or error)
 
 
 def start() -> None:

@@ -2,7 +2,9 @@
 
 A frame is the message's length, its checksum, the checksum of these two, each in four bytes, and the message. The
 checksums are CRC-32; a message's continues that of the message before, so a frame that is missing, doubled or elsewhere
-is noticed, too. A file ends within a frame where its writer died; that is no damage.
+is noticed, too. A file ends within a frame where its writer died; that is no damage. Nor are zeros from the beginning
+of a frame, or from a page in it, to the end of the file: after a power loss a file may be as long as it was to be, and
+what was not yet on the disk is zeros (ext4 and XFS allocate blocks before they write them).
 """
 
 import struct
@@ -17,6 +19,8 @@ MAGIC = b"sluice-journal-2\n"
 """What a journal begins with."""
 _HEAD = struct.Struct("<III")
 _LENGTHS = struct.Struct("<II")
+_PAGE_BYTES = 4096  # what a file system writes at once, or a multiple
+_CHUNK_BYTES = 1 << 20
 _BEFORE_CHECKSUMS = b"\xff\xff\xff\xff"  # an Arrow IPC stream, which the first version of journals was
 
 
@@ -40,7 +44,7 @@ def messages(path: Path) -> Iterator[bytes]:
                 f"{path} is a journal without checksums, of an earlier version of Sluice; judge it with the version"
                 " that wrote it"
             )
-        if not MAGIC.startswith(begun):
+        if not MAGIC.startswith(begun) and not _is_torn(file, 0, len(MAGIC)):
             raise HistoryError(f"{path} is not a journal of Sluice (it begins with other bytes)")
         if begun == MAGIC:
             yield from _messages(path, file)
@@ -59,14 +63,27 @@ def _message(path: Path, file: BinaryIO, previous: int) -> bytes | None:
     if len(head) < _HEAD.size:
         return None
     length, checksum, of_these = _HEAD.unpack(head)
-    if zlib.crc32(head[: _LENGTHS.size]) != of_these:
-        raise _damaged(path, begin)
-    message = file.read(length)
-    if len(message) < length:
+    is_head_whole = zlib.crc32(head[: _LENGTHS.size]) == of_these
+    message = file.read(length) if is_head_whole else b""
+    if is_head_whole and len(message) < length:
         return None
-    if zlib.crc32(message, previous) != checksum:
-        raise _damaged(path, begin)
-    return message
+    if is_head_whole and zlib.crc32(message, previous) == checksum:
+        return message
+    if _is_torn(file, begin, begin + len(head) + len(message)):
+        return None
+    raise _damaged(path, begin)
+
+
+def _is_torn(file: BinaryIO, begin: int, end: int) -> bool:
+    """Return whether the file has only zeros from the beginning of a frame, or from a page before its end, on."""
+    zeros_from = position = begin
+    file.seek(begin)
+    while chunk := file.read(_CHUNK_BYTES):
+        written = chunk.rstrip(b"\0")
+        zeros_from = position + len(written) if written else zeros_from
+        position += len(chunk)
+    page = -(-zeros_from // _PAGE_BYTES) * _PAGE_BYTES
+    return zeros_from == begin or page < min(end, position)
 
 
 def _damaged(path: Path, begin: int) -> HistoryError:

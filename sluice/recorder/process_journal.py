@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
-from sluice.errors import HistoryError
+from sluice.errors import HistoryError, unwritable
 from sluice.recorder.journal import Journal
 
 _CLOCK = "clock-{}"
@@ -29,7 +29,8 @@ class ProcessJournal:
         clock: None means this machine's, the same for every process that records into the folder.
 
     Raises:
-        HistoryError: the folder cannot be written.
+        ConfigError: the folder cannot be written.
+        HistoryError: what another process left there is damaged, or the disk is full.
     """
 
     def __init__(
@@ -115,6 +116,8 @@ def _shared_clock(folder: Path) -> tuple[str, Clock]:
                 os.link(mine, path)  # as a whole, or not at all
             mine.unlink()
         offset_us = int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise unwritable(folder, error, "choose another folder") from error
+    except ValueError as error:
         raise HistoryError(f"cannot record to {folder} ({error}); choose another folder") from error
     return f"{machine}{offset_us:+d}", SystemClock(offset_us)

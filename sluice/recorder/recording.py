@@ -161,8 +161,8 @@ def record(
         A context manager. After a fork the child records into a journal of its own, and has to close it too.
 
     Raises:
-        ConfigError: an argument cannot be right.
-        HistoryError: the folder cannot be written.
+        ConfigError: an argument cannot be right, or the folder cannot be written.
+        HistoryError: the disk is full, or does not work.
     """
     if one_group_in < 1:
         raise ConfigError(f"one_group_in is {one_group_in}, allowed is a whole number from 1, which keeps every group")

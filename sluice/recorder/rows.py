@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from sluice.history.events import Identity, Kind, Outcome, answer_detail, pad_sequence_number, short_hash, unwrapped
+from sluice.recorder.move_tasks import MoveTasks
 
 _HANDLES_MAX = 20_000
 
@@ -38,8 +39,10 @@ class Rows:
 
     def __init__(self, *, names: Mapping[str, str], identify: Identify) -> None:
         self._names, self._identify = names, identify
+        self._queues = {short_name(address): name for address, name in names.items() if not address.startswith("arn:")}
         self._planned: dict[str, tuple[int, int, str | None]] = {}
         self._handles: OrderedDict[str, Row] = OrderedDict()
+        self.move_tasks = MoveTasks()
 
     def plan(
         self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
@@ -50,6 +53,10 @@ class Rows:
     def name_of(self, address: str) -> str:
         """Return the history's name for a queue URL or topic ARN."""
         return self._names.get(address) or short_name(address)
+
+    def name_of_queue(self, arn: str) -> str:
+        """Return the history's name for a queue's ARN; `names` may have its URL only."""
+        return self._names.get(arn) or self._queues.get(short_name(arn), short_name(arn))
 
     def of_message(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> Row:
         """Return the fields that say which message it is."""
@@ -94,6 +101,16 @@ class Rows:
     def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> Row:
         """Return the event of a queue being purged."""
         return {"kind": Kind.PURGED.value, "queue": self.name_of(url), "batch_position": position}
+
+    def move(self, params: Mapping[str, Any]) -> Row:
+        """Return the event of a move task; without a destination each message goes to the queue it came from."""
+        arn = params.get("DestinationArn")
+        destination = None if arn is None else self.name_of_queue(arn)
+        return {
+            "kind": Kind.REDRIVEN.value,
+            "queue": self.name_of_queue(params["SourceArn"]),
+            "detail": json.dumps({"destination": destination}),
+        }
 
     def poll(self, params: Mapping[str, Any], received_count: int) -> Row:
         """Return the event of one receive call."""
@@ -260,6 +277,43 @@ class _Receive:
         return [rows.poll(call["params"], 0)]
 
 
+class _StartMove:
+    """StartMessageMoveTask: its answer says only that it begins; how it ended says a list, or a cancel."""
+
+    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+        """Return the row of a task that is about to begin."""
+        return [rows.move(params)]
+
+    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+        """Return no rows: the intent stands until the task has ended."""
+        of_call = {name: call[name] for name in ("call_id", "invoked_at_us")}
+        rows.move_tasks.start(call["params"]["SourceArn"], parsed.get("TaskHandle"), call["rows"][0] | of_call)
+        return []
+
+    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
+        """Return the row of a call that was refused or never answered."""
+        return list(call["rows"])
+
+
+class _MoveTaskEnd:
+    """ListMessageMoveTasks and CancelMessageMoveTask: they may say how a task of this process ended."""
+
+    def __init__(self, ended: Callable[[MoveTasks, Mapping[str, Any], Mapping[str, Any]], Answered]) -> None:
+        self._ended = ended
+
+    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+        """Return no rows."""
+        return []
+
+    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+        """Return the row of the task that ended, if one did."""
+        return self._ended(rows.move_tasks, call["params"], parsed)
+
+    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
+        """Return no rows."""
+        return []
+
+
 def _assigned(service: str) -> Callable[[Mapping[str, Any]], Row]:
     """Return what reads the id and the sequence number that SNS or SQS gave a message."""
     return lambda entry: {
@@ -272,7 +326,7 @@ def _handle(kind: Kind) -> Callable[[Rows, str, Mapping[str, Any], int | None], 
     return lambda rows, url, entry, position: rows.handle(kind, url, entry, position)
 
 
-OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive]] = {
+OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive | _StartMove | _MoveTaskEnd]] = {
     "sns": {
         "Publish": _Intended("TopicArn", Rows.publish, _assigned("sns")),
         "PublishBatch": _Intended("TopicArn", Rows.publish, _assigned("sns"), entries="PublishBatchRequestEntries"),
@@ -282,6 +336,13 @@ OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive]] = {
         "SendMessageBatch": _Intended("QueueUrl", Rows.publish, _assigned("sqs"), entries="Entries"),
         "ReceiveMessage": _Receive(),
         "PurgeQueue": _Intended("QueueUrl", Rows.purge),
+        "StartMessageMoveTask": _StartMove(),
+        "ListMessageMoveTasks": _MoveTaskEnd(
+            lambda tasks, params, answer: tasks.listed(params["SourceArn"], answer.get("Results", []))
+        ),
+        "CancelMessageMoveTask": _MoveTaskEnd(
+            lambda tasks, params, answer: tasks.cancelled(params["TaskHandle"], answer)
+        ),
         "DeleteMessage": _Intended("QueueUrl", _handle(Kind.DELETED)),
         "DeleteMessageBatch": _Intended("QueueUrl", _handle(Kind.DELETED), entries="Entries"),
         "ChangeMessageVisibility": _Intended("QueueUrl", _handle(Kind.VISIBILITY_CHANGED)),

@@ -18,11 +18,6 @@ from sluice.saboteurs.base import (
 )
 
 
-def _forget_attributes(params: dict[str, Any]) -> None:
-    if "Attributes" in params:
-        params["Attributes"] = {name: value for name, value in params["Attributes"].items() if name == "FifoQueue"}
-
-
 def _shorten_delay(params: dict[str, Any]) -> None:
     attributes = params.get("Attributes", {})
     if attributes.get("DelaySeconds", "0") != "0":
@@ -107,10 +102,16 @@ def _shrink_messages(parsed: dict[str, Any]) -> None:
 
 
 SABOTEURS = (
-    Saboteur(
-        "forget-attributes",
-        "makes queues without the attributes asked for",
-        change(_forget_attributes, "sqs.CreateQueue"),
+    *(
+        Saboteur(f"forget-{what}", f"makes queues without the {name} asked for", omit(name, of=("sqs.CreateQueue",)))
+        for what, name in (
+            ("scope", "DeduplicationScope"),
+            ("delay", "DelaySeconds"),
+            ("size", "MaximumMessageSize"),
+            ("wait", "ReceiveMessageWaitTimeSeconds"),
+            ("retention", "MessageRetentionPeriod"),
+            ("visibility", "VisibilityTimeout"),
+        )
     ),
     Saboteur("shorten-delays", "makes every delay of a queue a second", change(_shorten_delay, "sqs.CreateQueue")),
     Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
@@ -29,6 +29,8 @@ from sluice.saboteurs.base import (
 )
 
 _HOUR_MILLISECONDS = 3_600_000
+_DELAYED_MILLISECONDS = 1_000
+_LONG = 6
 
 
 class _LeakGroup(Hook):
@@ -185,11 +187,49 @@ def _stamp_group(message: dict[str, Any]) -> None:
 
 
 class _ReverseBatch(Hook):
-    operations = RECEIVE
+    operations: tuple[str, ...] = RECEIVE
+
+    def __init__(self, every: int, applies: Callable[[list[dict[str, Any]]], bool] = bool) -> None:
+        super().__init__(every)
+        self._applies = applies
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        if len(parsed.get("Messages", [])) > 1 and self.strikes():
-            parsed["Messages"].reverse()
+        messages = parsed.get("Messages", [])
+        if len(messages) > 1 and self._applies(messages) and self.strikes():
+            messages.reverse()
+
+
+class _ReverseMoved(_ReverseBatch):
+    operations = ("sqs.StartMessageMoveTask", *RECEIVE)
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every, lambda _: self._has_moved)
+        self._has_moved = False
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        self._has_moved |= operation == "sqs.StartMessageMoveTask"
+
+
+def _reverse_if(applies: Callable[[list[dict[str, Any]]], bool]) -> Callable[[int], Hook]:
+    return lambda every: _ReverseBatch(every, applies)
+
+
+def _has_several_groups(messages: list[dict[str, Any]]) -> bool:
+    return len({message.get("Attributes", {}).get("MessageGroupId") for message in messages}) > 1
+
+
+def _is_received_again(messages: list[dict[str, Any]]) -> bool:
+    return bool(messages[0].get("Attributes", {}).get("ApproximateReceiveCount", "1") != "1")
+
+
+def _is_dead(messages: list[dict[str, Any]]) -> bool:
+    return "DeadLetterQueueSourceArn" in messages[0].get("Attributes", {})
+
+
+def _has_waited(messages: list[dict[str, Any]]) -> bool:
+    attributes = messages[0].get("Attributes", {})
+    sent, received = (int(attributes.get(name, 0)) for name in ("SentTimestamp", "ApproximateFirstReceiveTimestamp"))
+    return received - sent > _DELAYED_MILLISECONDS
 
 
 class _InterleaveGroups(Hook):
@@ -205,23 +245,22 @@ class _InterleaveGroups(Hook):
 
 
 class _SwapBodies(Hook):
-    operations = (*ALL_SENDS, *RECEIVE)
+    """Exchanges the bodies of two messages that were sent one behind the other to one place."""
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
-        self._first: dict[str, list[str]] = defaultdict(list)
-        self._published: list[str] = []
+    def __init__(self, every: int, *, first: int, sends: tuple[str, ...]) -> None:
+        super().__init__(every, (*sends, *RECEIVE))
+        self._sends, self._pair = sends, slice(first, first + 2)
+        self._sent: dict[str, list[str]] = defaultdict(list)
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        if operation in ALL_SENDS:
-            sent = self._first[params["QueueUrl"]] if "QueueUrl" in params else self._published
-            sent.extend(body(entry) for entry in entries(operation, params))
+        if operation in self._sends:
+            self._sent[params.get("QueueUrl", "")].extend(body(entry) for entry in entries(operation, params))
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for message in parsed.get("Messages", []):
-            first = (self._first[params["QueueUrl"]] or self._published)[:2]
-            if message["Body"] in first:
-                message["Body"] = first[len(first) - 1 - first.index(message["Body"])]
+            pair = (self._sent[params["QueueUrl"]] or self._sent[""])[self._pair]
+            if message["Body"] in pair:
+                message["Body"] = pair[len(pair) - 1 - pair.index(message["Body"])]
 
 
 class _EachMessage(Hook):
@@ -290,7 +329,27 @@ SABOTEURS = (
     Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
     Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
     Saboteur("interleave-groups", "takes turns between the groups of an answer", _InterleaveGroups),
-    Saboteur("swap-bodies", "exchanges the first two messages of a queue", _SwapBodies),
+    Saboteur("reverse-moved", "reverses the messages of an answer after a move task", _ReverseMoved),
+    *(
+        Saboteur(f"reverse-{which}", f"reverses the messages of an answer {where}", _reverse_if(applies))
+        for which, where, applies in (
+            ("mixed", "of several groups", _has_several_groups),
+            ("redelivered", "that begins with one received before", _is_received_again),
+            ("dead-letters", "of dead letters", _is_dead),
+            ("delayed", "that waited for more than a second", _has_waited),
+            ("long", "of six or more", lambda messages: len(messages) >= _LONG),
+        )
+    ),
+    Saboteur(
+        "swap-late-bodies",
+        "exchanges the fourth and the fifth message of a queue or topic",
+        lambda every: _SwapBodies(every, first=3, sends=ALL_SENDS),
+    ),
+    Saboteur(
+        "swap-batch-bodies",
+        "exchanges the first two messages of a batch to a topic",
+        lambda every: _SwapBodies(every, first=0, sends=("sns.PublishBatch",)),
+    ),
     Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
     Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
     Saboteur("renumber-messages", "gives a message another sequence number at every receive", _RenumberMessages),

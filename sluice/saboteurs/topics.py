@@ -7,7 +7,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 from botocore.client import BaseClient
 
-from sluice.limits import MESSAGE_BYTES_MAX
+from sluice.limits import MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN
 from sluice.saboteurs.base import (
     RECEIVE,
     TOPIC_ATTRIBUTES,
@@ -22,8 +22,6 @@ from sluice.saboteurs.base import (
     only_show,
     own_sqs_client,
 )
-
-_TOPIC_BYTES_MIN = 1_024
 
 
 class _IgnoreSubscribe(Hook):
@@ -105,7 +103,7 @@ def _resize(factor: float) -> Callable[[dict[str, Any]], None]:
         attributes = params.get("Attributes", {})
         if size := attributes.get("MaximumMessageSize"):
             resized = round(int(size) * factor)
-            attributes["MaximumMessageSize"] = str(max(_TOPIC_BYTES_MIN, min(MESSAGE_BYTES_MAX, resized)))
+            attributes["MaximumMessageSize"] = str(max(MESSAGE_BYTES_MIN, min(MESSAGE_BYTES_MAX, resized)))
 
     return edit
 

@@ -6,7 +6,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 
 from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
-from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, omit, refuse_with
+from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, change, ignore, refuse_with
 
 
 class _StretchVisibility(Hook):
@@ -120,6 +120,11 @@ class _HastenChanges(Hook):
         params["VisibilityTimeout"] = min(params["VisibilityTimeout"], 1)
 
 
+def _ignore_zero(params: dict[str, Any]) -> None:
+    if params.get("VisibilityTimeout") == 0:
+        del params["VisibilityTimeout"]
+
+
 SABOTEURS = (
     Saboteur("expire-changed-handles", "lets a handle expire when its timeout is changed", _ExpireChangedHandles),
     Saboteur("delete-by-any-handle", "deletes with a handle of an earlier receive too", _DeleteByAnyHandle),
@@ -137,9 +142,9 @@ SABOTEURS = (
     Saboteur("sticky-visibility", "keeps a changed visibility timeout for the next receive", _StickyVisibility),
     Saboteur("sticky-receives", "keeps a receive's visibility timeout for the next one", _StickyReceives),
     Saboteur(
-        "ignore-receive-visibility",
-        "hides received messages for the queue's timeout",
-        omit("VisibilityTimeout", of=RECEIVE),
+        "ignore-receive-zero",
+        "hides messages received with a visibility timeout of 0 for the queue's",
+        change(_ignore_zero, *RECEIVE),
     ),
     Saboteur("withhold-changed", "delivers nothing after a visibility change of a queue", _WithholdChanged),
 )

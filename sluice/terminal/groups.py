@@ -52,3 +52,12 @@ class Group(click.Group):
         commands |= {name: lazy.help for name, lazy in self.lazy.items()}
         with formatter.section("Commands"):
             formatter.write_dl(sorted(commands.items()))
+
+
+class DefaultGroup(Group):
+    """A group that runs its command `show` where none is named: `sluice env prod` is `sluice env show prod`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the name of the default command in front, unless one is there or help is asked for."""
+        is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_named else ["show", *args])

@@ -1,8 +1,12 @@
 """Values given on the command line, refused before anything is opened or written."""
 
 import re
+from collections.abc import Mapping
+from decimal import Decimal
 
 import click
+
+from sluice import limits
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -48,3 +52,46 @@ class Age(click.ParamType[int]):
                 ctx,
             )
         return int(found[1]) * _UNITS[found[2]]
+
+
+class Scaled(click.ParamType[int]):
+    """A whole number with a unit behind it, such as 50M.
+
+    Args:
+        units: suffix, in lower case, to how many it is; `""` is the plain number.
+        examples: shown in refusals.
+    """
+
+    name = "number"
+
+    def __init__(self, units: Mapping[str, int], *, minimum: int, maximum: int, examples: str) -> None:
+        self.units, self.minimum, self.maximum, self.examples = units, minimum, maximum, examples
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number, or fail."""
+        found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([a-z]*)", str(value).strip(), flags=re.IGNORECASE)
+        unit = None if found is None else self.units.get(found[2].lower())
+        if found is None or unit is None:
+            self.fail(f"it is {str(value)!r}, allowed is a number such as {self.examples}", param, ctx)
+        number = round(Decimal(found[1]) * unit)
+        if not self.minimum <= number <= self.maximum:
+            self.fail(
+                f"it is {str(value)!r}, which is {number:,}, allowed is {self.minimum:,} to {self.maximum:,}",
+                param,
+                ctx,
+            )
+        return number
+
+
+COUNT = Scaled(
+    {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000, "g": 1_000_000_000},
+    minimum=0,
+    maximum=10**13,
+    examples="800000, 250k, 50M or 1.5B",
+)
+"""How many."""
+_BYTES = {"": 1, "b": 1, "k": 1_000, "kb": 1_000, "kib": 1_024, "m": 1_000_000, "mb": 1_000_000, "mib": 1_048_576}
+SIZE = Scaled(
+    _BYTES, minimum=1, maximum=limits.MESSAGE_BYTES_MAX, examples="900, 2k (2,000 bytes), 2KiB (2,048) or 1MiB"
+)
+"""Bytes of a message."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration.arguments import typed
+from sluice.limits import FIFO_SUFFIX
 
 _HIGH_THROUGHPUT = {
     "FifoQueue": "true",
@@ -22,7 +24,7 @@ class Deployed:
     """What was made; queue URLs by name of the consumer.
 
     Args:
-        topic_arn: of the topic.
+        topic_arn: of the first topic.
         queues: what its workers receive from.
         dead_letter_queues: what its workers could not handle.
         undelivered_queues: what SNS could not deliver.
@@ -34,8 +36,9 @@ class Deployed:
     undelivered_queues: Mapping[str, str]
 
 
+@typed
 def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_seconds: int | None = None) -> Deployed:
-    """Make an environment's topic and, for each consumer, its queue, both DLQs and the subscription with its filter.
+    """Make an environment's topics and, for each consumer, its queue, both DLQs and the subscription with its filter.
 
     Safe to repeat. Keys, alarms and services are not made.
 
@@ -45,10 +48,18 @@ def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_s
         sns: a client of the same account.
         visibility_timeout_seconds: of all queues; None is as each consumer declares it.
     """
-    topic = {"Name": naming.topic_name(environment), "Attributes": {"FifoTopic": "true"}}
-    topic_arn = str(sns.create_topic(**topic)["TopicArn"])
+    size = {"MaximumMessageSize": str(environment.event_bytes_max)}
+    topic_arns = {
+        topic.name: str(
+            sns.create_topic(Name=naming.topic_name(environment, topic.name), Attributes={"FifoTopic": "true", **size})[
+                "TopicArn"
+            ]
+        )
+        for topic in environment.topics
+    }
     queues, dead, undelivered = {}, {}, {}
     for consumer in environment.consumers:
+        topic_arn = topic_arns[environment.topic(consumer.topic).name]
         retention = {"MessageRetentionPeriod": str(consumer.dead_letter_retention_seconds)}
         dead_name = naming.dead_letter_queue_name(environment, consumer)
         undelivered_name = naming.undelivered_queue_name(environment, consumer)
@@ -61,17 +72,24 @@ def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_s
             "MessageRetentionPeriod": str(consumer.message_retention_seconds),
             "RedrivePolicy": json.dumps(redrive),
             "VisibilityTimeout": str(seconds),
+            **size,
         }
         url, arn = _queue(sqs, naming.queue_name(environment, consumer), attributes | _letting(topic_arn))
         subscription = _subscription(consumer, undelivered_arn)
         sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=arn, Attributes=subscription)
         queues[consumer.name], dead[consumer.name], undelivered[consumer.name] = url, dead_url, undelivered_url
-    return Deployed(topic_arn=topic_arn, queues=queues, dead_letter_queues=dead, undelivered_queues=undelivered)
+    return Deployed(
+        topic_arn=topic_arns[environment.topics[0].name],
+        queues=queues,
+        dead_letter_queues=dead,
+        undelivered_queues=undelivered,
+    )
 
 
 def _queue(sqs: Any, name: str, attributes: Mapping[str, str]) -> tuple[str, str]:
-    """Make a FIFO queue; return its URL and ARN."""
-    url = str(sqs.create_queue(QueueName=name, Attributes={**_HIGH_THROUGHPUT, **attributes})["QueueUrl"])
+    """Make a queue, FIFO where its name says so; return its URL and ARN."""
+    fifo = _HIGH_THROUGHPUT if name.endswith(FIFO_SUFFIX) else {}
+    url = str(sqs.create_queue(QueueName=name, Attributes={**fifo, **attributes})["QueueUrl"])
     answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
     return url, str(answer["Attributes"]["QueueArn"])
 

@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from sluice.clock import VirtualClock
 from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration.arguments import typed
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
@@ -82,6 +83,7 @@ class WorkerHarness:
         ConfigError: there are no such handlers.
     """
 
+    @typed
     def __init__(
         self,
         handlers: HandlersLike,
@@ -92,7 +94,8 @@ class WorkerHarness:
         tables: MetaData | None = None,
     ) -> None:
         self.aws, self._handlers = aws, _handlers(handlers)
-        self.consumer = Consumer(name="consumer") if consumer is None else consumer
+        declared = Consumer(name="consumer") if consumer is None else consumer
+        self.consumer = replace(declared, topic=None, queue=None)  # the simulated environment has one topic of its own
         self.engine = engines.engine(database) if isinstance(database, str) else database
         with self.engine.begin() as connection:
             for metadata in (inbox_tables.metadata, outbox_tables.metadata, *([] if tables is None else [tables])):
@@ -101,7 +104,9 @@ class WorkerHarness:
         deployed = aws.deploy(environment)
         self.queue_url = deployed.queues[self.consumer.name]
         self.dead_letter_queue_url = deployed.dead_letter_queues[self.consumer.name]
-        self.outbox = Outbox(naming.topic_name(environment), clock=aws.clock)
+        self.outbox = Outbox(
+            naming.topic_name(environment), event_bytes_max=environment.event_bytes_max, clock=aws.clock
+        )
         self.attempts: list[Attempt] = []
         self._sqs, self._publisher = aws.client("sqs"), Publisher(aws.client("sns"), deployed.topic_arn)
         self._queue = AcknowledgedQueue(self._sqs, self.queue_url)

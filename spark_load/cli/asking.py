@@ -2,7 +2,8 @@
 
 import click
 
-from sluice.declaration import Environment, prices
+from sluice.cost import prices
+from sluice.declaration import Environment
 from sluice.errors import ConfigError
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile

@@ -54,7 +54,8 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
 @click.option(
     "--other-producers",
     is_flag=True,
-    help="For a recording: others published, too. A message nobody recorded as published is then no violation.",
+    help="For a recording: others published or moved dead letters, too. What nobody recorded as published or moved is"
+    " then no violation.",
 )
 @click.option(
     "--engine",

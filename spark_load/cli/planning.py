@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sluice.cost.prices import PRICE_DATE, PRICE_REGION
 from sluice.declaration import Environment
-from sluice.declaration.prices import PRICE_DATE, PRICE_REGION
 from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option

@@ -2,12 +2,13 @@
 
 import math
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sluice.errors import ConfigError, HistoryError
+from sluice.errors import ConfigError, HistoryError, unwritable
 from sluice.terminal import output as terminal
 from spark_load import report as run_report
 from spark_load.cli.ending import print_markdown
@@ -46,6 +47,8 @@ def report(folder: Path, output: Path | None) -> None:
     It needs Spark and the run's history only when the data of the charts was not stored with the verdict. The page
     repeats the stored verdict; the exit code is 0 for every verdict.
     """
+    if output is not None:
+        _check_folder_of(output)
     verdict = run_report.read_verdict(folder)
     run_series = None
     try:
@@ -64,6 +67,13 @@ def report(folder: Path, output: Path | None) -> None:
     path = folder / run_report.PAGE_FILE if output is None else output
     run_report.write_page(verdict, run_series, path)
     click.echo(str(path))
+
+
+def _check_folder_of(file: Path) -> None:
+    try:
+        tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise unwritable(file, error, "name a file in a folder that can be written, with --output") from error
 
 
 @click.command()

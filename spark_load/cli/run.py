@@ -24,6 +24,7 @@ from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw
 from spark_load.folder.json_files import sentence
 from spark_load.profiles import profile
+from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish.transport import BOTO3, NAMES
 from spark_load.run import driver
@@ -113,6 +114,8 @@ def run(
             f"environment {environment.name!r} keeps its messages (removal is 'retain'), and a load test fills its"
             " queues: name an environment that may be destroyed, or add --force"
         )
+    if refusals := Estimate.of(named.profile, environment, "localstack").refusals:
+        raise ConfigError(f"profile {named.name!r} cannot work anywhere: {refusals[0]}")
     found = deployment.find(environment, endpoint_url=endpoint_url or None)
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:

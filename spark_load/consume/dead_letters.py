@@ -4,7 +4,6 @@ Its journal is the only evidence of what was in a DLQ. A dead letter that is to 
 then moved: a move task says how many it moved, and never which.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import batched
 from typing import Any
@@ -13,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice import limits
 from sluice.clock import NotReached, eventually
-from sluice.history.events import Kind, Outcome, identity_in
+from sluice.history.events import Kind, identity_in
 from spark_load.runtime.task_context import Run, TaskContext
 
 _WAIT_SECONDS = 1
@@ -35,7 +34,6 @@ class DeadLetters:
 
     def __init__(self, context: TaskContext, run: Run) -> None:
         self._context, self._run, self._deployment = context, run, run.deployment
-        self._moves = 0
 
     def read(self, *, keeps: bool) -> dict[str, int]:
         """Read every DLQ until it gives nothing more, and return how many messages of this run were in each.
@@ -81,22 +79,10 @@ class DeadLetters:
 
         What a subscription could not deliver stays where it is. Raises some of FAILURES.
         """
-        return sum(
-            self._move(dead, queue) for queue, dead in self._deployment.dead_letter_queues.items() if dead in queues
-        )
+        return sum(self._move(dead) for dead in self._deployment.dead_letter_queues.values() if dead in queues)
 
-    def _move(self, dead: str, queue: str) -> int:
+    def _move(self, dead: str) -> int:
         arn, sqs = self._deployment.arns[dead], self._context.sqs
-        self._moves += 1
-        fields = {
-            "kind": Kind.REDRIVEN.value,
-            "call_id": f"{self._context.journal.path.stem}/move-{self._moves}",
-            "queue": dead,
-            "invoked_at_us": self._context.clock.now_us(),
-            "detail": json.dumps({"destination": queue}),
-        }
-        self._context.journal.add(**fields, outcome=Outcome.INFO.value)
-        self._context.journal.flush()
         handle = sqs.start_message_move_task(SourceArn=arn).get("TaskHandle")
 
         def latest() -> dict[str, Any]:
@@ -110,20 +96,11 @@ class DeadLetters:
             describe=f"the move task {handle or ''} of {dead} to end",
             clock=self._context.clock,
         )
-        moved = int(task.get("ApproximateNumberOfMessagesMoved", 0))
-        is_done = task["Status"] == "COMPLETED"
-        self._context.journal.add(
-            **fields,
-            responded_at_us=self._context.clock.now_us(),
-            outcome=(Outcome.OK if is_done else Outcome.INFO).value,
-            error=None if is_done else task.get("FailureReason", task["Status"]),
-            moved_count=moved,
-        )
-        if not is_done:
+        if task["Status"] != "COMPLETED":
             raise NotReached(
                 f"the move task of {dead} ended as {task['Status']} ({task.get('FailureReason', 'no reason')})"
             )
-        return moved
+        return int(task.get("ApproximateNumberOfMessagesMoved", 0))
 
     def probe(self) -> bool:
         """Ask every queue how much is in it until all have said nothing three times on end; return whether they did."""

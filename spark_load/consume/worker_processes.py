@@ -119,7 +119,7 @@ def _make_tables(file: Path) -> None:
     draft = file.with_name(f".{file.name}")
     try:
         made = subprocess.run(
-            _sluice("inbox", "schema", "--apply", "--dsn", f"sqlite:///{draft}"),
+            _sluice("schema", "apply", "inbox", "--dsn", f"sqlite:///{draft}"),
             capture_output=True,
             text=True,
             timeout=_TABLES_SECONDS_MAX,

@@ -104,7 +104,12 @@ def judge(
     event_counts, seen = looked.counts, looked.seen
     _require_forward_clocks(event_counts)
     surrounded = replace(
-        queue_context(engine.around() if event_counts.counts["around"] else ()), activity=event_counts.activity
+        queue_context(
+            engine.around() if event_counts.counts["around"] else (),
+            queues=expectation.queues,
+            dead_letter_queues=expectation.dead_letter_queues,
+        ),
+        activity=event_counts.activity,
     )
     counts = {**event_counts.counts, **seen}
     unfinished = _unfinished(event_counts.recorded, run)
@@ -274,6 +279,7 @@ def _opportunities(
         "A1": counts["acked"] if counts["ended"] else 0,
         "A3": counts["received"] if counts["ended"] else 0,
         "A4": counts["received"] if expectation.is_publishing_recorded else 0,
+        "F13": counts["dead"] if expectation.is_publishing_recorded else 0,
         "A8": counts["deleted"] if is_timed else 0,
         "B7": counts["received"] if is_timed else 0,
         "D1": counts["later"] if is_timed else 0,

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from sluice import limits
-from sluice.declaration import Environment, prices
+from sluice.cost import prices
+from sluice.declaration import Environment
 from spark_load.profiles.load_estimate import CALL_SECONDS, LoadEstimate, Target
-from spark_load.profiles.profile import Profile
+from spark_load.profiles.profile import OVERHEAD_BYTES, Profile
 
 _SESSION_SECONDS = 20
 
@@ -50,9 +51,10 @@ class Estimate(LoadEstimate):
         """Return what a run of the profile in a declared environment is expected to take."""
         return cls(
             profile,
-            queue_count=len(environment.consumers),
+            queue_count=len(environment.consumers_of(environment.topics[0])),
             target=target,
             max_receive_count=max(consumer.max_attempts for consumer in environment.consumers),
+            event_bytes_max=environment.event_bytes_max,
             region=environment.region,
         )
 
@@ -185,6 +187,13 @@ class Estimate(LoadEstimate):
     @property
     def refusals(self) -> tuple[str, ...]:
         """Return why it cannot work. LocalStack has no quotas: too high a rate only takes longer."""
+        if self.profile.largest_bytes > self.event_bytes_max:
+            return (
+                f"payload_bytes is {self.profile.payload_bytes}, allowed is at most"
+                f" {self.event_bytes_max - OVERHEAD_BYTES}: the environment's event_bytes_max is"
+                f" {self.event_bytes_max}, {OVERHEAD_BYTES} of them for what is around it; lower it, or raise"
+                " event_bytes_max",
+            )
         if self.target == "localstack":
             return ()
         return tuple(

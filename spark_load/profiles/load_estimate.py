@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from sluice import limits
-from sluice.declaration import prices
+from sluice.cost import prices
 from spark_load.profiles.profile import Phase, Profile
 
 CALL_SECONDS = 0.02
@@ -33,6 +33,7 @@ class LoadEstimate:
     queue_count: int
     target: Target = "aws"
     max_receive_count: int = 5
+    event_bytes_max: int = limits.PUBLISH_BYTES_MAX
 
     @property
     def copies(self) -> int:
@@ -104,7 +105,7 @@ class LoadEstimate:
         profile = self.profile
         addresses = 1 if profile.destination == "topic" else self.queue_count
         rate = profile.messages_per_second / profile.publish_tasks / addresses
-        room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, limits.PUBLISH_BYTES_MAX // self.body_bytes)
+        room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, self.event_bytes_max // self.profile.largest_bytes)
         if not profile.batch_same_group:
             room = min(room, math.ceil(profile.group_count * profile.producers_per_group / profile.publish_tasks))
         return max(1.0, min(rate * (profile.publish_linger_seconds + CALL_SECONDS), room))

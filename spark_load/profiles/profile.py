@@ -104,7 +104,7 @@ class Profile:
     warm_up_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
     group_count: Annotated[int, Field(ge=1, le=10_000_000)]
     group_skew: Annotated[float, Field(ge=0, le=5)] = 0
-    payload_bytes: Annotated[int, Field(ge=0, le=limits.PUBLISH_BYTES_MAX - OVERHEAD_BYTES)] = 256
+    payload_bytes: Annotated[int, Field(ge=0, le=limits.MESSAGE_BYTES_MAX - OVERHEAD_BYTES)] = 256
     destination: Literal["topic", "queue"] = "topic"
     duplicate_share: _Share = 0
     duplicate_after_seconds: Annotated[float, Field(gt=0, lt=limits.DEDUPLICATION_WINDOW_SECONDS - 60)] = 2
@@ -205,6 +205,11 @@ class Profile:
         """Return how long publishing takes from the start of the load to the last end marker."""
         return self.end_markers_after_seconds + (self.group_count - 1) / self.end_markers_per_second
 
+    @property
+    def largest_bytes(self) -> int:
+        """Return what a message has at most, its attributes among it."""
+        return self.payload_bytes + OVERHEAD_BYTES
+
     def allowed(self) -> Mapping[str, str]:
         """Return the anomalies that are lawful under this profile, by id, and why."""
         reasons = {}
@@ -263,12 +268,15 @@ def load(name: str) -> NamedProfile:
     path = Path(name) if name.lower().endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+    except FileNotFoundError as error:
         raise ConfigError(
-            f"profile {name!r} cannot be read ({reason}), allowed is one of {', '.join(names())} or the path of a .yaml"
-            f" file{loading.close_to(name, names())}"
+            f"there is no profile {name!r}, allowed is one of {', '.join(names())} or the path of a .yaml file"
+            f"{loading.close_to(name, names())}"
         ) from error
+    except OSError as error:
+        raise ConfigError(f"profile {name!r} cannot be read ({error.strerror}); name another file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"profile {name!r} is not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
     return NamedProfile(name=path.stem, profile=parse(text, source=name))
 
 

@@ -111,6 +111,7 @@ def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
                 coordinator=context.coordinator,
                 clock=context.clock,
                 name=context.name,
+                event_bytes_max=run.deployment.event_bytes_max,
             ).publish(remembered(run, context.coordinator, rows) if run.begin_by_us else rows)
         finally:
             transport.close()

@@ -18,7 +18,6 @@ from sluice import limits
 from sluice.clock import Clock
 from sluice.error_codes import is_throttled
 from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
-from spark_load.profiles.profile import OVERHEAD_BYTES
 from spark_load.publish.bodies import bodies
 from spark_load.publish.pacing import Pace, RetryPolicy
 from spark_load.publish.scheduler import GroupScheduler
@@ -46,6 +45,7 @@ class Publisher:
         coordinator: RunCoordinator,
         clock: Clock,
         name: str,
+        event_bytes_max: int,
     ) -> None:
         self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
         self._coordinator, self._clock = coordinator, clock
@@ -53,9 +53,7 @@ class Publisher:
         self._scheduler = GroupScheduler(address_count=len(addresses), is_batched=profile.batch_same_group)
         self._retry_policy = RetryPolicy(self._uniform)
         self._progress = Progress(worker=name, role="publish")
-        self._room = min(
-            limits.PUBLISH_BATCH_ENTRIES_MAX, limits.PUBLISH_BYTES_MAX // (profile.payload_bytes + OVERHEAD_BYTES)
-        )
+        self._room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, event_bytes_max // profile.largest_bytes)
         self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
         self._on_their_way: set[Call] = set()
         self._bodies = bodies(plan, run)

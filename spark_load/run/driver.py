@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
-from sluice.errors import HistoryError, Stopped
+from sluice.errors import HistoryError, Stopped, unwritable
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from spark_load import report
@@ -80,9 +80,7 @@ def make_folder(runs: Path, environment: Environment, profile: str, clock: Clock
         folder.mkdir(parents=True)
         (folder / RUN_FILE).touch()
     except OSError as error:
-        raise HistoryError(
-            f"cannot write the history to {runs} ({error.strerror}); name a folder you can write to with --runs-dir"
-        ) from error
+        raise unwritable(runs, error, "name a folder you can write to with --runs-dir") from error
     return folder
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from sluice import limits
 from sluice.clock import Clock, NotReached, clock_id, eventually
 from sluice.declaration import Environment
-from sluice.errors import ConfigError, HistoryError
+from sluice.errors import ConfigError, HistoryError, unwritable
 from sluice.history.checker.verdict import Status
 from sluice.history.events import Kind, Outcome
 from spark_load import report
@@ -84,7 +84,7 @@ def held(folder: Path) -> Iterator[None]:
     try:
         lock = (folder / LOCK_FILE).open("w")
     except OSError as error:
-        raise HistoryError(f"cannot write to {folder} ({error.strerror}); make room there, or copy it") from error
+        raise unwritable(folder, error, "make room there, or copy it") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,11 +16,11 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from sluice import sdk
-from sluice.declaration import Environment, naming
+from sluice import limits, sdk
+from sluice.declaration import Environment, ExistingTopic, naming
 from sluice.endpoint import checked_url
 from sluice.error_codes import CREDENTIALS_REFUSED
-from sluice.errors import SET_CREDENTIALS, EndpointError
+from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 
 CONNECT_SECONDS_MAX = 5
 ANSWER_SECONDS_MAX = 30
@@ -41,6 +41,7 @@ class Deployment:
         consumers: queue to the name of the consumer.
         visibility_timeout_seconds: as deployed.
         retention_seconds: as deployed, of DLQs too.
+        event_bytes_max: as declared, of a message and of a whole call.
         max_receive_count: receives after which a message is dead-lettered.
     """
 
@@ -58,6 +59,7 @@ class Deployment:
     environment: str = ""
     consumers: Mapping[str, str] = field(default_factory=dict)
     retention_seconds: Mapping[str, int] = field(default_factory=dict)
+    event_bytes_max: int = limits.PUBLISH_BYTES_MAX
 
     @property
     def urls(self) -> dict[str, str]:
@@ -78,14 +80,15 @@ def _client(service: str, endpoint_url: str | None, region: str) -> Any:
 
 
 def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Deployment:
-    """Find an environment's deployed topic and queues, and make sure that they are there and empty.
+    """Find the first topic of an environment and its queues as deployed, and make sure that they are there and empty.
 
     If `is_used`, a run is resumed, whose messages may be in the queues.
 
     Raises:
-        ConfigError: the endpoint is no URL.
+        ConfigError: the endpoint is no URL; the topic is somebody else's, or a queue of it a standard queue.
         EndpointError: unreachable, not SQS, credentials refused, not deployed, or not empty.
     """
+    _check_loadable(environment)
     endpoint_url = None if endpoint_url is None else checked_url(endpoint_url)
     where = endpoint_url or f"AWS in {environment.region}"
     try:
@@ -96,10 +99,27 @@ def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = 
         raise EndpointError(_explain(error, where, environment)) from error
 
 
+def _check_loadable(environment: Environment) -> None:
+    """Refuse what a load would harm, and what has no order to judge."""
+    topic = environment.topics[0]
+    if isinstance(topic, ExistingTopic):
+        raise ConfigError(
+            f"Environment({environment.name!r}).topics begins with {topic.arn}, allowed for a load test is a topic of"
+            " the environment's own: others are subscribed to this one; load another environment"
+        )
+    standard = [consumer.name for consumer in environment.consumers_of(topic) if not consumer.fifo]
+    if standard:
+        raise ConfigError(
+            f"Consumer({standard[0]!r}).fifo is False, allowed for a load test is True: a standard queue promises no"
+            " order to judge; load an environment without it"
+        )
+
+
 def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> Deployment:
     sqs = _client("sqs", endpoint_url, environment.region)
     sns = _client("sns", endpoint_url, environment.region)
-    queues = {naming.queue_name(environment, consumer): consumer for consumer in environment.consumers}
+    loaded = environment.consumers_of(environment.topics[0])
+    queues = {naming.queue_name(environment, consumer): consumer for consumer in loaded}
     dead_letters = {name: naming.dead_letter_queue_name(environment, queue) for name, queue in queues.items()}
     undelivered = {name: naming.undelivered_queue_name(environment, queue) for name, queue in queues.items()}
     urls = {name: sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (*queues, *dead_letters.values())}
@@ -131,6 +151,7 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
         further_urls={name: url for name, url in urls.items() if name not in queues},
         arns={name: its["QueueArn"] for name, its in attributes.items()},
         environment=environment.name,
+        event_bytes_max=environment.event_bytes_max,
         consumers={name: consumer.name for name, consumer in queues.items()},
     )
 

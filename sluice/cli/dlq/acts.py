@@ -120,6 +120,7 @@ def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Wanted, *, c
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
         body = wanted.body_of(dead_letter)
+        dead_letter_queue.check_size(dead_letter, body, dlq.place.environment.event_bytes_max)
         if confirmed:
             _write_down(engine, operator, "replace", dead_letter)
             fresh = dead_letter_queue.replacing(dead_letter, body)

@@ -114,6 +114,39 @@ def redrive(**given: Any) -> None:
     """
 
 
+@group.command("automatic-redrive")
+@dlq_options
+@runs("sluice.cli.dlq.automatic")
+def automatic_redrive(**given: Any) -> None:
+    """Bring dead letters back within the bounds of the consumer's `automatic_redrive`, and print a line of JSON.
+
+    A task runs it once the DLQ has held messages for the declared quiet time. Only messages whose attempts were used up
+    come back; what was refused stays, and what is behind it in its group. A message that was brought back this way and
+    died again switches automatic redrive off.
+
+    Exit code 1: it was switched off, or stopped before the end. 2: it is off, another run works, or it could not run.
+    """
+
+
+@group.command("automatic-on")
+@audited
+@consumer_options
+@runs("sluice.cli.dlq.automatic")
+def automatic_on(**given: Any) -> None:
+    """Let automatic redrive go on, after a message that was brought back died again, or after a run died.
+
+    How often each message was brought back still counts.
+    """
+
+
+@group.command("automatic-off")
+@audited
+@consumer_options
+@runs("sluice.cli.dlq.automatic")
+def automatic_off(**given: Any) -> None:
+    """Let automatic redrive bring nothing back until it is switched on. A run that has begun sends nothing more."""
+
+
 @group.command()
 @click.argument("group_id", metavar="[GROUP]", required=False)
 @click.argument("seq", metavar="[SEQ]", type=SEQ, required=False)

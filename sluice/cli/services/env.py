@@ -1,19 +1,47 @@
-"""What `sluice env` does."""
+"""What `sluice env …` does."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sluice.declaration import Environment, load_declaration, naming
+from sluice.cost.bill import NOT_COUNTED, Bill, MonthlyMessages, bill
+from sluice.cost.prices import PRICE_DATE, PRICE_REGION
+from sluice.declaration import Environment, load_declaration, naming, policies
+from sluice.errors import ConfigError
 from sluice.terminal import output
 
 
-def env(*, name: str | None, declaration: Path | None, as_json: bool) -> None:
-    """Run the command."""
+def show(*, name: str | None, declaration: Path | None, shows_policies: bool, as_json: bool) -> None:
+    """Run `env show`."""
     declared = load_declaration(declaration)
     if name is None:
         _list(list(declared.values()), as_json=as_json)
+    elif shows_policies:
+        _show_policies(declared.environment(name), as_json=as_json)
     else:
         _show(declared.environment(name), as_json=as_json)
+
+
+def _show_policies(environment: Environment, *, as_json: bool) -> None:
+    """Print what others have to allow.
+
+    Raises:
+        ConfigError: it is not declared in which account the environment is.
+    """
+    if environment.account is None:
+        raise ConfigError(
+            f"Environment({environment.name!r}).account is None, allowed is twelve digits: policies name the account;"
+            " declare it"
+        )
+    grants = policies.for_others(environment, environment.account)
+    if as_json:
+        output.as_json([grant._asdict() for grant in grants])
+        return
+    for grant in grants:
+        output.line(f"{grant.owner}: policy of {grant.attached_to}")
+        output.as_json(grant.statements)
+    if not grants:
+        output.line(f"environment {environment.name!r} has nothing that somebody else would have to allow")
 
 
 def _list(environments: list[Environment], *, as_json: bool) -> None:
@@ -37,6 +65,7 @@ def _show(environment: Environment, *, as_json: bool) -> None:
     queues = [
         {
             "consumer": consumer.name,
+            "topic": naming.topic_name(environment, consumer.topic),
             "queue": naming.queue_name(environment, consumer),
             "dlq": naming.dead_letter_queue_name(environment, consumer),
             "undelivered_dlq": naming.undelivered_queue_name(environment, consumer),
@@ -44,9 +73,61 @@ def _show(environment: Environment, *, as_json: bool) -> None:
         }
         for consumer in environment.consumers
     ]
-    topic = naming.topic_name(environment)
+    topics = [naming.topic_name(environment, topic.name) for topic in environment.topics]
     if as_json:
-        output.as_json({"environment": environment.name, "topic": topic, "consumers": queues})
+        output.as_json({"environment": environment.name, "topics": topics, "consumers": queues})
         return
-    output.line(f"topic: {topic}")
+    output.line(f"topics: {', '.join(topics)}")
     output.table(tuple(queues[0]), [tuple(queue.values()) for queue in queues])
+
+
+def cost(*, name: str, messages_per_month: int, message_bytes: int, declaration: Path | None, as_json: bool) -> None:
+    """Run `env cost`."""
+    environment = load_declaration(declaration).environment(name)
+    if message_bytes > environment.event_bytes_max:
+        raise ConfigError(
+            f"--size is {message_bytes:,} bytes, allowed in {name} is at most {environment.event_bytes_max:,}, its"
+            " event_bytes_max; lower it, or raise event_bytes_max"
+        )
+    volume = MonthlyMessages(messages=messages_per_month, message_bytes=message_bytes)
+    made = bill(environment, volume)
+    if as_json:
+        _print_json(environment, volume, made)
+    else:
+        _print_bill(environment, volume, made)
+    for warning in made.warnings:
+        output.line(warning, is_error=True)
+
+
+def _print_json(environment: Environment, volume: MonthlyMessages, made: Bill) -> None:
+    output.as_json(
+        {
+            "environment": environment.name,
+            "region": environment.region,
+            "price_region": PRICE_REGION,
+            "price_date": PRICE_DATE,
+            **asdict(volume),
+            **asdict(made),
+            "usd": made.usd,
+            "not_counted": NOT_COUNTED,
+            "warnings": made.warnings,
+        }
+    )
+
+
+def _print_bill(environment: Environment, volume: MonthlyMessages, made: Bill) -> None:
+    paid = sorted(((usd, name) for name, usd in made.lines.items() if usd), reverse=True)
+    rows = [(name, f"{usd:,.2f}", f"{usd / made.usd:.0%}") for usd, name in paid]
+    output.line(
+        f"{environment.name}: about {made.usd:,.2f} US dollars a month for {volume.messages:,} messages of"
+        f" {volume.message_bytes:,} bytes; the most is {paid[0][1]}"
+    )
+    output.table(("line", "US dollars", "share"), rows)
+    tasks = ", ".join(f"{service.consumer} {service.tasks}" for service in made.services)
+    output.line(f"tasks, at an even rate: {tasks}")
+    output.table(
+        ("instead", "US dollars", "difference"),
+        [(name, f"{usd:,.2f}", f"{usd - made.usd:+,.2f}") for name, usd in made.instead.items()],
+    )
+    elsewhere = "" if environment.region == PRICE_REGION else f", not of {environment.region}"
+    output.line(f"list prices of {PRICE_REGION}{elsewhere}, read {PRICE_DATE}; not counted: {NOT_COUNTED}")

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from sluice.declaration.environment import APPLICATION
-from sluice.errors import ConfigError, MessagingError
+from sluice.errors import ConfigError, unwritable
 from sluice.terminal import output
 
 _TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "project"
@@ -31,10 +31,8 @@ def init(*, name: str) -> None:
         _check_folder(folder)
         _write(folder, _replacements(name))
     except OSError as error:
-        raise MessagingError(
-            f"folder {name!r} cannot be written ({error.strerror or error}), and nothing is left of it; look at the"
-            " disk's space and the permissions of the working directory"
-        ) from error
+        next_step = "nothing is left of it; look at the disk's space and the permissions of the working directory"
+        raise unwritable(f"folder {name!r}", error, next_step) from error
     output.line(f"{name}/ is written, and yours: no version of Sluice changes a file in it. Next:")
     for command in (f"cd {name}", "make setup test", "make synth ENV=dev"):
         output.line(f"  {command}")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sluice.errors import ConfigError, HistoryError
+from sluice.errors import ConfigError, unwritable
 from sluice.recorder import every_client
 from sluice.recorder.journal import SUFFIX
 from sluice.terminal import output
@@ -21,9 +21,7 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise HistoryError(
-            f"cannot record into {folder} ({error.strerror}); name a folder that can be written"
-        ) from error
+        raise unwritable(folder, error, "name a folder that can be written") from error
     environment = every_client.environment(folder, one_group_in, os.environ)
     try:
         child = subprocess.Popen(command, env=environment)
@@ -36,6 +34,9 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
     if written:
         judge = f"judge them: sluice check {folder} --queue NAME=SECONDS"
     else:
-        judge = "no Python program made an SNS or SQS client, or it ran with -I, -E or -S, which keep the recorder out"
+        judge = (
+            "no Python program made an SNS or SQS client, or it ran with -I, -E or -S, or on a Python before 3.12,"
+            " which keep the recorder out"
+        )
     output.line(f"journals in {folder}: {written}; {judge}", is_error=True)
     sys.exit(code if code >= 0 else 128 - code)

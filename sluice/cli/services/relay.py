@@ -18,8 +18,8 @@ from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url
 from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import engines, schema
-from sluice.messaging.errors import OutboxError, TransientError
+from sluice.messaging.database import engines, migrations
+from sluice.messaging.errors import TransientError
 from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
@@ -63,6 +63,7 @@ def relay(
         lease_seconds=lease,
         keep_sent_seconds=keep * _DAY_SECONDS,
         keep_groups_seconds=max(consumer.inbox_retention_seconds for consumer in place.environment.consumers),
+        event_bytes_max=place.environment.event_bytes_max,
     )
     if listen and place.engine.dialect.name != "postgresql":
         raise ConfigError(f"--listen is given with {place.engine.dialect.name}, allowed is postgresql; leave it out")
@@ -160,18 +161,11 @@ def _has_tables(place: DatabaseTarget) -> bool:
     """Refuse a database without the outbox's tables; of one that does not answer nothing is known yet."""
     try:
         with engines.reading(place.engine) as connection:
-            found = schema.drift(connection, tables.metadata)
+            migrations.require(connection, tables.versioned)
     except (OperationalError, InterfaceError) as error:
-        if not engines.may_pass(error) or engines.is_refused(error.orig):
+        if not engines.may_pass_at_start(error):
             raise
         return False
-    if any(sentence.startswith("table ") for sentence in found):
-        raise OutboxError(engines.NO_TABLES.format(part="outbox"))
-    if found:
-        raise OutboxError(
-            f"the outbox's tables are not as this version needs them ({found[0]}); see `sluice outbox"
-            " check`, and `outbox schema`"
-        )
     return True
 
 

@@ -10,8 +10,8 @@ from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import engines, schema
-from sluice.messaging.errors import OutboxError, TransientError
+from sluice.messaging.database import engines, migrations
+from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
 from sluice.messaging.liveness import AliveFile
@@ -107,12 +107,7 @@ def _tracing(queue_name: str) -> list[WorkerHooks]:
 def _require_tables(place: ConsumerTarget) -> None:
     with place.engine.connect() as connection:
         engines.require_durable(connection)
-        found = schema.drift(connection, tables.metadata)
-    if found:
-        raise OutboxError(
-            f"the inbox's tables are not as this version needs them ({found[0]}); see `sluice inbox"
-            " check`, and `inbox schema`"
-        )
+        migrations.require(connection, tables.versioned)
 
 
 def _is_ordered(source: Queue, place: ConsumerTarget, sqs: object, *, is_given: bool) -> bool:

@@ -5,7 +5,6 @@ from typing import Any
 import click
 
 from sluice.cli.options import audited, consumer_options, json_option, limit_option, runs
-from sluice.cli.tables.schema_command import schema_command
 from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
 
@@ -16,9 +15,6 @@ def group() -> None:
 
     To act on messages that wait: `sluice dlq`.
     """
-
-
-group.add_command(schema_command("inbox"))
 
 
 @group.command()

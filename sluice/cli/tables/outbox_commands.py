@@ -5,7 +5,6 @@ from typing import Any
 import click
 
 from sluice.cli.options import audited, database_options, json_option, limit_option, runs
-from sluice.cli.tables.schema_command import schema_command
 from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
 
@@ -96,9 +95,6 @@ def begin_epoch(**given: Any) -> None:
 @runs("sluice.cli.tables.outbox")
 def audit(**given: Any) -> None:
     """Print what operators did, newest first, as lines of JSON."""
-
-
-group.add_command(schema_command("outbox"))
 
 
 @group.command()

@@ -1,43 +1,100 @@
-"""The tables of outbox and inbox from the command line: their SQL, their creation, and what differs."""
+"""What `sluice schema …` does, and how the tables of a part differ."""
 
+import os
+import random
 import sys
 from pathlib import Path
 
-import click
+import structlog
 from sqlalchemy import Engine, MetaData
+from sqlalchemy.exc import DBAPIError
 
-from sluice.cli.place import dsn_from_secret
+from sluice.cli.services.running import log_to
+from sluice.clock import Clock, SystemClock
 from sluice.declaration import load_task_declaration
-from sluice.messaging.database import engines, schema
+from sluice.errors import EndpointError
+from sluice.messaging import failpoints
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.database import engines, migrations, schema
+from sluice.messaging.database.migrations import VersionedTables
+from sluice.messaging.database.rotation import database_engine
+from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.inbox import tables as inbox_tables
-from sluice.messaging.outbox import tables
+from sluice.messaging.outbox import tables as outbox_tables
+from sluice.messaging.waiting import Stop, Wait
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 
-_PARTS = {"outbox": tables.metadata, "inbox": inbox_tables.metadata}
+_log = structlog.get_logger()
+_PARTS = {tables.part: tables for tables in (outbox_tables.versioned, inbox_tables.versioned)}
+_BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
+_ANSWER_SECONDS = 60  # for one statement of a step
 
 
-def create(
+def apply(
     *,
-    part: str,
-    kind: str | None,
-    is_applied: bool,
+    part: str | None,
+    wait_seconds: float,
     environment_name: str,
     declaration: Path | None,
     dsn: str | None,
+    log_level: str,
 ) -> None:
-    """Run the command `schema` of outbox or inbox."""
-    metadata = _PARTS[part]
-    if is_applied == (kind is not None):
-        raise click.UsageError("give one of --sql postgresql, --sql sqlite, or --apply with --dsn")
-    if kind is not None:
-        output.lines(schema.sql(kind, metadata).removesuffix("\n"))
-        return
-    engine = engines.engine(dsn or dsn_from_secret(load_task_declaration(declaration).environment(environment_name)))
-    with engine.begin() as connection:
-        metadata.create_all(connection)
-    engine.dispose()
-    output.line(f"the {part}'s tables are there", is_error=True)
+    """Run `schema apply`."""
+    log_to(sys.stderr, log_level)
+    stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
+    stop.on_signals()
+    engine = database_engine(load_task_declaration(declaration).environment(environment_name).region, dsn)
+    engines.end_waits(engine, _ANSWER_SECONDS)
+    upgrading = _Upgrading(engine, wait=stop, within_seconds=wait_seconds, clock=SystemClock(), failpoint=failpoint)
+    try:
+        for tables in _PARTS.values() if part is None else [_PARTS[part]]:
+            upgrading.upgrade(tables)
+            output.line(f"the {tables.part}'s tables are as this version needs them", is_error=True)
+    finally:
+        engine.dispose()
+
+
+def sql(*, kind: str, part: str | None) -> None:
+    """Run `schema sql`."""
+    parts = _PARTS.values() if part is None else [_PARTS[part]]
+    output.lines("\n".join(schema.sql(kind, tables.metadata) for tables in parts).removesuffix("\n"))
+
+
+class _Upgrading:
+    """Upgrades tables, and tries again for a while where the database is away."""
+
+    def __init__(
+        self, engine: Engine, *, wait: Wait, within_seconds: float, clock: Clock, failpoint: Failpoint
+    ) -> None:
+        self._engine, self._wait, self._clock, self._failpoint = engine, wait, clock, failpoint
+        self._ends_at = clock.monotonic() + within_seconds
+        self._rng = random.Random()  # noqa: S311 (jitter is not a secret)
+
+    def upgrade(self, tables: VersionedTables) -> None:
+        """Upgrade tables of one part.
+
+        Raises:
+            EndpointError: it was stopped before the end.
+            DBAPIError: the database did not do it, and time was up or another try would not succeed either.
+        """
+        failures = 0
+        while not self._wait.is_stopped():
+            try:
+                for version in migrations.upgrade(self._engine, tables, failpoint=self._failpoint):
+                    _log.info("upgraded", part=tables.part, version=version)
+            except DBAPIError as error:
+                failures += 1
+                pause_seconds = _BACKOFF.seconds(failures, self._rng.random())
+                left_seconds = self._ends_at - self._clock.monotonic()
+                if not engines.may_pass_at_start(error) or left_seconds < pause_seconds:
+                    raise
+                reason = str(error.orig).strip().splitlines()[0]
+                _log.warning("the database does not answer yet", error=reason, left_seconds=round(left_seconds))
+                self._wait.wait(pause_seconds)
+            else:
+                return
+        raise EndpointError(f"stopped before the {tables.part}'s tables were upgraded; run it again")
 
 
 def report_drift(engine: Engine, metadata: MetaData) -> None:

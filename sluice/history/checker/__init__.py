@@ -84,6 +84,7 @@ RULES: Mapping[str, Rule] = {
     "F10": dead_letters.redrive_reorder,
     "F11": dead_letters.stale_identity,
     "F12": dead_letters.poison_escape,
+    "F13": dead_letters.escape,
     "G1": content.corrupted,
     "G2": content.md5_mismatch,
     "G3": content.attribute_loss,
@@ -169,6 +170,11 @@ def _is_lawful(violation: Violation) -> bool:
 def _unknowns(group: Group) -> Iterator[str]:
     yield from _unseen(group)
     yield from _moved(group)
+    if not group.expectation.is_publishing_recorded and (back := len(list(dead_letters.unmoved(group)))):
+        yield f"group {group.id}: {back} dead letter(s) came back, and the move task may not be on record"
+    moved = sum(existence.is_moved_stranger(group, e) for of in group.first_received.values() for e in of.values())
+    if moved and group.expectation.is_publishing_recorded:
+        yield f"group {group.id}: {moved} message(s) nobody published may have come with a move task"
     if not group.expectation.is_publishing_recorded:
         strangers = sum(idx not in group.publishes for first in group.first_received.values() for idx in first)
         if strangers:

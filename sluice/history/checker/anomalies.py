@@ -176,7 +176,12 @@ ANOMALIES: dict[str, Anomaly] = {
         Anomaly(
             "E5", "silent-drop-in-fault", _I, "A message was dropped during an injected fault that documents the loss."
         ),
-        Anomaly("F1", "dlq-premature", _S, "A message was dead-lettered before maxReceiveCount receives."),
+        Anomaly(
+            "F1",
+            "dlq-premature",
+            _S,
+            "A message was dead-lettered before maxReceiveCount receives, or while it was held.",
+        ),
         Anomaly("F2", "dlq-late", _S, "A queue delivered a message more than maxReceiveCount times."),
         Anomaly("F3", "dlq-missing", _S, "A message used up its receives and was neither deleted nor dead-lettered."),
         Anomaly("F4", "dlq-wrong-target", _S, "A message of one queue was found in another queue's DLQ."),
@@ -200,6 +205,7 @@ ANOMALIES: dict[str, Anomaly] = {
         Anomaly(
             "F12", "poison-escape", _L, "A message was dead-lettered that stood behind a poisoned one in every answer."
         ),
+        Anomaly("F13", "dlq-escape", _S, "A dead letter came back to its queue, and no move task brought it."),
         Anomaly("G1", "corrupted", _S, "A received body is not the published one."),
         Anomaly("G2", "md5-mismatch", _S, "The service's MD5 does not fit the body."),
         Anomaly("G3", "attribute-loss", _S, "Message attributes, group or deduplication id changed."),

@@ -10,6 +10,7 @@ from sluice.history.events import Event, Kind, Outcome, detail_of
 
 _EMPTY_PROBES_MIN = 3
 _SECOND_US = 1_000_000
+_NONE: Mapping[str, str] = {}
 _PURGED_WITHIN_US = limits.PURGE_SECONDS_MAX * _SECOND_US  # also a call that nobody answered has begun by then
 
 
@@ -154,10 +155,14 @@ class QueueContext:
         return max((activity.answered_by_us for activity in self.activity.get(queue, ())), default=0)
 
 
-def queue_context(events: Iterable[Event]) -> QueueContext:
+def queue_context(
+    events: Iterable[Event], *, queues: Sequence[str] = (), dead_letter_queues: Mapping[str, str] = _NONE
+) -> QueueContext:
     """Return what the events that belong to no group say: polls, move tasks, purges, faults and probes.
 
-    A move task names its destination and a lossy fault itself in `detail` (`destination`, `is_lossy`).
+    A move task names its destination and a lossy fault itself in `detail` (`destination`, `is_lossy`). One whose
+    destination is null takes each message to the queue it came from: one of those that have this DLQ, or one of
+    `queues`, where nobody says which have it.
     """
     ungrouped = sorted(
         (event for event in events if event.queue is not None), key=lambda event: event.invoked_at_us or 0
@@ -175,12 +180,13 @@ def queue_context(events: Iterable[Event]) -> QueueContext:
         moves=tuple(
             Move(
                 source=record.queue or "",
-                destination=str(detail_of(record.detail)["destination"]),
+                destination=destination,
                 began_at_us=record.invoked_at_us or 0,
                 ended_at_us=record.responded_at_us or 0,
                 is_finished=record.outcome == Outcome.OK,
             )
             for record in moved
+            for destination in _destinations(record, queues, dead_letter_queues)
         ),
         purges=tuple(
             Purge(
@@ -201,6 +207,14 @@ def queue_context(events: Iterable[Event]) -> QueueContext:
         ),
         empty_since_us=_empty_since_us(of_kind[Kind.PROBE]),
     )
+
+
+def _destinations(record: Event, queues: Sequence[str], dead_letter_queues: Mapping[str, str]) -> Sequence[str]:
+    named = detail_of(record.detail)["destination"]
+    if named is not None:
+        return [str(named)]
+    sources = [queue for queue, dead_letter_queue in dead_letter_queues.items() if dead_letter_queue == record.queue]
+    return sources or [queue for queue in queues if queue != record.queue]
 
 
 def _activity(polls: Iterable[Event]) -> dict[str, list[Activity]]:

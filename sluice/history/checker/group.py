@@ -18,7 +18,7 @@ Terms, used by all rules as defined here:
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
@@ -104,7 +104,7 @@ class Group:
         self._instance_tries: dict[tuple[str | None, str], list[Event]] = {}
         self._end_markers: dict[str, Event] = {}
         self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
-        for event in _distinct_events(sorted(events, key=by_time), expectation):
+        for event in _distinct_events(sorted(events, key=by_time), expectation, self.may_be_from_dlq):
             self._take(event)
         self.acked = {
             idx: next(event for event in tries if event.outcome == Outcome.OK)
@@ -306,6 +306,14 @@ class Group:
             not self.is_after(times[0], move.began_at_us)
             and responded(times[-1]) + self.around_bound_us >= move.began_at_us
             for move in moves
+        )
+
+    def may_be_from_dlq(self, event: Event) -> bool:
+        """Return whether a move task to its queue may have begun before a message was received."""
+        bound_us = self.around_bound_us
+        return any(
+            move.destination == event.queue and move.began_at_us <= responded(event) + bound_us
+            for move in self.around.moves
         )
 
     def has_stayed(self, queue: str, idx: int | None) -> bool:
@@ -582,11 +590,14 @@ def _by_answer(acked: tuple[Event, str]) -> int:
     return responded(acked[0])
 
 
-def _distinct_events(events: Sequence[Event], expectation: Expectation) -> Iterable[Event]:
+def _distinct_events(
+    events: Sequence[Event], expectation: Expectation, may_be_moved: Callable[[Event], bool]
+) -> Iterable[Event]:
     """Return the events, the receives of one message under one idx even where only its deduplication id told it.
 
     A dead letter has another deduplication id, its old message id, and with it, unless planned, another idx. So what
-    nobody published is looked up by the ids it has, and by those it had.
+    nobody published is looked up by the ids it has, and by those it had; what a move task may have brought, of whose
+    new ids AWS says nothing (MOV-17), by its body, if that is one message's.
     """
     if expectation.is_planned:
         return events
@@ -595,10 +606,16 @@ def _distinct_events(events: Sequence[Event], expectation: Expectation) -> Itera
         event.deduplication_id: event.idx for event in published if event.deduplication_id is not None
     }
     idxs = {event.idx for event in published}
+    of_body: dict[str | None, set[int | None]] = defaultdict(set)
+    for event in published:
+        of_body[event.body_hash].add(event.idx)
     distinct: list[Event] = []
     for event in events:
         if event.kind == Kind.RECEIVED and event.idx not in idxs:
             idx = known.get(event.deduplication_id, known.get(event.sqs_message_id, event.idx))
+            same = of_body.get(event.body_hash, set())
+            if idx not in idxs and len(same) == 1 and event.body_hash is not None and may_be_moved(event):
+                (idx,) = same
             distinct.append(replace(event, idx=idx))
         else:
             distinct.append(event)

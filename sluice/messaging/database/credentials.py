@@ -18,12 +18,17 @@ from sluice.terminal.printable import printable
 
 CA_VARIABLE = "SLUICE_DATABASE_CA"
 """Names a file with the certificates the database's server is verified by."""
+VARIABLES = {"host": "SLUICE_DATABASE_HOST", "port": "SLUICE_DATABASE_PORT", "dbname": "SLUICE_DATABASE_NAME"}
+"""Field of the secret to the variable that holds it where the secret does not: RDS's own have username and password."""
 _FIELDS = ("username", "password", "host", "dbname")
 _PORT, _PORT_MAX = 5432, 65_535
 # https://www.postgresql.org/docs/18/libpq-ssl.html, https://www.postgresql.org/docs/18/libpq-connect.html
 # (read 2026-11-21)
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _VERIFY_CA, _VERIFY_FULL = "verify-ca", "verify-full"
+RDS_CERTIFICATES = Path(__file__).with_name("rds-certificates.pem")
+"""The authorities of RDS and Aurora; where they are from stands in the file."""
+_OF_RDS, _OF_PROXY = ".rds.amazonaws.com", ".proxy-"
 
 
 def client(region: str) -> Any:
@@ -31,37 +36,42 @@ def client(region: str) -> Any:
     return boto3.client("secretsmanager", region_name=region, config=sdk.config(tries=3))
 
 
-def database_url(secrets: Any, secret_arn: str, *, ca: str | None = None) -> str:
+def database_url(secrets: Any, secret_arn: str, variables: Mapping[str, str]) -> str:
     """Return the URL of the database whose credentials are in a secret, as RDS writes it.
 
     Args:
         secrets: a Secrets Manager client.
-        secret_arn: of the secret: JSON with username, password, host, dbname and perhaps port and sslmode.
-        ca: file with the certificates its server is verified by; None means those OpenSSL trusts.
+        secret_arn: of the secret: JSON with username and password, and perhaps host, port, dbname and sslmode.
+        variables: of the environment: `VARIABLES`, for what the secret does not have, and `CA_VARIABLE`; without this
+            one, the authorities are RDS's own for a host of RDS, and otherwise those OpenSSL trusts.
 
     Raises:
         ConfigError: the secret holds something else, or the file is not there; the secret's values are not shown.
 
     AWS: https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_secret_json_structure.html
-    (read 2026-11-21).
+    (read 2026-11-21); of a secret that RDS manages for a cluster only username and password are documented:
+    https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/rds-secrets-manager.html (read 2026-11-23).
     """
     text = secrets.get_secret_value(SecretId=secret_arn).get("SecretString", "")
     try:
         secret = json.loads(text)
     except ValueError:
         secret = None
-    secret = secret if isinstance(secret, dict) else {}
+    given = {field: variables[name] for field, name in VARIABLES.items() if variables.get(name)}
+    secret = given | secret if isinstance(secret, dict) else {}
     absent = [name for name in _FIELDS if not isinstance(secret.get(name), str) or not secret[name]]
     if absent:
         raise ConfigError(
             f"secret {secret_arn} lacks {', '.join(absent)}, allowed is JSON with {', '.join(_FIELDS)} and perhaps"
-            " port and sslmode; correct the secret"
+            f" port and sslmode; correct the secret, or set {' and '.join(VARIABLES.values())} beside it"
         )
     port = str(secret.get("port", _PORT))
     if not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
         raise ConfigError(
-            f"secret {secret_arn} has a port that is none, allowed is 1 to {_PORT_MAX}; correct the secret"
+            f"secret {secret_arn}, or {VARIABLES['port']} beside it, has a port that is none, allowed is 1 to"
+            f" {_PORT_MAX}; correct it"
         )
+    ca = variables.get(CA_VARIABLE, _of_host(secret["host"]))
     url = URL.create(
         "postgresql",
         username=secret["username"],
@@ -72,6 +82,16 @@ def database_url(secrets: Any, secret_arn: str, *, ca: str | None = None) -> str
         query=_tls(secret.get("sslmode", _VERIFY_FULL), secret_arn, ca),
     )
     return url.render_as_string(hide_password=False)
+
+
+def _of_host(host: str) -> str | None:
+    """Return the file with a host's authorities; None means those OpenSSL trusts, of which RDS Proxy has its own.
+
+    AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.SSL.html and
+    https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.SSL-certificate-rotation.html
+    (read 2026-11-23).
+    """
+    return str(RDS_CERTIFICATES) if host.endswith(_OF_RDS) and _OF_PROXY not in host else None
 
 
 def _tls(mode: object, secret_arn: str, ca: str | None) -> Mapping[str, str]:

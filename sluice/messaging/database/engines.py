@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from sqlalchemy import (
@@ -45,13 +45,12 @@ _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _PORT_MAX = 65_535
 _BUSY_SECONDS = 5
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
+_UNTRUSTED = ("certificate verify failed", "does not match host name")  # OpenSSL's and libpq's own
 _LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
 _FULL = 2
-REFUSED = (
-    "the database refuses the credentials, which were read at the start ({reason}); correct them where they changed"
-)
+REFUSED = "the database refuses the credentials ({reason}); correct them where they are kept"
 """Said by what ends for that, with what the server said."""
-NO_TABLES = "the {part}'s tables are not in this database; create them with `sluice {part} schema --apply`"
+NO_TABLES = "the {part}'s tables are not in this database; create them with `sluice schema apply {part}`"
 """Said of a database without the tables of outbox or inbox."""
 _UNDEFINED_TABLE = "42P01"
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
@@ -79,8 +78,12 @@ _NOW_US = {
 }
 
 
-def engine(url: str) -> Engine:
+def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
     """Return an engine on a database, e.g. `sqlite:///outbox.db` or `postgresql://user@host/name`.
+
+    Args:
+        url: its password as it is now, where `connect` takes another later.
+        connect: makes each connection to Postgres, called as `opened` is; None means `opened`.
 
     Raises:
         ConfigError: the URL is none, or of another kind of database, or for another driver.
@@ -90,8 +93,8 @@ def engine(url: str) -> Engine:
         _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
-        connect = _CONNECT if parsed.get_driver_name() == "psycopg" else {}
-        made = create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=connect, **pooled)
+        arguments = _CONNECT if parsed.get_driver_name() == "psycopg" else {}
+        made = create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=arguments, **pooled)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"
@@ -103,6 +106,8 @@ def engine(url: str) -> Engine:
         ) from error
     if made.dialect.name == "sqlite":
         make_durable(made)
+    else:
+        event.listen(made, "do_connect", opened if connect is None else connect)
     return made
 
 
@@ -131,7 +136,7 @@ def require_there(engine: Engine, *, part: str = "outbox") -> None:
     path = engine.url.database
     if engine.dialect.name == "sqlite" and path not in (None, "", ":memory:") and not Path(str(path)).exists():
         raise ConfigError(
-            f"database {path} does not exist; correct --dsn, or create it with `sluice {part} schema --apply`"
+            f"database {path} does not exist; correct --dsn, or create it with `sluice schema apply {part}`"
         )
 
 
@@ -182,12 +187,23 @@ def may_pass(error: DBAPIError) -> bool:
     return error.connection_invalidated or is_busy or no_answer
 
 
+def may_pass_at_start(error: DBAPIError) -> bool:
+    """Return whether to wait for a database that has not answered yet: neither it nor we refuse the other."""
+    is_untrusted = any(sentence in str(error.orig) for sentence in _UNTRUSTED)
+    return may_pass(error) and not is_refused(error.orig) and not is_untrusted
+
+
+class RefusedForNow(psycopg.OperationalError):
+    """Raised when the server refuses credentials that may soon be others: a retry may succeed."""
+
+
 def is_refused(error: BaseException | None) -> bool:
     """Return whether the server refused our credentials: a retry with the same ones cannot succeed.
 
     Of a connection that failed libpq tells no SQLSTATE, only what the server said, here in its English.
     """
-    return isinstance(error, psycopg.OperationalError) and any(sentence in str(error) for sentence in _REFUSALS)
+    is_final = isinstance(error, psycopg.OperationalError) and not isinstance(error, RefusedForNow)
+    return is_final and any(sentence in str(error) for sentence in _REFUSALS)
 
 
 def refusal(error: BaseException | None) -> str | None:
@@ -245,23 +261,28 @@ def end_waits(engine: Engine, seconds: float) -> None:
     https://www.psycopg.org/psycopg3/docs/api/connections.html (read 2026-11-21)
     """
     if engine.dialect.name == "postgresql":
-        event.listen(engine, "do_connect", partial(_connected, seconds))
+        event.listen(engine, "connect", partial(_end_waits, seconds))
 
 
-def _connected(seconds: float, _: Any, __: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    connection = _Impatient.connect(*arguments, **named)
+def _end_waits(seconds: float, connection: Any, _: object) -> None:
     connection.seconds_max = seconds
     connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
     connection.commit()
-    return connection
+
+
+def opened(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
+    return _Impatient.connect(*arguments, **named)
 
 
 def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
-    """Return a connection of its own to an engine's Postgres, with the same timeouts, that listens to a channel."""
-    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    connection: psycopg.Connection[Any] = psycopg.connect(url, autocommit=True, **_CONNECT)
+    """Return a connection of its own to an engine's Postgres, made like all others, that listens to a channel."""
+    taken = engine.raw_connection()
+    connection: Any = taken.driver_connection
+    taken.detach()
+    connection.autocommit = True
     connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
-    return connection
+    return cast("psycopg.Connection[Any]", connection)
 
 
 class _Impatient(psycopg.Connection[Any]):
@@ -270,9 +291,11 @@ class _Impatient(psycopg.Connection[Any]):
     seconds_max: float | None = None
 
     def wait(self, gen: Any, interval: float = _LOOK_SECONDS, timeout: float | None = None) -> Any:
-        """Wait for an answer, for so long at most."""
+        """Wait for an answer, for so long at most; whoever gives a time of its own wants no more than to look."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
         try:
-            return super().wait(gen, interval, self.seconds_max if timeout is None else timeout)
+            return super().wait(gen, interval, self.seconds_max)
         except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 (its documentation names it)
             self.pgconn.finish()
             raise psycopg.OperationalError(f"the database gave no answer for {self.seconds_max:g} s") from error

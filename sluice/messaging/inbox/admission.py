@@ -79,11 +79,17 @@ class Inbox(Parking):
         unchanged = update(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == "", false())
         connection.execute(unchanged.values(updated_at_us=groups.c.updated_at_us))
 
-    def record_dead(self, connection: Connection, arrived: Arrived, reason: str) -> bool:
+    def record_dead(self, connection: Connection, arrived: Arrived, reason: str, *, is_permanent: bool) -> bool:
         """Record that a message is dead: SQS will move it to the DLQ. The caller commits.
 
         Its group goes on without it, or is parked until it is back; neither, where its number was refused. False when
         it is done with: somebody else has handled it meanwhile, or has parked the group, and then it is set aside too.
+
+        Args:
+            connection: in a transaction of its own.
+            arrived: the message.
+            reason: why it died, for operators.
+            is_permanent: whether it was refused; False where its attempts were used up, and may succeed another time.
         """
         arrival, group_id = arrived.arrival, arrived.envelope.event.group
         position, now_us = self._groups.lock(connection, group_id, arrival)
@@ -94,9 +100,13 @@ class Inbox(Parking):
             case Action.PARK:
                 self._park(connection, arrived, position, now_us)
             case Action.REJECT:
-                gaps.write_dead(connection, group_id, arrival, now_us, reason=reason, is_refused=True)
+                gaps.write_dead(
+                    connection, group_id, arrival, now_us, reason=reason, is_permanent=True, is_refused=True
+                )
             case Action.HANDLE:
-                gaps.write_dead(connection, group_id, arrival, now_us, reason=reason, is_refused=False)
+                gaps.write_dead(
+                    connection, group_id, arrival, now_us, reason=reason, is_permanent=is_permanent, is_refused=False
+                )
                 self._go_on_without(connection, arrived.envelope, position, decision, now_us)
         return decision.action not in (Action.DROP, Action.PARK)
 

@@ -53,7 +53,15 @@ class SequenceGaps:
         return connection.execute(found).scalar_one() or 0
 
     def write_dead(
-        self, connection: Connection, group_id: str, arrival: Arrival, now_us: int, *, reason: str, is_refused: bool
+        self,
+        connection: Connection,
+        group_id: str,
+        arrival: Arrival,
+        now_us: int,
+        *,
+        reason: str,
+        is_permanent: bool,
+        is_refused: bool,
     ) -> None:
         """Write down that a number's message dies; closed, when the number was refused and so is not missing."""
         row = self.find(connection, group_id, arrival.epoch, arrival.seq)
@@ -67,6 +75,7 @@ class SequenceGaps:
             "sqs_message_id": arrival.sqs_message_id,
             "receive_count": arrival.receive_count,
             "reason": reason,
+            "is_permanent": is_permanent,
             "closed_at_us": now_us if is_refused else None,
         }
         self._update(connection, group_id, arrival.epoch, arrival.seq, columns)

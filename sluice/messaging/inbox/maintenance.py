@@ -5,19 +5,24 @@ from typing import Any
 from sqlalchemy import Connection, Engine, and_, delete, exists, func, or_, select
 
 from sluice.messaging.database import engines
-from sluice.messaging.inbox.tables import consumers, exceptions, groups, parked
+from sluice.messaging.inbox.tables import consumers, exceptions, groups, parked, redrives
 
 FORGOTTEN_MAX = 1_000
 """Groups, and closed exceptions, forgotten in one transaction."""
 
 
 def counts(engine: Engine, consumer: str) -> dict[str, int]:
-    """Return how many groups are parked, messages set aside, messages held, and exceptions open."""
+    """Return how many groups are parked, messages set aside, messages held, and exceptions open.
+
+    `redrive_off` is 1 while automatic redrive is off, or since a run of it died, else 0.
+    """
+    now_us = engines.now_us_sql(engine.dialect.name)
     counted: dict[str, tuple[Any, Any]] = {
         "parked_groups": (groups, groups.c.parked_at_us.is_not(None)),
         "parked_messages": (parked, parked.c.consumer == consumer),
         "held_messages": (parked, parked.c.held_at_us.is_not(None)),
         "open_exceptions": (exceptions, exceptions.c.closed_at_us.is_(None)),
+        "redrive_off": (redrives, or_(redrives.c.off_at_us.is_not(None), redrives.c.held_until_us <= now_us)),
     }
     with engines.reading(engine) as connection, engines.explaining_missing_tables():
         return {

@@ -1,11 +1,12 @@
 """The tables of the inbox, in the consumer's own database, for SQLite and Postgres alike.
 
-Hosts create them: `inbox schema` prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock.
+`sluice schema` makes them, or prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock.
 """
 
 import sqlalchemy as sa
 
 from sluice.messaging.database.audit import audit_table
+from sluice.messaging.database.migrations import Step, VersionedTables
 from sluice.messaging.database.schema import NUMBER, partial_index
 
 metadata = sa.MetaData()
@@ -56,6 +57,7 @@ exceptions = sa.Table(
     sa.Column("sqs_message_id", sa.Text),
     sa.Column("receive_count", sa.Integer),
     sa.Column("reason", sa.Text),
+    sa.Column("is_permanent", sa.Boolean),
     sa.Column("seen_at_us", sa.BigInteger, nullable=False),
     sa.Column("closed_at_us", sa.BigInteger),
     sa.CheckConstraint(
@@ -88,4 +90,18 @@ parked = sa.Table(
     comment="messages set aside until the one in front of them is back; held are those whose own attempts are used up",
 )
 
+redrives = sa.Table(
+    "sluice_inbox_redrive",
+    metadata,
+    sa.Column("consumer", sa.Text, primary_key=True),
+    sa.Column("run", sa.Text),
+    sa.Column("held_until_us", sa.BigInteger),
+    sa.Column("off_at_us", sa.BigInteger),
+    comment="automatic redrive of each consumer: the run that has it now, and since when it is off",
+)
+
 audit = audit_table("sluice_inbox_audit", metadata, owner="consumer", seq="seq")
+
+versioned = VersionedTables(
+    "inbox", metadata, steps=(Step(("ALTER TABLE sluice_inbox_exception ADD COLUMN is_permanent BOOLEAN",)),)
+)

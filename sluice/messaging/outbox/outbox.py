@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Row, func, insert, select
 from sqlalchemy import event as hooks
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
+from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
@@ -46,22 +47,35 @@ class Outbox:
 
     Args:
         topic: name of the topic (`sluice.declaration.naming.topic_name`).
+        event_bytes_max: size of the largest message, as the environment declares it (`Environment.event_bytes_max`).
         notify: tell a waiting relay of each commit, on Postgres: the message leaves at once instead of at the next
             poll. Postgres lets transactions that notify commit one after the other, so leave it off where thousands
             commit a second. https://www.postgresql.org/docs/18/sql-notify.html (read 2026-11-21)
         clock: for tests; None means the database's own.
 
     Raises:
-        ConfigError: that is no name of a FIFO topic; an ARN is none.
+        ConfigError: that is no name of a FIFO topic; an ARN is none. Or no topic takes messages of that size.
     """
 
-    def __init__(self, topic: str, *, notify: bool = False, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        *,
+        event_bytes_max: int = limits.PUBLISH_BYTES_MAX,
+        notify: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
         if not isinstance(topic, str) or not _NAME.fullmatch(topic):
             raise ConfigError(
                 f"topic of Outbox is {printable(repr(topic))}, allowed is the name of a FIFO topic: up to"
                 " 256 letters, digits, - and _, the last of them .fifo; naming.topic_name(environment) returns it"
             )
-        self.topic, self._notify, self._clock = topic, notify, clock
+        if not limits.MESSAGE_BYTES_MIN <= event_bytes_max <= limits.MESSAGE_BYTES_MAX:
+            raise ConfigError(
+                f"event_bytes_max of Outbox is {event_bytes_max!r}, allowed is {limits.MESSAGE_BYTES_MIN} to"
+                f" {limits.MESSAGE_BYTES_MAX} bytes; give the environment's event_bytes_max"
+            )
+        self.topic, self._event_bytes_max, self._notify, self._clock = topic, event_bytes_max, notify, clock
 
     def add(self, session: "Session | scoped_session[Any]", event: Event) -> None:
         """Publish the event if, and only if, the session's transaction commits.
@@ -69,8 +83,10 @@ class Outbox:
         Neither flushes nor commits. What is added inside a savepoint goes with it when that is rolled back.
 
         Raises:
+            EnvelopeError: its message might be larger than `event_bytes_max`.
             OutboxError: the session is in the middle of its commit, and the numbers have been given.
         """
+        event.check_size(self._event_bytes_max)
         session = session() if isinstance(session, scoped_session) else session
         _unit_of(session).add(session, self, event)
 
@@ -78,11 +94,14 @@ class Outbox:
         """Number and store events now. For code without a Session: call it once, last before the commit.
 
         Raises:
+            EnvelopeError: a message might be larger than `event_bytes_max`; nothing is written.
             OutboxError: the tables are missing, or the database would not keep what it commits.
         """
         listed = sorted(events, key=lambda event: event.group)  # stable: within a group as given
         if not listed:
             return
+        for event in listed:
+            event.check_size(self._event_bytes_max)
         engines.require_durable(connection)
         with engines.explaining_missing_tables():
             connection.execute(insert(tables.messages), self._numbered(connection, listed))

@@ -1,12 +1,13 @@
 """The tables of the outbox, for SQLite and Postgres alike.
 
-Hosts create them: `outbox schema` prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock:
+`sluice schema` makes them, or prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock:
 two databases' drivers agree on an integer.
 """
 
 import sqlalchemy as sa
 
 from sluice.messaging.database.audit import audit_table
+from sluice.messaging.database.migrations import VersionedTables
 from sluice.messaging.database.schema import NUMBER, partial_index
 
 metadata = sa.MetaData()
@@ -69,3 +70,5 @@ leases = sa.Table(
 )
 
 audit = audit_table("sluice_outbox_audit", metadata, owner="topic", seq="group_seq")
+
+versioned = VersionedTables("outbox", metadata)

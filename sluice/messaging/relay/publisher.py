@@ -137,18 +137,39 @@ def _refused(heads: Sequence[Head], error: ClientError) -> list[PublishOutcome]:
     return [Refused(message)]
 
 
-def batches(heads: Sequence[Head]) -> list[list[Head]]:
-    """Return the heads in batches that fit one call: ten entries, and the bytes of all together."""
+def batches(heads: Sequence[Head], event_bytes_max: int) -> list[list[Head]]:
+    """Return the heads in batches that fit one call: ten entries, and all together as large as one may be.
+
+    A head that is too large has a batch of its own. AWS:
+    https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html (read 2026-11-23, promise SNS-28).
+    """
     made: list[list[Head]] = []
     room = 0
     for head in heads:
-        size = len(head.body.encode()) + attributes_bytes(head.attributes)
+        size = _size_bytes(head)
         if not made or len(made[-1]) == limits.PUBLISH_BATCH_ENTRIES_MAX or size > room:
             made.append([])
-            room = limits.PUBLISH_BYTES_MAX
+            room = event_bytes_max
         made[-1].append(head)
         room -= size
     return made
+
+
+def too_large(batch: Sequence[Head], event_bytes_max: int) -> list[PublishOutcome] | None:
+    """Return the outcome of a batch that is one head which is too large; None of every other, which may be sent."""
+    size = sum(map(_size_bytes, batch))
+    if size <= event_bytes_max:
+        return None
+    return [
+        Refused(
+            f"it has {size} bytes with its attributes, allowed are {event_bytes_max}; raise event_bytes_max of the"
+            " environment and `sluice outbox unquarantine` it, or `sluice outbox skip` it"
+        )
+    ]
+
+
+def _size_bytes(head: Head) -> int:
+    return len(head.body.encode()) + attributes_bytes(head.attributes)
 
 
 def _entry(id_: str, head: Head) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
+from sluice import limits
 from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
@@ -56,6 +57,7 @@ class RelaySettings:
         keep_sent_seconds: how long what was sent can be sent again; then it is deleted.
         keep_groups_seconds: how long a group that is not used goes on counting; the largest `inbox_retention_seconds`
             of the topic's consumers, and longer than `keep_sent_seconds`.
+        event_bytes_max: size of the largest message, and of a whole call; what is larger is quarantined and not sent.
         backoff: between two tries of a group; its longest delay fits into a lease's bound, a day.
 
     Raises:
@@ -66,6 +68,7 @@ class RelaySettings:
     lease_seconds: float = 30
     keep_sent_seconds: float = 7 * 86_400
     keep_groups_seconds: float = 60 * 86_400
+    event_bytes_max: int = limits.PUBLISH_BYTES_MAX
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=60, floor_seconds=0.1))
 
     def __post_init__(self) -> None:
@@ -216,7 +219,7 @@ class Relay:
         self._looked_at = self._clock.monotonic()
         heads, self._looked_at_us = self._store.heads(self._after)
         due = [head for head in heads if head.is_due(self._looked_at_us)]
-        self._batches.extend(publisher.batches(due))
+        self._batches.extend(publisher.batches(due, self._settings.event_bytes_max))
         self._was_due = self._was_due or bool(due)
         if len(heads) == HEADS_MAX:
             self._after = heads[-1].group_id
@@ -233,7 +236,8 @@ class Relay:
             self._hooks.call(RelayHooks.before_publish, head, taken_at_us)
         self._failpoint("before_publish")
         try:
-            outcomes = self._publish.publish(batch)
+            refused = publisher.too_large(batch, self._settings.event_bytes_max)
+            outcomes = self._publish.publish(batch) if refused is None else refused
         except BatchRefused:
             self._batches.extendleft([head] for head in reversed(batch))
             return
@@ -288,7 +292,7 @@ def run(relay: Relay, wait: Wait, settings: RelaySettings, *, rng: random.Random
     A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
 
     Raises:
-        OutboxError: it refuses the credentials, which are read once, at the start.
+        OutboxError: it refuses the credentials.
     """
     try:
         _run(relay, wait, settings, rng, watch)

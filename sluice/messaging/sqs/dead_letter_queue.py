@@ -314,6 +314,23 @@ def checked_body(dead_letter: DeadLetter, body: str) -> str:
     return body
 
 
+def check_size(dead_letter: DeadLetter, body: str, event_bytes_max: int) -> None:
+    """Refuse a body that its queue would not take in place of the message's own.
+
+    Raises:
+        EnvelopeError: with the message's attributes, it is too large.
+    """
+    size_bytes = len(body.encode())
+    for name, value in dead_letter.attributes.items():
+        content = value["BinaryValue"] if "BinaryValue" in value else value["StringValue"].encode()
+        size_bytes += len(name.encode()) + len(value["DataType"]) + len(content)
+    if size_bytes > event_bytes_max:
+        raise EnvelopeError(
+            f"the message would have {size_bytes} bytes with its attributes, allowed are {event_bytes_max}, the"
+            " environment's event_bytes_max; keep what is large elsewhere and send where it is"
+        )
+
+
 def _dead_letter(message: Mapping[str, Any]) -> DeadLetter:
     system = message["Attributes"]
     try:

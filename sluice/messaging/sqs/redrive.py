@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from sluice import limits
 from sluice.clock import Clock
@@ -26,7 +26,6 @@ from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import (
     DeadLetter,
     DeadLetterQueue,
-    Destination,
     Reading,
     asking,
     deduplication_id,
@@ -48,6 +47,24 @@ class LeftReason(StrEnum):
     BOUNCED = "it was brought back in this run, and died again"
     FAILED = "it could not be sent, or not be deleted"
     LATE = "its turn did not come: its hold was over, or the run was stopped"
+
+
+class Selection(Protocol):
+    """Which messages are brought back."""
+
+    def matches(self, dead_letter: DeadLetter, /) -> bool:
+        """Return whether a message is; called in each pass, for the first of a group before those behind it."""
+
+
+class Sender(Protocol):
+    """Where they are brought back to: `Destination`, or what looks at each message before that sends it."""
+
+    def send(self, dead_letter: DeadLetter, /, *, deduplication_id: str) -> str:
+        """Send a copy and return its SQS message id.
+
+        Raises:
+            TransientError: it is not certain that it is there.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +133,12 @@ class Redrive:
     def __init__(
         self,
         source: DeadLetterQueue,
-        destination: Destination,
+        destination: Sender,
         *,
         run: str,
         pace: Pace,
         clock: Clock,
-        choice: Choice = Choice(),
+        choice: Selection = Choice(),
         batch: int = limits.RECEIVE_MESSAGES_MAX,
         most: int | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
@@ -170,9 +187,10 @@ class Redrive:
             blocked.add(dead_letter.message_group_id)
 
     def _why_left(self, dead_letter: DeadLetter, blocked: set[str]) -> LeftReason | None:
+        is_wanted = self._choice.matches(dead_letter)  # also of a copy: that it is back may end the run
         if dead_letter.first_ids & self._copies:
             return LeftReason.BOUNCED
-        if not self._choice.matches(dead_letter):
+        if not is_wanted:
             return LeftReason.UNWANTED
         return LeftReason.BEHIND if dead_letter.message_group_id in blocked else None
 

@@ -135,6 +135,7 @@ class WorkerMetrics(Tally):
                 metrics.PARKED_MESSAGES: counted["parked_messages"],
                 metrics.HELD_MESSAGES: counted["held_messages"],
                 metrics.OPEN_EXCEPTIONS: counted["open_exceptions"],
+                metrics.REDRIVE_OFF: counted["redrive_off"],
                 metrics.STUCK_PARTS: gauges.stuck_count(),
             }
             self._sink.put({**self.take(), **measured})

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 
 from sluice.clock import Clock, SystemClock
 from sluice.declaration import Consumer
+from sluice.declaration.arguments import typed
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
@@ -59,6 +60,7 @@ class Options(TypedDict, total=False):
     agent_uri: str | None
 
 
+@typed
 def build_worker(
     consumer: Consumer,
     *,
@@ -126,6 +128,7 @@ def _region(url: str) -> str:
     return str(region)
 
 
+@typed
 def assemble_worker(
     *,
     queue: Queue,

@@ -3,7 +3,7 @@
 Every field: python -c "import sluice.declaration as d; help(d.Environment), help(d.Consumer)"
 """
 
-from sluice.declaration import Consumer, Environment, NewNetwork, Removal
+from sluice.declaration import Consumer, Environment, NewDatabase, NewNetwork, Removal
 
 APPLICATION = "project-name"  # begins the name of all that is deployed, so that projects can share an account
 
@@ -15,15 +15,17 @@ ENVIRONMENTS = (
         application=APPLICATION,
         account="000000000000",  # LocalStack's
         removal=Removal.DESTROY,
+        image="project-name:local",  # named only: LocalStack runs no task
         network=NewNetwork(restrict_default_security_group=False),
+        database=NewDatabase(),
         consumers=(INVOICES,),
     ),
-    # Before its first deployment: push the image (Dockerfile), and give it database=Database(secret_arn=…), relay=True.
+    # Its image is built of Dockerfile when it is deployed.
     Environment(
         name="dev",
         application=APPLICATION,
         removal=Removal.DESTROY,
-        image="project-name:1",
+        database=NewDatabase(max_acus=2),  # Aurora PostgreSQL, for the inbox and the outbox
         consumers=(INVOICES,),
     ),
 )

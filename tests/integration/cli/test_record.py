@@ -12,6 +12,7 @@ import pytest
 from sluice.history.events import Kind
 from sluice.recorder import every_client
 from sluice.recorder.journal import SUFFIX, events_of, read_journal
+from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
 
@@ -34,10 +35,9 @@ def endpoint() -> Iterator[fake_aws.Endpoint]:
 def _record(
     folder: Path, program: str, endpoint: fake_aws.Endpoint, *options: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "ENDPOINT": endpoint.url}
     return subprocess.run(
         [sys.executable, "-m", "sluice", "record", *options, str(folder), "--", sys.executable, "-c", program],
-        env={**os.environ, **keys, "PYTHONPATH": str(PROJECT), **more},
+        env={**os.environ, **KEYS, "ENDPOINT": endpoint.url, "PYTHONPATH": str(PROJECT), **more},
         capture_output=True,
         text=True,
         timeout=60,
@@ -90,7 +90,7 @@ def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpo
     [
         (["{folder}", "--", "no-such-program"], 3, "sluice: there is no program 'no-such-program'; name one"),
         (["{folder}"], 3, "sluice: Missing argument '-- COMMAND...'"),
-        (["{folder}/file/below", "--", "true"], 2, "sluice: cannot record into {folder}/file/below (Not a directory)"),
+        (["{folder}/file/below", "--", "true"], 3, "sluice: cannot write to {folder}/file/below (Not a directory)"),
         (["--one-group-in", "0", "{folder}", "--", "true"], 3, "sluice: Invalid value for '--one-group-in'"),
     ],
 )
@@ -130,11 +130,10 @@ def test_a_program_whose_recording_cannot_be_written_works_as_before(
 ) -> None:
     """The folder is gone when its first client is made: that is said, and its messages are sent."""
     (tmp_path / "file").touch()
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "ENDPOINT": endpoint.url}
 
     ended = subprocess.run(
         [sys.executable, "-c", _SERVICE],
-        env=every_client.environment(tmp_path / "file" / "below", 1, {**os.environ, **keys}),
+        env=every_client.environment(tmp_path / "file" / "below", 1, {**os.environ, **KEYS, "ENDPOINT": endpoint.url}),
         capture_output=True,
         text=True,
         timeout=60,
@@ -142,6 +141,48 @@ def test_a_program_whose_recording_cannot_be_written_works_as_before(
     )
 
     assert (ended.returncode, "not recorded: " in ended.stderr) == (0, True), ended.stderr
+
+
+def test_a_program_without_the_recorders_packages_works_as_before(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """Its Python is another one than that of `sluice record`, in which the extra is not installed."""
+    (tmp_path / "hidden").mkdir()
+    absent = "raise ModuleNotFoundError('No module named pyarrow', name='pyarrow')\n"
+    (tmp_path / "hidden" / "pyarrow.py").write_text(absent, encoding="utf-8")
+    own = {**os.environ, **KEYS, "ENDPOINT": endpoint.url, "PYTHONPATH": f"{tmp_path / 'hidden'}:{PROJECT}"}
+
+    ended = subprocess.run(
+        [sys.executable, "-c", _SERVICE],
+        env=every_client.environment(tmp_path, 1, own),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert (
+        "not recorded: pyarrow is not installed, which this needs; pip install 'sluice-fifo[recorder]'" in ended.stderr
+    )
+
+
+def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+    """The program runs; it is not recorded, and its own sitecustomize is imported."""
+    (tmp_path / "sitecustomize.py").write_text("print('own')\n", encoding="utf-8")
+    old = "import runpy, sys; sys.version_info = (3, 11, 7); runpy.run_path(sys.argv[1])"
+
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", old, str(PROJECT / "sluice" / "recorder" / "startup" / "sitecustomize.py")],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "own\n")
+    assert ended.stderr == (
+        "sluice: not recorded: this program runs on Python 3.11, the recorder needs 3.12 or newer; run it on that\n"
+    )
 
 
 def test_a_program_without_such_a_client_writes_no_journal(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:

@@ -141,12 +141,13 @@ def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(instal
         "contracts --target simulator": "contracts",
         "delays .": "recorder",
         "dlq ls": "worker",
-        "inbox schema": "worker",
+        "inbox check": "worker",
         "load plan smoke": "load",
         "outbox ls": "worker",
         "record journal -- true": "recorder",
         "relay": "worker",
         "report .": "checker",
+        "schema apply": "worker",
         "worker --consumer billing": "worker",
     }
 
@@ -175,8 +176,7 @@ def test_worker_publishes_from_the_outbox_and_handles(
     (shop.project / "shop.py").write_text(_HANDLERS, encoding="utf-8")
     index = ("--dsn", "sqlite:///shop.db")
 
-    shop.done("outbox", "schema", "--apply", *index)
-    shop.done("inbox", "schema", "--apply", *index)
+    shop.done("schema", "apply", *index)
     shop.python(_PRODUCER)
     shop.done("relay", "--until-empty", "--endpoint-url", endpoint.url, *index)
     shop.done("worker", "--consumer", "billing", "--until-idle", "1", "--endpoint-url", endpoint.url, *index)

@@ -47,11 +47,11 @@ def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path
 
 
 def test_a_new_project_is_synthesized(project: Path) -> None:
-    """Three stacks of its environment `dev`, in which cdk-nag finds nothing; `local` is deployed below."""
+    """Five stacks of its environment `dev`, in which cdk-nag finds nothing; `local` is deployed below."""
     done("make", "synth", "ENV=dev", cwd=project)
 
     templates = [file.read_text() for file in (project / "cdk.out" / "assembly-dev").glob("*.template.json")]
-    assert len(templates) == 3
+    assert len(templates) == 5
     assert all("order-desk-dev" in template for template in templates)
     assert not any("sluice-dev" in template for template in templates)
 
@@ -102,9 +102,9 @@ def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
     assert done(sluice, "--version", cwd=project).stdout == "sluice, version 0.1.1\n"
     assert "4 passed" in printed
     assert _files(project) == before
-    assert len(before) == 16
+    assert len(before) == 17
     assert done(sluice, "env", "dev", cwd=project).stdout == names
-    assert names.startswith("topic: order-desk-dev-events.fifo\n")
+    assert names.startswith("topics: order-desk-dev-events.fifo\n")
 
 
 @pytest.mark.spark

@@ -64,9 +64,9 @@ def test_a_history_folder_that_cannot_be_written_is_named(deployed: localstack.R
     )
 
     assert (ended, lines) == (
-        2,
+        3,
         [
-            f"sluice: cannot write the history to {in_the_way / 'runs'} (Not a directory);"
+            f"sluice: cannot write to {in_the_way / 'runs'} (Not a directory);"
             " name a folder you can write to with --runs-dir"
         ],
     )

@@ -55,7 +55,7 @@ stuck_seconds_max: 300
     ),
 )
 _POISONING_SEED = 3
-OF_DEAD_LETTERS = {"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12"}
+OF_DEAD_LETTERS = {"F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10", "F11", "F12", "F13"}
 
 
 def _events(folder: Path) -> Iterator[dict[str, Any]]:

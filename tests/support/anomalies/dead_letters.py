@@ -194,9 +194,23 @@ def _stale_identity() -> Case:
     return _case(
         "F11",
         [*history, *kept],
+        around=_MOVED,
         sentence="came back from the DLQ with the message id it had there",
         witness=(_dead(1, 210_000), kept[0]),
         near_miss=[*history, *_back(1, 302_000)],
+    )
+
+
+def _escape() -> Case:
+    """It comes back as another message, and nobody moved it; or a move task did."""
+    history = [*_died(), _dead(1, 210_000), *_back(1, 302_000)]
+    return _case(
+        "F13",
+        history,
+        sentence="was in billing-dlq, came back to billing, and no move task is on record",
+        witness=(_dead(1, 210_000), _back(1, 302_000)[0]),
+        near_miss=history,
+        near_around=_MOVED,
     )
 
 
@@ -229,4 +243,5 @@ CASES = [
     _redrive_reorder(),
     _stale_identity(),
     _poison_escape(),
+    _escape(),
 ]

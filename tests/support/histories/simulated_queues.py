@@ -43,5 +43,7 @@ def findings(events: Iterable[Event], expectation: Expectation) -> dict[str, Fin
     of_group: dict[str | None, list[Event]] = defaultdict(list)
     for event in events:
         of_group[event.message_group_id].append(event)
-    around = queue_context(of_group.pop(None, []))
+    around = queue_context(
+        of_group.pop(None, []), queues=expectation.queues, dead_letter_queues=expectation.dead_letter_queues
+    )
     return {group: check_group(its, expectation, around) for group, its in of_group.items() if group is not None}

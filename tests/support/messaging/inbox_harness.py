@@ -76,7 +76,7 @@ class InboxHarness:
 
     def record_dead(self, seq: int, **more: Any) -> bool:
         with self.engine.begin() as connection:
-            return self.inbox.record_dead(connection, arrived(seq, **more), "no such customer")
+            return self.inbox.record_dead(connection, arrived(seq, **more), "no such customer", is_permanent=True)
 
     def skip(self, seq: int, *, group: str = "a") -> None:
         with self.engine.begin() as connection:

@@ -3,35 +3,38 @@
 from dataclasses import replace
 
 from sluice.declaration import (
+    Architecture,
+    AutomaticRedrive,
     Consumer,
-    Database,
     Encryption,
     Environment,
+    ExistingDatabase,
+    ExistingKeys,
     ExistingNetwork,
+    ExistingQueue,
+    ExistingTopic,
     Gaps,
+    NewDatabase,
     NewNetwork,
     Poison,
     Removal,
     SlackChannel,
+    Topic,
 )
 from tests.support.declaration import ENVIRONMENTS
 
 FULL = Environment(
     name="full",
     account="111122223333",
+    event_bytes_max=1_048_576,
     region="eu-central-1",
-    topic="orders",
+    topics=(Topic(name="orders"),),
     encryption=Encryption.CMK,
     archive_days=30,
-    network=NewNetwork(cidr="10.42.0.0/20", availability_zones=1),
+    network=NewNetwork(cidr="10.42.0.0/20"),
     image="team/worker:stable",
-    database=Database(
-        secret_arn="arn:aws:secretsmanager:eu-central-1:111122223333:secret:sluice/inbox-AbCdEf",  # noqa: S106 (its ARN)
-        security_group_id="sg-0a1b2c3d4e5f60718",
-        port=5433,
-        secret_key_arn="arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666",  # noqa: S106 (its ARN)
-    ),
-    relay=True,
+    architecture=Architecture.ARM64,
+    database=NewDatabase(min_acus=0, max_acus=32, pause_after_seconds=900, standby=True, backup_days=35),
     outbox_lag_seconds=90,
     log_retention_days=365,
     alarm_emails=("ops@example.com", "lead@example.com"),
@@ -59,7 +62,7 @@ FULL = Environment(
             stop_timeout_seconds=45,
             cpu=512,
             memory_mib=1_024,
-            image="111122223333.dkr.ecr.eu-central-1.amazonaws.com/team/ledger@sha256:" + 32 * "ab",
+            image="111122223333.dkr.ecr.eu-central-1.amazonaws.com/team/ledger:7@sha256:" + 32 * "ab",
         ),
         Consumer(
             name="night-batch",
@@ -74,6 +77,11 @@ FULL = Environment(
 )
 """Every option in a network of its own, with every number different from its default."""
 
+_DATABASE = ExistingDatabase(
+    secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice/inbox-AbCdEf",  # noqa: S106 (its ARN)
+    security_group_id="sg-0a1b2c3d4e5f60718",
+    port=5433,
+)
 HOSTED = Environment(
     name="hosted",
     removal=Removal.DESTROY,
@@ -81,11 +89,11 @@ HOSTED = Environment(
         vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718", "subnet-0f1e2d3c4b5a69788")
     ),
     image="ghcr.io/example/worker:2",
-    database=Database(
-        secret_arn="arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice/inbox-AbCdEf",  # noqa: S106 (its ARN)
-        security_group_id="sg-0a1b2c3d4e5f60718",
+    spot=True,
+    database=replace(
+        _DATABASE,
+        secret_key_arn="arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666",  # noqa: S106 (its ARN)
     ),
-    relay=True,
     alarm_topic_arn="arn:aws:sns:us-east-1:111122223333:on-call",
     consumers=(
         Consumer(name="billing"),
@@ -96,7 +104,7 @@ HOSTED = Environment(
         ),
     ),
 )
-"""Somebody else's network and registry, a database without a key of its own, keys of SQS."""
+"""Somebody else's network, registry and database with a key of its own, on Fargate Spot, keys of SQS."""
 
 PLAIN = Environment(
     name="plain",
@@ -107,12 +115,55 @@ PLAIN = Environment(
 )
 """Somebody else's network, and nothing more."""
 
+_SHARED_KEY = "arn:aws:kms:us-east-1:444455556666:key/0a1b2c3d-1111-2222-3333-444455556666"
+SHARED = Environment(
+    name="shared",
+    account="111122223333",
+    removal=Removal.DESTROY,
+    topics=(
+        Topic(name="orders", producer_accounts=("444455556666",), subscriber_accounts=("777788889999",)),
+        Topic(name="payments"),
+        ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:legacy.fifo"),
+        ExistingTopic(arn="arn:aws:sns:us-east-1:444455556666:stock.fifo", key_arn=_SHARED_KEY, relay=True),
+    ),
+    encryption=Encryption.CMK,
+    keys=ExistingKeys(topic_arn=_SHARED_KEY.replace("0a1b", "aaaa"), queues_arn=_SHARED_KEY.replace("0a1b", "bbbb")),
+    network=ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",)),
+    cluster="everybodys",
+    image="sluice-worker:1.2.3",
+    database=_DATABASE,
+    relay=True,
+    consumers=(
+        Consumer(
+            name="billing",
+            queue=ExistingQueue(
+                arn="arn:aws:sqs:us-east-1:111122223333:invoices.fifo",
+                dead_letter_queue_arn="arn:aws:sqs:us-east-1:111122223333:invoices-dead.fifo",
+                key_arn=_SHARED_KEY,
+            ),
+        ),
+        Consumer(name="search", topic="payments", fifo=False),
+        Consumer(name="audit", topic="legacy"),
+    ),
+)
+"""Topics, a queue pair, keys and a cluster that are somebody else's, a standard queue, and several topics."""
+
 ALONE = "full, alone"
 """Its constructs, in a stack and an app that are not ours."""
-EXTRA = {environment.name: environment for environment in (FULL, HOSTED, PLAIN)}
+EXTRA = {environment.name: environment for environment in (FULL, HOSTED, PLAIN, SHARED)}
 
+REDRIVEN = "full, with automatic redrive"
+_REDRIVEN = replace(
+    FULL,
+    name="redriven",
+    consumers=tuple(
+        replace(consumer, automatic_redrive=AutomaticRedrive(quiet_seconds=600), handlers="their.handlers")
+        for consumer in FULL.consumers
+    ),
+)
 _LOCAL, _STAGING = ENVIRONMENTS["local"], ENVIRONMENTS["staging"]
 EDITED = {
+    REDRIVEN: _REDRIVEN,
     "full, without a relay": replace(FULL, relay=False),
     "local, with search": replace(_LOCAL, consumers=(*_LOCAL.consumers, Consumer(name="search"))),
     "local, shipping edited": replace(

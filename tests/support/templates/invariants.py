@@ -6,12 +6,13 @@ What no option changes is compared whole in tests/unit/constructs, or is a rule 
 from collections.abc import Iterator
 from typing import Any
 
-from sluice.declaration import Consumer, Encryption, Environment, naming
+from sluice.declaration import Consumer, Encryption, Environment, ExistingDatabase, NewDatabase, Topic, naming
 from tests.support.templates.resources import Resource
 
 _TOPIC, _QUEUE, _KEY = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key"
 _POLICY, _ALARM, _TASK_DEFINITION = "AWS::IAM::Policy", "AWS::CloudWatch::Alarm", "AWS::ECS::TaskDefinition"
-_ALARMS_OF_CONSUMER = ("dead-letters", "undelivered", "late", "expiring", "stuck", "pinned")
+_ALARMS_OF_CONSUMER = ("dead-letters", "undelivered", "late", "expiring", "pinned")
+_ALARMS_OF_SERVICE = ("dying", "delayed")
 _OF_QUEUE = (
     *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"),
     *("sqs:GetQueueUrl", "sqs:GetQueueAttributes"),
@@ -38,8 +39,14 @@ def _queues(found: list[Resource], environment: Environment) -> Iterator[str]:
     queues = {resource.name: resource.properties for resource in _of_kind(found, _QUEUE)}
     for consumer in environment.consumers:
         name = naming.queue_name(environment, consumer)
-        queue, dead_letters = queues.pop(name), queues.pop(naming.dead_letter_queue_name(environment, consumer))
         undelivered = queues.pop(naming.undelivered_queue_name(environment, consumer))
+        if not undelivered.get("FifoQueue"):
+            yield f"the DLQ of the subscription of {name} is not FIFO"
+        if consumer.queue is not None:
+            continue
+        queue, dead_letters = queues.pop(name), queues.pop(naming.dead_letter_queue_name(environment, consumer))
+        if [each.get("FifoQueue", False) for each in (queue, dead_letters)] != 2 * [consumer.fifo]:
+            yield f"{name} or its DLQ is not of the declared type"
         if queue["RedrivePolicy"]["deadLetterTargetArn"] != f"Arn({dead_letters['QueueName']})":
             yield f"{name} has no DLQ of its own"
         if min(dlq["MessageRetentionPeriod"] for dlq in (dead_letters, undelivered)) < queue["MessageRetentionPeriod"]:
@@ -52,33 +59,52 @@ def _queues(found: list[Resource], environment: Environment) -> Iterator[str]:
 
 def _encryption(found: list[Resource], environment: Environment) -> Iterator[str]:
     is_own = environment.encryption is Encryption.CMK
-    of_queues = {"KmsMasterKeyId": "Arn(FanoutKeysQueues)"} if is_own else {"SqsManagedSseEnabled": True}
-    of_topics = {"KmsMasterKeyId": "Arn(FanoutKeysTopic)"} if is_own else {}
+    topic_key, queue_key = _key_arns(environment)
+    of_queues = {"KmsMasterKeyId": queue_key} if is_own else {"SqsManagedSseEnabled": True}
+    of_topics = {"KmsMasterKeyId": topic_key} if is_own else {}
     for resource in (*_of_kind(found, _QUEUE), *_of_kind(found, _TOPIC)):
         seen = {key: value for key, value in resource.properties.items() if key.startswith(("Kms", "SqsManaged"))}
         if seen != (of_queues if resource.kind == _QUEUE else of_topics):
             yield f"{resource.name} is encrypted with {seen}"
 
 
+def _key_arns(environment: Environment) -> tuple[str, str]:
+    keys = environment.keys
+    return ("Arn(FanoutKeysTopic)", "Arn(FanoutKeysQueues)") if keys is None else (keys.topic_arn, keys.queues_arn)
+
+
 def _keys(found: list[Resource], environment: Environment) -> Iterator[str]:
     """Check that keys are there as declared, and let in services on our behalf alone, after the account itself."""
+    if environment.keys is not None or environment.encryption is not Encryption.CMK:
+        yield from (f"nobody declared the key {key.name}" for key in _of_kind(found, _KEY))
+        return
     account = _account(environment)
-    alarms = {"cloudwatch.amazonaws.com": {"StringEquals": {"aws:SourceAccount": account}}}
-    replay = {"sns.amazonaws.com": {"ArnEquals": {"aws:SourceArn": naming.topic_arn(environment, account)}}}
-    topic = f"Ref({naming.topic_name(environment)})"
+    alarms = ("cloudwatch.amazonaws.com", {"StringEquals": {"aws:SourceAccount": account}})
+    archived = environment.topics if environment.archive_days is not None else ()
+    delivered = [topic for topic in environment.topics if environment.consumers_of(topic)]
+    groups = f"arn:aws:logs:{environment.region}:{account}:log-group:"
+    logged = [f"{groups}{prefix}{naming.service_name(environment, '*')}" for prefix in ("/ecs/", "")]
     expected = {
-        "FanoutKeysTopic": alarms if environment.archive_days is None else {**alarms, **replay},
-        "FanoutKeysQueues": {"sns.amazonaws.com": {"ArnEquals": {"aws:SourceArn": topic}}},
+        "FanoutKeysTopic": [alarms, *(_sns(naming.topic_arn(environment, account, each.name)) for each in archived)],
+        "FanoutKeysQueues": [_sns(f"Ref({naming.topic_name(environment, each.name)})") for each in delivered],
+        **({"DatabaseKey": []} if isinstance(environment.database, NewDatabase) else {}),
+        "NetworkLogKey": [
+            (f"logs.{environment.region}.amazonaws.com", {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logged}})
+        ],
     }
     let_in = {
-        key.name: {
-            statement["Principal"]["Service"]: statement["Condition"]
+        key.name: [
+            (statement["Principal"]["Service"], statement["Condition"])
             for statement in key.properties["KeyPolicy"]["Statement"][1:]
-        }
+        ]
         for key in _of_kind(found, _KEY)
     }
-    if let_in != (expected if environment.encryption is Encryption.CMK else {}):
+    if let_in != expected:
         yield f"keys let in {let_in}"
+
+
+def _sns(topic_arn: str) -> tuple[str, dict[str, dict[str, str]]]:
+    return "sns.amazonaws.com", {"ArnEquals": {"aws:SourceArn": topic_arn}}
 
 
 def _permissions(found: list[Resource], environment: Environment) -> Iterator[str]:
@@ -95,22 +121,42 @@ def _permissions(found: list[Resource], environment: Environment) -> Iterator[st
         }
         needed = _needed(environment, consumer)
         for action in sorted({*seen, *needed}):
-            if seen.get(action) != needed.get(action):
+            if sorted(seen.get(action, [])) != sorted(needed.get(action, [])):
                 yield f"{consumer.name} may {action} on {', '.join(map(str, seen.get(action, ['nothing'])))}"
 
 
+def secret_of(environment: Environment) -> tuple[str | None, str | None]:
+    """Return the ARN of the secret of an environment's database, and that of its key."""
+    match environment.database:
+        case NewDatabase():
+            is_local = environment.account == "000000000000"
+            return (
+                f"arn:aws:secretsmanager:{environment.region}:000000000000:secret:rds!cluster-local"
+                if is_local
+                else "MasterUserSecret.SecretArn(DatabaseCluster)",
+                "Arn(DatabaseKey)" if environment.encryption is Encryption.CMK else None,
+            )
+        case ExistingDatabase() as database:
+            return database.secret_arn, database.secret_key_arn
+    return None, None
+
+
 def _needed(environment: Environment, consumer: Consumer) -> dict[str, list[str]]:
-    database, account = environment.database, _account(environment)
+    account = _account(environment)
+    secret, key = secret_of(environment)
     queue = naming.queue_arn(environment, naming.queue_name(environment, consumer), account)
     task = f"arn:aws:ecs:{environment.region}:{account}:task/{naming.cluster_name(environment)}/*"
+    key_arn = _key_arns(environment)[1] if environment.encryption is Encryption.CMK else None
+    if consumer.queue is not None:
+        key_arn = consumer.queue.key_arn
     decrypted = [
-        *([database.secret_key_arn] if database is not None and database.secret_key_arn is not None else []),
-        *(["Arn(FanoutKeysQueues)"] if environment.encryption is Encryption.CMK else []),
+        *([key] if key is not None else []),
+        *([key_arn] if key_arn is not None else []),
     ]
     return {
         **{action: [queue] for action in _OF_QUEUE},
         **{action: [task] for action in _OF_TASK},
-        **({} if database is None else {"secretsmanager:GetSecretValue": [database.secret_arn]}),
+        **({"secretsmanager:GetSecretValue": [secret]} if secret is not None else {}),
         **({"kms:Decrypt": decrypted} if decrypted else {}),
     }
 
@@ -118,11 +164,21 @@ def _needed(environment: Environment, consumer: Consumer) -> dict[str, list[str]
 def _alarms(found: list[Resource], environment: Environment) -> Iterator[str]:
     """Check that every alarm is there, and tells the operators that it began and that it is over, or wakes a task."""
     conditions = {
-        "topic": ("failed", "lost"),
-        "relay": ("lagging", "quarantined") if environment.relay else (),
+        **{
+            naming.of_topic(environment, "topic", topic): ("failed", "lost")
+            for topic in environment.topics
+            if isinstance(topic, Topic)
+        },
+        **{
+            naming.of_topic(environment, "relay", topic): ("lagging", "quarantined", "alone")
+            for topic in environment.published_topics
+            if environment.has_relay
+        },
         **{
             consumer.name: (
                 *_ALARMS_OF_CONSUMER,
+                *(("stuck",) if consumer.fifo else ()),
+                *_ALARMS_OF_SERVICE,
                 *(("asleep",) if consumer.min_tasks == 0 else ()),
                 *(("parked",) if consumer.parks else ()),
             )
@@ -136,8 +192,17 @@ def _alarms(found: list[Resource], environment: Environment) -> Iterator[str]:
     for name in sorted(expected ^ set(alarms)):
         yield f"alarm {name} is {'missing' if name in expected else 'unknown'}"
     operators = [environment.alarm_topic_arn or f"Ref({naming.operator_topic_name(environment)})"]
+    services = {service.name: service.properties for service in _of_kind(found, "AWS::ECS::Service")}
+    for consumer in environment.consumers:
+        name = naming.service_name(environment, consumer.name)
+        seen = services[name]["DeploymentConfiguration"].get("Alarms", {}).get("AlarmNames", [])
+        if seen != [f"{name}-{condition}" for condition in _ALARMS_OF_SERVICE]:
+            yield f"{name} is deployed while {seen} are watched"
     for name, alarm in alarms.items():
-        if name.endswith("-asleep"):
+        if name.endswith(tuple(f"-{condition}" for condition in _ALARMS_OF_SERVICE)):
+            if alarm.get("AlarmActions") or alarm.get("OKActions"):
+                yield f"alarm {name}, which is for ECS, does more"
+        elif name.endswith("-asleep"):
             if "WakeFromZero" not in str(alarm["AlarmActions"]):
                 yield f"alarm {name} wakes nobody"
         elif [alarm.get("AlarmActions"), alarm.get("OKActions")] != [operators, operators]:

@@ -25,7 +25,7 @@ class Stack:
 
 
 type Stacks = dict[str, Stack]
-"""The stacks of one environment by part: messaging, consumers, observability."""
+"""The stacks of one environment by part: network, messaging, consumers, observability."""
 
 
 def read(directory: Path) -> Stacks:
@@ -134,6 +134,8 @@ def _spelled_out(value: Any, names: dict[str, str], exported: dict[str, Any]) ->
             spelled_out = f"{attribute}({names.get(id_, id_)})"
         case {"Fn::ImportValue": name}:
             spelled_out = exported[name]
+        case {"Fn::Sub": str(text)}:
+            spelled_out = re.sub(r"\$\{(AWS::\w+)\}", r"<\1>", text)
         case {"Fn::Join": [separator, parts]}:
             spelled_out = separator.join(_spelled_out(part, names, exported) for part in parts)
         case dict():

@@ -1,6 +1,7 @@
 """Any environment that may be declared, as far as one can be made up: one to four consumers and every option."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -8,20 +9,30 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from sluice import limits
 from sluice.declaration import (
+    Architecture,
     Consumer,
-    Database,
     Encryption,
     Environment,
+    ExistingDatabase,
     ExistingNetwork,
+    NewDatabase,
     NewNetwork,
     Removal,
     SlackChannel,
+    Topic,
 )
 
 _ACCOUNT = st.just("111122223333")
+_ACCOUNTS = st.from_regex(r"[0-9]{12}", fullmatch=True).filter(lambda account: account != "000000000000")
 _ECR = "111122223333.dkr.ecr.eu-west-1.amazonaws.com"
 _IMAGES = st.sampled_from(
-    ["worker:stable", "team/worker:v1.2.3", f"{_ECR}/worker:1.0", f"{_ECR}/team/worker@sha256:{64 * 'c'}"]
+    [
+        "worker:stable",
+        "team/worker:v1.2.3",
+        f"worker:1@sha256:{64 * 'd'}",
+        f"{_ECR}/worker:1.0",
+        f"{_ECR}/team/worker@sha256:{64 * 'c'}",
+    ]
 )
 # With the longest environment's name, 80 characters are left for `-undelivered-dlq.fifo` after 19.
 _NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,8})?", fullmatch=True).filter(
@@ -38,19 +49,41 @@ _FILTER_POLICIES: SearchStrategy[dict[str, list[object]] | None] = st.none() | s
     max_size=4,
 )
 _FILTER_POLICIES |= st.just({"$or": [{"region": ["eu"]}, {"kind": ["order"], "trial": [{"exists": False}]}]})
-_DATABASES = st.builds(
-    Database,
+_NEW_DATABASES = st.builds(
+    NewDatabase,
+    min_acus=st.sampled_from([0.5, 1, 8.5]),
+    max_acus=st.sampled_from([8.5, 64, 256.0]),
+    standby=st.booleans(),
+    backup_days=st.integers(1, limits.AURORA_BACKUP_DAYS_MAX),
+    engine_version=st.sampled_from(["16.3", "17.9"]),
+) | st.builds(NewDatabase, min_acus=st.just(0), pause_after_seconds=st.integers(300, 86_400))
+_EXISTING_DATABASES = st.builds(
+    ExistingDatabase,
     secret_arn=st.just("arn:aws:secretsmanager:eu-west-1:111122223333:secret:sluice/inbox-AbCdEf"),
     security_group_id=st.just("sg-0a1b2c3d4e5f60718"),
     port=st.integers(1, 65_535),
     secret_key_arn=st.none() | st.just("arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"),
 )
-_NETWORKS = st.builds(
+_NEW_NETWORKS = st.builds(
     NewNetwork,
     cidr=st.sampled_from(["10.0.0.0/16", "10.42.0.0/20", "192.168.7.0/24"]),
     availability_zones=st.integers(1, 3),
     restrict_default_security_group=st.booleans(),
-) | st.just(ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",)))
+)
+_EXISTING_NETWORKS = st.sampled_from(
+    [
+        ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=subnet_ids)
+        for subnet_ids in (("subnet-0a1b2c3d4e5f60718",), ("subnet-0a1b2c3d4e5f60718", "subnet-0f1e2d3c4b5a69788"))
+    ]
+)
+
+
+def _is_reached(network: NewNetwork | ExistingNetwork, database: NewDatabase | ExistingDatabase | None) -> bool:
+    """Tell whether the database can be in that network, or be reached from it."""
+    if isinstance(database, ExistingDatabase):
+        return isinstance(network, ExistingNetwork)
+    zones = network.availability_zones if isinstance(network, NewNetwork) else len(network.subnet_ids)
+    return database is None or zones > 1
 
 
 @st.composite
@@ -76,6 +109,7 @@ def consumers(draw: DrawFn, name: str) -> Consumer:
     cpu = draw(st.sampled_from([256, 512, 1_024]))
     return Consumer(
         name=name,
+        fifo=draw(st.booleans()),
         filter_policy=draw(_FILTER_POLICIES),
         visibility_timeout_seconds=visibility_timeout_seconds,
         max_attempts=max_attempts,
@@ -110,22 +144,31 @@ _OPERATORS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 def environments(draw: DrawFn) -> Environment:
     """Draw an environment, shrinking to one consumer and no options."""
     removal = draw(st.sampled_from(Removal))
-    database = draw(st.none() | _DATABASES)
+    network, database = draw(
+        st.tuples(_NEW_NETWORKS | _EXISTING_NETWORKS, st.none() | _NEW_DATABASES | _EXISTING_DATABASES).filter(
+            lambda pair: _is_reached(*pair)
+        )
+    )
     names = draw(st.lists(_NAMES, min_size=1, max_size=4, unique_by=lambda name: name.replace("-", "")))
+    topics = draw(st.lists(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True), min_size=1, max_size=3, unique=True))
+    declared = tuple(replace(draw(consumers(name)), topic=draw(st.none() | st.sampled_from(topics))) for name in names)
     return Environment(
         name=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
         application=draw(st.sampled_from(["sluice", "shop-2"])),
-        account=draw(st.none() | (st.from_regex(r"[0-9]{12}", fullmatch=True) if database is None else _ACCOUNT)),
+        account=draw(st.none() | (_ACCOUNT if isinstance(database, ExistingDatabase) else _ACCOUNTS)),
         region="eu-west-1",
-        topic=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
-        consumers=tuple(draw(consumers(name)) for name in names),
+        consumers=declared,
+        topics=tuple(Topic(name=name) for name in topics),
         removal=removal,
         encryption=draw(st.sampled_from(Encryption)),
         archive_days=draw(st.none() | st.integers(1, limits.ARCHIVE_DAYS_MAX)) if removal is Removal.RETAIN else None,
-        network=draw(_NETWORKS),
-        image=draw(_IMAGES),
+        network=network,
+        image=draw(st.none() | _IMAGES),
+        architecture=draw(st.sampled_from(Architecture)),
+        spot=all(consumer.processing_seconds <= consumer.stop_timeout_seconds for consumer in declared)
+        and draw(st.booleans()),
         database=database,
-        relay=database is not None and draw(st.booleans()),
+        relay=draw(st.booleans()),
         outbox_lag_seconds=draw(st.integers(10, 86_400)),
         log_retention_days=draw(st.sampled_from(limits.LOG_RETENTION_DAYS)),
         **draw(_OPERATORS),

@@ -8,9 +8,11 @@ import aws_cdk as cdk
 
 from sluice.constructs.alarms import Alarms, OperatorTopic
 from sluice.constructs.dashboard import Dashboard
+from sluice.constructs.database import Database
 from sluice.constructs.fan_out import Fanout, Producers
+from sluice.constructs.network import Network
 from sluice.constructs.stage import Consumers
-from sluice.declaration import Environment
+from sluice.declaration import Environment, NewDatabase
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
@@ -23,7 +25,7 @@ CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 def synthesize(environment: Environment, directory: Path) -> Stacks:
     """Return the stacks of one environment, from an app of its own and without checking them."""
     app = cdk.App(context=CONTEXT, outdir=str(directory))
-    EnvironmentStage(app, environment=environment).synth()
+    EnvironmentStage(app, environment=environment, project=PROJECT).synth()
     return read(directory)
 
 
@@ -33,8 +35,21 @@ def synthesize_alone(environment: Environment, directory: Path) -> None:
     stack = cdk.Stack(app, "Alone")
     fanout = Fanout(stack, "Fanout", environment=environment)
     assert fanout.keys is not None
-    Producers(stack, "Producers", fanout=fanout)
-    Consumers(stack, "Consumers", environment=environment, topic_key=fanout.keys.topic, queue_key=fanout.keys.queues)
+    network = Network(stack, "Network", environment=environment)
+    assert isinstance(environment.database, NewDatabase)
+    database = Database(
+        stack, "Database", environment=environment, declared=environment.database, network=network
+    ).access
+    Producers(stack, "Producers", environment=environment, fanout=fanout, database=database)
+    Consumers(
+        stack,
+        "Consumers",
+        environment=environment,
+        network=network,
+        database=database,
+        topic_key=fanout.keys.topic,
+        queue_key=fanout.keys.queues,
+    )
     operators = OperatorTopic(stack, "Operators", environment=environment, key=fanout.keys.topic)
     Alarms(stack, "Alarms", environment=environment, topic=operators.topic)
     Dashboard(stack, "Dashboard", environment=environment)

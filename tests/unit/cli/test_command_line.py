@@ -1,6 +1,7 @@
 """`sluice`: what it loads to say how it is used, and what it answers to values that cannot be right."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 from tests.support.command_line import Run
+from tests.support.project import PROJECT
 
 HEAVY = {"boto3", "botocore", "psycopg", "pyarrow", "rich", "sqlalchemy", "structlog"}
 _LOADED = """
@@ -191,3 +193,19 @@ def test_a_thread_that_a_handler_has_left_at_work_keeps_no_process() -> None:
     ended = subprocess.run([sys.executable, "-c", _LEAVES_A_THREAD], timeout=60, check=False)
 
     assert ended.returncode == 2
+
+
+def test_ctrl_c_while_modules_are_imported_ends_it(tmp_path: Path) -> None:
+    """The import of click is where it comes, here: nothing has begun, so nothing is printed."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "sluice", "--help"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{PROJECT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

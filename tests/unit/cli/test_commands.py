@@ -15,9 +15,9 @@ import sluice.cli
 from sluice import messaging
 from sluice.cli import place
 from sluice.cli.commands import cli
-from sluice.cli.dlq import acts, listing, moving
+from sluice.cli.dlq import acts, automatic, listing, moving
 from sluice.cli.services import alive, delays, env, init, record, relay, worker
-from sluice.cli.tables import inbox, outbox, outbox_commands, schema_command
+from sluice.cli.tables import inbox, outbox, outbox_commands, schema_commands
 from sluice.cli.tables import schema as cli_tables
 from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables
@@ -29,6 +29,7 @@ FOLDER = Path(sluice.cli.__file__).parent
 PRINTS = "output.py"
 PRINTING = {"echo", "secho", "echo_via_pager", "print", "pprint", "Console", "confirm", "prompt", "print_exc"}
 PLAIN = {
+    "schema": cli_tables,
     "relay": relay,
     "worker": worker,
     "delays": delays,
@@ -114,6 +115,7 @@ def test_there_are_numbers_to_check() -> None:
         ("worker", "idle_seconds"),
         ("alive", "within_seconds"),
         ("dlq", "redrive", "rate"),
+        ("schema", "apply", "wait_seconds"),
     }
 
 
@@ -140,17 +142,15 @@ def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: 
 
 def _body(path: tuple[str, ...]) -> tuple[ModuleType, str]:
     """Return the module and the name of the function that a command runs."""
-    if path[-1] == "schema":
-        return cli_tables, "create"
     name = path[-1].replace("-", "_")
-    modules = (listing, acts, moving) if path[0] == "dlq" else (PLAIN[path[0]],)
+    modules = (listing, acts, automatic, moving) if path[0] == "dlq" else (PLAIN[path[0]],)
     return next((module, name) for module in modules if hasattr(module, name))
 
 
 def test_choices_are_what_the_modules_know() -> None:
     """They stand there again, because `--help` does not load those modules."""
     assert set(outbox_commands._STATUSES) == {tables.PENDING, tables.SENT, tables.QUARANTINED}
-    assert tuple(sorted(schema_command._KINDS)) == tuple(sorted(schema.names()))
+    assert tuple(sorted(schema_commands._KINDS)) == tuple(sorted(schema.names()))
     assert {dead_letter_limits.CLIENT, dead_letter_limits.NATIVE} == {"client", "native"}
     assert inspect.signature(dead_letter_queue.DeadLetterQueue).parameters["hold_seconds"].default == 120
 

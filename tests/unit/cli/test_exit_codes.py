@@ -1,11 +1,14 @@
 """What every command ends with: the same mistake, the same code, whichever command is told."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from sluice.errors import ConfigError, HistoryError, unwritable
 from sluice.terminal.exits import COULD_NOT, PARTLY, REFUSED
 from tests.support.command_line import Run
 
@@ -77,6 +80,28 @@ def test_a_mistake_has_one_code_in_every_command(run: Run, arguments: tuple[str,
     ended, _, printed = run(*arguments)
 
     assert (ended, "Traceback" in printed) == (code, False), printed
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("record", f"{DATABASE}/below", "--", "true"),
+        ("report", EMPTY, "-o", f"{DATABASE}/page.html"),
+        ("worker", "--consumer", "billing", "--dsn", f"sqlite:///{DATABASE}", "--alive", f"{DATABASE}/alive"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_place_that_cannot_be_written_is_refused(run: Run, arguments: tuple[str, ...]) -> None:
+    """Another one has to be given, and nothing was begun."""
+    ended, _, printed = run(*arguments)
+
+    assert (ended, printed.startswith("sluice: cannot write to ")) == (REFUSED, True), printed
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.EACCES, ConfigError), (errno.ENOSPC, HistoryError)])
+def test_a_full_disk_is_no_wrong_folder(number: int, kind: type[Exception]) -> None:
+    assert type(unwritable("runs", OSError(number, os.strerror(number)), "…")) is kind
 
 
 @pytest.mark.usefixtures("there")

@@ -49,6 +49,7 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
     )
     assert os.listdir(tmp_path) == ["order-desk"]  # noqa: PTH208 (hidden names, too)
     assert _files(tmp_path / "order-desk") == [
+        ".dockerignore",
         ".github/workflows/ci.yml",
         ".gitignore",
         "Dockerfile",
@@ -192,7 +193,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(run: Run, tmp_path: Path, mo
 
     assert run("shop") == (
         2,
-        "sluice: folder 'shop' cannot be written (No space left on device), and nothing is left of it; look at the"
-        " disk's space and the permissions of the working directory\n",
+        "sluice: cannot write to folder 'shop' (No space left on device); nothing is left of it; look at the disk's"
+        " space and the permissions of the working directory\n",
     )
     assert os.listdir(tmp_path) == []  # noqa: PTH208

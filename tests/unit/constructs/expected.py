@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from sluice.declaration import Environment
+from sluice.declaration import Encryption, Environment
+from tests.support.templates.invariants import secret_of
 from tests.support.templates.resources import Properties
 
 CONSUMERS = ("billing", "shipping", "audit")
@@ -21,9 +22,21 @@ def account(environment: Environment) -> str:
     return "000000000000" if environment.name == "local" else "<AWS::AccountId>"
 
 
+def log_encryption(environment: Environment) -> Properties:
+    """Return what log groups have more where the environment has keys of its own."""
+    return {"KmsKeyId": "Arn(NetworkLogKey)"} if environment.encryption is Encryption.CMK else {}
+
+
 def allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
     """Return a statement of a role's policy."""
     return {"Effect": "Allow", "Action": actions, "Resource": resources}
+
+
+def read_secret(environment: Environment) -> list[dict[str, Any]]:
+    """Return what a role needs to get into the environment's own database."""
+    secret, key = secret_of(environment)
+    read = allow("secretsmanager:GetSecretValue", str(secret))
+    return [read] if key is None else [read, allow("kms:Decrypt", key)]
 
 
 def of_queue(id_: str, queue: str, **more: int) -> Properties:

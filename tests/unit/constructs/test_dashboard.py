@@ -41,6 +41,7 @@ def test_the_dashboard_has_a_row_for_the_topic_and_two_for_each_consumer(
     ]
     assert [widget["properties"].get("title", widget["properties"].get("markdown")) for widget in widgets] == [
         *("Published", "Delivered", "Not delivered"),
+        *("## relay", "Oldest unpublished, s", "Unpublished, and quarantined", "Published from the outbox a minute"),
         *(title for consumer in CONSUMERS for title in (f"## {consumer}", *of_consumer)),
     ]
 

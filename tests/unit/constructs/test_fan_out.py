@@ -20,22 +20,32 @@ RETENTION_SECONDS = {"local": 345_600, "dev": 345_600, "staging": 345_600, "prod
 
 
 def _fifo(name: str, *, retention_seconds: int, **more: Any) -> dict[str, Any]:
-    """Return a FIFO queue for high throughput."""
+    """Return a FIFO queue for high throughput; a DLQ takes whatever its queue ever took."""
     return {
         "QueueName": name,
         "FifoQueue": True,
         "DeduplicationScope": "messageGroup",
         "FifoThroughputLimit": "perMessageGroupId",
         "MessageRetentionPeriod": retention_seconds,
+        "MaximumMessageSize": 1_048_576,
         **more,
     }
 
 
-def _queue(name: str, *, visibility_seconds: int, attempts: int, retention_seconds: int, **more: Any) -> dict[str, Any]:
+def _queue(
+    name: str,
+    *,
+    visibility_seconds: int,
+    attempts: int,
+    retention_seconds: int,
+    bytes_max: int = 262_144,
+    **more: Any,
+) -> dict[str, Any]:
     dead_letter_queue = name.replace(".fifo", "-dlq.fifo")
     return _fifo(
         name,
         retention_seconds=retention_seconds,
+        MaximumMessageSize=bytes_max,
         VisibilityTimeout=visibility_seconds,
         ReceiveMessageWaitTimeSeconds=20,
         RedrivePolicy={"deadLetterTargetArn": f"Arn({dead_letter_queue})", "maxReceiveCount": attempts},
@@ -68,7 +78,8 @@ def test_there_is_exactly_one_topic_and_it_is_fifo(declared: list[Resource], env
     topics = of_kind(_messaging(declared), TOPIC)
 
     name = f"sluice-{environment.name}-events.fifo"
-    common = {"TopicName": name, "FifoTopic": True, "FifoThroughputScope": "MessageGroup"}
+    size = {"MaximumMessageSize": "262144"}
+    common = {"TopicName": name, "FifoTopic": True, "FifoThroughputScope": "MessageGroup", **size}
     key = {"KmsMasterKeyId": "Arn(FanoutKeysTopic)"}
     expected = {
         "local": common,
@@ -83,7 +94,7 @@ def test_nothing_is_in_the_messaging_stack_but_the_fan_out(declared: list[Resour
     """For each of three consumers three queues with a policy each and a subscription; two keys where declared."""
     kinds = Counter(resource.kind for resource in _messaging(declared))
 
-    fanout = {TOPIC: 1, TOPIC_POLICY: 1, QUEUE: 9, QUEUE_POLICY: 9, SUBSCRIPTION: 3, MANAGED_POLICY: 1}
+    fanout = {TOPIC: 1, TOPIC_POLICY: 1, QUEUE: 9, QUEUE_POLICY: 9, SUBSCRIPTION: 3, MANAGED_POLICY: 2}
     keys = {KEY: 2, ALIAS: 2}
     expected = {"local": fanout, "dev": fanout, "staging": {**fanout, **keys}, "prod": {**fanout, **keys}}
     assert kinds == expected[environment.name]
@@ -111,17 +122,19 @@ def test_each_consumer_has_a_queue_a_dlq_and_an_undelivered_dlq(
 
 
 def test_a_consumers_own_numbers_reach_its_queues(full: list[Resource]) -> None:
-    """Visibility, attempts and both retentions, where every one differs from its default."""
+    """Visibility, attempts, size and both retentions, where every one differs from its default."""
     queues = {name: queue for name, queue in of_kind(full, QUEUE).items() if "ledger" in name}
 
     name, dead_letters = "sluice-full-ledger.fifo", "sluice-full-ledger-dlq.fifo"
     undelivered = "sluice-full-ledger-undelivered-dlq.fifo"
     source = _source(f"arn:aws:sqs:eu-central-1:111122223333:{name}")
     assert queues == {
-        name: _queue(name, visibility_seconds=90, attempts=7, retention_seconds=7_200, **CMK),
+        name: _queue(name, visibility_seconds=90, attempts=7, retention_seconds=7_200, bytes_max=1_048_576, **CMK),
         dead_letters: _fifo(dead_letters, retention_seconds=86_400, RedriveAllowPolicy=source, **CMK),
         undelivered: _fifo(undelivered, retention_seconds=86_400, **CMK),
     }
+    (topic,) = of_kind(_messaging(full), TOPIC).values()
+    assert topic["MaximumMessageSize"] == "1048576"
 
 
 def test_each_queue_is_subscribed_to_the_topic_with_raw_delivery(
@@ -178,13 +191,14 @@ def test_a_subscription_waits_until_sns_may_send_to_its_queue(declared: list[Res
 
 
 def test_the_outputs_say_where_things_are(stacks: Mapping[str, Stacks], environment: Environment) -> None:
-    """The topic, the policy producers need, and of each consumer the queue's URL and the ARNs of all three queues."""
+    """The topic, the policies producers need, and of each consumer the queue's URL and the ARNs of all three queues."""
     found = outputs(stacks[environment.name][MESSAGING].template)
 
     prefix = f"sluice-{environment.name}"
     assert found == {
         "TopicArn": f"Ref({prefix}-events.fifo)",
         "PublishPolicyArn": "Ref(ProducersPublish)",
+        "OutboxPolicyArn": "Ref(ProducersOutbox)",
         **{f"{consumer.title()}QueueUrl": f"Ref({prefix}-{consumer}.fifo)" for consumer in CONSUMERS},
         **{
             f"{consumer.title()}{queue}Arn": f"Arn({prefix}-{consumer}{ending}.fifo)"

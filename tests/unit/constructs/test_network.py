@@ -8,7 +8,7 @@ import pytest
 
 from sluice.declaration import Environment
 from tests.support.templates.resources import Resource, of_kind, statements
-from tests.unit.constructs.expected import allow
+from tests.unit.constructs.expected import allow, log_encryption
 
 VPC, SUBNET, ENDPOINT = "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::VPCEndpoint"
 ROUTE_TABLE, ASSOCIATION = "AWS::EC2::RouteTable", "AWS::EC2::SubnetRouteTableAssociation"
@@ -26,7 +26,7 @@ def _subnet(zone: int, cidr: str) -> dict[str, Any]:
         "AvailabilityZone": {"Fn::Select": [zone, {"Fn::GetAZs": ""}]},
         "CidrBlock": cidr,
         "MapPublicIpOnLaunch": False,
-        "VpcId": "Ref(ConsumersNetworkVpc)",
+        "VpcId": "Ref(NetworkVpc)",
     }
 
 
@@ -45,16 +45,47 @@ def _tasks_group(vpc: str) -> dict[str, Any]:
     }
 
 
-def _from_tasks(group: str, port: int) -> dict[str, Any]:
-    """Return the rule that lets the tasks into a security group."""
-    return {
-        "Description": "Sluice tasks",
-        "FromPort": port,
-        "GroupId": group,
-        "IpProtocol": "tcp",
-        "SourceSecurityGroupId": "GroupId(ConsumersNetworkTasks)",
-        "ToPort": port,
-    }
+def _producers_group(vpc: str) -> dict[str, Any]:
+    description = "Sluice producers: what joins it reaches the database"
+    return {**_tasks_group(vpc), "GroupDescription": description}
+
+
+def _from_clients(group: str, port: int) -> list[dict[str, Any]]:
+    """Return the rules that let tasks and producers into a security group."""
+    return [
+        {
+            "Description": description,
+            "FromPort": port,
+            "GroupId": group,
+            "IpProtocol": "tcp",
+            "SourceSecurityGroupId": f"GroupId({client})",
+            "ToPort": port,
+        }
+        for client, description in (("NetworkTasks", "Sluice tasks"), ("NetworkProducers", "Sluice producers"))
+    ]
+
+
+def _to_database(group: str, port: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "Description": "the database",
+            "DestinationSecurityGroupId": group,
+            "FromPort": port,
+            "GroupId": f"GroupId({client})",
+            "IpProtocol": "tcp",
+            "ToPort": port,
+        }
+        for client in ("NetworkTasks", "NetworkProducers")
+    ]
+
+
+_CALLS_NOBODY = {
+    "CidrIp": "255.255.255.255/32",
+    "Description": "Disallow all traffic",
+    "FromPort": 252,
+    "IpProtocol": "icmp",
+    "ToPort": 86,
+}
 
 
 def test_a_new_network_has_no_way_to_the_internet(declared: list[Resource], environment: Environment) -> None:
@@ -68,9 +99,10 @@ def test_a_new_network_has_no_way_to_the_internet(declared: list[Resource], envi
         ROUTE_TABLE: zones,
         ASSOCIATION: zones,
         FLOW_LOG: 1,
-        ENDPOINT: 5,
-        GROUP: 2,
-        INGRESS: 1,
+        ENDPOINT: 7,
+        GROUP: 4,
+        INGRESS: 4,
+        EGRESS: 2,
     }
 
 
@@ -80,15 +112,18 @@ def test_every_zone_has_a_private_subnet(by_environment: Mapping[str, list[Resou
 
     assert subnets == {
         "local": {
-            "ConsumersNetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/17"),
-            "ConsumersNetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.128.0/17"),
+            "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/17"),
+            "NetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.128.0/17"),
         },
         "prod": {
-            "ConsumersNetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/18"),
-            "ConsumersNetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.64.0/18"),
-            "ConsumersNetworkVpcTasksSubnet3Subnet": _subnet(2, "10.0.128.0/18"),
+            "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/18"),
+            "NetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.64.0/18"),
+            "NetworkVpcTasksSubnet3Subnet": _subnet(2, "10.0.128.0/18"),
         },
-        "full": {"ConsumersNetworkVpcTasksSubnet1Subnet": _subnet(0, "10.42.0.0/20")},
+        "full": {
+            "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.42.0.0/21"),
+            "NetworkVpcTasksSubnet2Subnet": _subnet(1, "10.42.8.0/21"),
+        },
     }
 
 
@@ -98,8 +133,8 @@ def test_the_vpc_has_the_declared_addresses_and_resolves_names(by_environment: M
 
     common = {"EnableDnsHostnames": True, "EnableDnsSupport": True, "InstanceTenancy": "default"}
     assert vpcs == {
-        "local": {"ConsumersNetworkVpc": {**common, "CidrBlock": "10.0.0.0/16"}},
-        "full": {"ConsumersNetworkVpc": {**common, "CidrBlock": "10.42.0.0/20"}},
+        "local": {"NetworkVpc": {**common, "CidrBlock": "10.0.0.0/16"}},
+        "full": {"NetworkVpc": {**common, "CidrBlock": "10.42.0.0/20"}},
     }
 
 
@@ -125,11 +160,11 @@ def test_an_endpoint_is_in_every_subnet_and_answers_to_the_services_own_name(dec
             "ServiceName": f"com.amazonaws.us-east-1.{service}",
             "VpcEndpointType": "Interface",
             "PrivateDnsEnabled": True,
-            "SecurityGroupIds": ["GroupId(ConsumersNetworkEndpoints)"],
+            "SecurityGroupIds": ["GroupId(NetworkEndpoints)"],
             "SubnetIds": subnets,
-            "VpcId": "Ref(ConsumersNetworkVpc)",
+            "VpcId": "Ref(NetworkVpc)",
         }
-        for service in ("sqs", "ecr.api", "ecr.dkr", "logs")
+        for service in ("sqs", "ecr.api", "ecr.dkr", "logs", "secretsmanager", "sns")
     ]
 
 
@@ -143,89 +178,83 @@ def test_ecrs_layers_are_reached_through_a_gateway_to_s3(declared: list[Resource
             "ServiceName": "com.amazonaws.<AWS::Region>.s3",
             "VpcEndpointType": "Gateway",
             "RouteTableIds": tables,
-            "VpcId": "Ref(ConsumersNetworkVpc)",
+            "VpcId": "Ref(NetworkVpc)",
         }
     ]
 
 
-def test_nobody_calls_the_tasks_and_they_call_https_only(declared: list[Resource]) -> None:
-    """Their group has no rule inwards; the endpoints' group lets in the tasks and calls nobody (CDK's dummy rule)."""
+def test_nobody_calls_tasks_or_producers_and_they_call_https_only(declared: list[Resource]) -> None:
+    """And the database. Their groups have no rule inwards; endpoints and database call nobody (CDK's dummy rule)."""
     groups, ingress = of_kind(declared, GROUP), of_kind(declared, INGRESS).values()
 
     assert groups == {
-        "ConsumersNetworkTasks": _tasks_group("Ref(ConsumersNetworkVpc)"),
-        "ConsumersNetworkEndpoints": {
+        "NetworkTasks": _tasks_group("Ref(NetworkVpc)"),
+        "NetworkEndpoints": {
             "GroupDescription": "Sluice endpoints: the tasks call them",
-            "SecurityGroupEgress": [
-                {
-                    "CidrIp": "255.255.255.255/32",
-                    "Description": "Disallow all traffic",
-                    "FromPort": 252,
-                    "IpProtocol": "icmp",
-                    "ToPort": 86,
-                }
-            ],
-            "VpcId": "Ref(ConsumersNetworkVpc)",
+            "SecurityGroupEgress": [_CALLS_NOBODY],
+            "VpcId": "Ref(NetworkVpc)",
+        },
+        "NetworkProducers": _producers_group("Ref(NetworkVpc)"),
+        "DatabaseClients": {
+            "GroupDescription": "Sluice database: tasks and producers call it",
+            "SecurityGroupEgress": [_CALLS_NOBODY],
+            "VpcId": "Ref(NetworkVpc)",
         },
     }
-    assert list(ingress) == [_from_tasks("GroupId(ConsumersNetworkEndpoints)", 443)]
+    assert [rule for rule in ingress if rule["GroupId"] == "GroupId(NetworkEndpoints)"] == _from_clients(
+        "GroupId(NetworkEndpoints)", 443
+    )
 
 
-@pytest.mark.parametrize(("name", "port"), [("full", 5433), ("hosted", 5432)])
-def test_the_database_lets_the_tasks_in_on_its_port(
-    by_environment: Mapping[str, list[Resource]], name: str, port: int
+@pytest.mark.parametrize(
+    ("name", "database", "port"),
+    [("full", "GroupId(DatabaseClients)", 5432), ("hosted", "sg-0a1b2c3d4e5f60718", 5433)],
+)
+def test_the_database_lets_tasks_and_producers_in_and_nobody_else(
+    by_environment: Mapping[str, list[Resource]], name: str, database: str, port: int
 ) -> None:
-    """A rule on either side: out of the tasks' group, into the database's own."""
+    """A rule on either side: out of their groups, into the database's own."""
     found = by_environment[name]
 
-    database = "sg-0a1b2c3d4e5f60718"
-    assert list(of_kind(found, EGRESS).values()) == [
-        {
-            "Description": "the database",
-            "DestinationSecurityGroupId": database,
-            "FromPort": port,
-            "GroupId": "GroupId(ConsumersNetworkTasks)",
-            "IpProtocol": "tcp",
-            "ToPort": port,
-        }
-    ]
-    assert [rule for rule in of_kind(found, INGRESS).values() if rule["GroupId"] == database] == [
-        _from_tasks(database, port)
-    ]
+    assert list(of_kind(found, EGRESS).values()) == _to_database(database, port)
+    assert [rule for rule in of_kind(found, INGRESS).values() if rule["GroupId"] == database] == _from_clients(
+        database, port
+    )
 
 
 def test_somebody_elses_network_is_left_as_it_is(hosted: list[Resource], plain: list[Resource]) -> None:
-    """Only the tasks' own group is made in it, and rules where there is a database."""
+    """Only groups are made in it, the producers' where there is a database, and rules."""
     parts = [
         Counter(resource.kind for resource in found if resource.kind.startswith(("AWS::EC2::", "Custom::")))
         for found in (hosted, plain)
     ]
 
-    assert parts == [{GROUP: 1, EGRESS: 1, INGRESS: 1}, {GROUP: 1}]
-    assert of_kind(plain, GROUP) == {"ConsumersNetworkTasks": _tasks_group("vpc-0a1b2c3d4e5f60718")}
+    assert parts == [{GROUP: 2, EGRESS: 2, INGRESS: 2}, {GROUP: 1}]
+    assert of_kind(plain, GROUP) == {"NetworkTasks": _tasks_group("vpc-0a1b2c3d4e5f60718")}
 
 
 def test_what_goes_through_a_new_network_is_logged(declared: list[Resource], environment: Environment) -> None:
     """Accepted or not, to a log group kept as long as declared; the role writes there and nowhere else."""
     flow_logs = of_kind(declared, FLOW_LOG)
-    allowed = statements(declared, "ConsumersNetworkVpcFlowLogIAMRole")
+    allowed = statements(declared, "NetworkVpcFlowLogIAMRole")
 
     days = {"local": 30, "dev": 7, "staging": 30, "prod": 90}
     assert flow_logs == {
-        "ConsumersNetworkVpcFlowLog": {
-            "DeliverLogsPermissionArn": "Arn(ConsumersNetworkVpcFlowLogIAMRole)",
+        "NetworkVpcFlowLog": {
+            "DeliverLogsPermissionArn": "Arn(NetworkVpcFlowLogIAMRole)",
             "LogDestinationType": "cloud-watch-logs",
-            "LogGroupName": "Ref(ConsumersNetworkFlowLogs)",
-            "ResourceId": "Ref(ConsumersNetworkVpc)",
+            "LogGroupName": "Ref(NetworkFlowLogs)",
+            "ResourceId": "Ref(NetworkVpc)",
             "ResourceType": "VPC",
             "TrafficType": "ALL",
         }
     }
-    assert of_kind(declared, "AWS::Logs::LogGroup")["ConsumersNetworkFlowLogs"] == {
-        "RetentionInDays": days[environment.name]
+    assert of_kind(declared, "AWS::Logs::LogGroup")["NetworkFlowLogs"] == {
+        "RetentionInDays": days[environment.name],
+        **log_encryption(environment),
     }
     assert allowed == [
-        allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], "Arn(ConsumersNetworkFlowLogs)")
+        allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], "Arn(NetworkFlowLogs)")
     ]
 
 
@@ -240,9 +269,9 @@ def test_the_default_security_group_is_emptied_unless_declared_otherwise(
 
     def by(account: str) -> dict[str, Any]:
         return {
-            "ConsumersNetworkVpcRestrictDefaultSecurityGroupCustomResource": {
+            "NetworkVpcRestrictDefaultSecurityGroupCustomResource": {
                 "ServiceToken": "Arn(CustomVpcRestrictDefaultSGCustomResourceProviderHandler)",
-                "DefaultSecurityGroupId": "DefaultSecurityGroup(ConsumersNetworkVpc)",
+                "DefaultSecurityGroupId": "DefaultSecurityGroup(NetworkVpc)",
                 "Account": account,
             }
         }

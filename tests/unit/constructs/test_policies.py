@@ -7,7 +7,7 @@ import pytest
 
 from sluice.declaration import Environment
 from tests.support.templates.resources import MESSAGING, Resource, of_kind
-from tests.unit.constructs.expected import CONSUMERS, allow
+from tests.unit.constructs.expected import CONSUMERS, allow, read_secret
 
 TOPIC_POLICY, QUEUE_POLICY = "AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy"
 MANAGED_POLICY, KEY, ALIAS = "AWS::IAM::ManagedPolicy", "AWS::KMS::Key", "AWS::KMS::Alias"
@@ -65,7 +65,7 @@ def test_the_topic_denies_what_is_not_encrypted_in_transit(declared: list[Resour
 
     topic = f"Ref(sluice-{environment.name}-events.fifo)"
     assert policies == {
-        "FanoutTopicPolicy": {
+        "FanoutTopiceventsPolicy": {
             "Topics": [topic],
             "PolicyDocument": {
                 "Version": "2012-10-17",
@@ -108,7 +108,8 @@ def test_each_key_rotates_and_lets_in_what_needs_it_on_our_behalf_only(
 ) -> None:
     """SNS into the queues' key for the topic alone, CloudWatch into the topics' for this account's alarms alone.
 
-    Where the topic archives, SNS also into the topics' key, to read what it replays.
+    CloudWatch Logs into the logs' key for groups of this environment alone, by the context it encrypts in. Where the
+    topic archives, SNS also into the topics' key, to read what it replays.
     """
     keys, aliases = of_kind(by_environment[name], KEY), of_kind(by_environment[name], ALIAS)
 
@@ -121,6 +122,15 @@ def test_each_key_rotates_and_lets_in_what_needs_it_on_our_behalf_only(
     alarms = _use_key("cloudwatch.amazonaws.com", {"StringEquals": {"aws:SourceAccount": account}})
     replay = _use_key("sns.amazonaws.com", {"ArnEquals": {"aws:SourceArn": replayed}})
     delivery = _use_key("sns.amazonaws.com", {"ArnEquals": {"aws:SourceArn": f"Ref({topic})"}})
+    region = "eu-central-1" if name == "full" else "us-east-1"
+    groups = [f"arn:aws:logs:{region}:{account}:log-group:{prefix}sluice-{name}-*" for prefix in ("/ecs/", "")]
+    logging = {
+        "Effect": "Allow",
+        "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
+        "Principal": {"Service": f"logs.{region}.amazonaws.com"},
+        "Resource": "*",
+        "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+    }
     of_topic = [administration, alarms] if replayed is None else [administration, alarms, replay]
     assert keys == {
         construct: {
@@ -131,6 +141,8 @@ def test_each_key_rotates_and_lets_in_what_needs_it_on_our_behalf_only(
         for construct, encrypted, statements in (
             ("FanoutKeysTopic", "topic", of_topic),
             ("FanoutKeysQueues", "queues", [administration, delivery]),
+            ("DatabaseKey", "database", [administration]),
+            ("NetworkLogKey", "logs", [administration, logging]),
         )
     }
     assert aliases == {
@@ -138,14 +150,16 @@ def test_each_key_rotates_and_lets_in_what_needs_it_on_our_behalf_only(
         for alias, key in (
             (f"alias/sluice-{name}-topic", "Arn(FanoutKeysTopic)"),
             (f"alias/sluice-{name}-queues", "Arn(FanoutKeysQueues)"),
+            (f"alias/sluice-{name}-database", "Arn(DatabaseKey)"),
+            (f"alias/sluice-{name}-logs", "Arn(NetworkLogKey)"),
         )
     }
 
 
-def test_the_publish_policy_allows_to_publish_to_the_topic_and_nothing_else(
+def test_producers_publish_by_one_policy_and_write_to_the_outbox_by_another(
     declared: list[Resource], environment: Environment
 ) -> None:
-    """With a key of ours also to use it, or SNS refuses the publish."""
+    """With a key of ours also to use it, or SNS refuses the publish. Whoever has an outbox may not publish."""
     policies = of_kind(declared, MANAGED_POLICY)
 
     publish = allow("sns:Publish", f"Ref(sluice-{environment.name}-events.fifo)")
@@ -156,5 +170,10 @@ def test_the_publish_policy_allows_to_publish_to_the_topic_and_nothing_else(
             "Description": "Publish to the Sluice topic",
             "Path": "/",
             "PolicyDocument": {"Version": "2012-10-17", "Statement": statements},
-        }
+        },
+        "ProducersOutbox": {
+            "Description": "Read the Sluice database's secret",
+            "Path": "/",
+            "PolicyDocument": {"Version": "2012-10-17", "Statement": read_secret(environment)},
+        },
     }

@@ -147,8 +147,8 @@ def test_every_metric_in_an_expression_is_given_and_every_one_given_is_in_it(
         (expression,) = (query["Expression"] for query in queries if "Expression" in query)
         metrics = [query["Id"] for query in queries if "MetricStat" in query]
         assert sorted(metrics) == sorted(set(re.findall(r"\b[a-z]+\b", expression)))
-    assert len(tracking) == 17
-    assert len(alarms) == 17 * 2 + 4
+    assert len(tracking) == 20
+    assert len(alarms) == 20 * 3 - 1 + 4
 
 
 def test_nothing_scales_on_cpu(by_environment: Mapping[str, list[Resource]]) -> None:
@@ -167,6 +167,7 @@ def test_nothing_scales_on_cpu(by_environment: Mapping[str, list[Resource]]) -> 
         "full": [track, track, wake],
         "hosted": [track, track],
         "plain": [track],
+        "shared": [track, track, track],
     }
 
 

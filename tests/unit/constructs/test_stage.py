@@ -6,7 +6,7 @@ import aws_cdk as cdk
 import pytest
 
 from sluice.constructs.stage import EnvironmentStage
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, Environment, Removal
 from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
@@ -16,6 +16,7 @@ from tests.support.templates.resources import Resource, Stacks, resources
 STATEFUL = ("AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key", "AWS::Logs::LogGroup")
 RETAINED = ("staging", "prod", "full")
 """Environments that are retained; the same have keys of their own."""
+WITHOUT_OWN_DATABASE = ("hosted", "plain", "shared")
 
 
 @pytest.mark.parametrize("name", [*ENVIRONMENTS, *EXTRA])
@@ -35,10 +36,10 @@ def test_what_holds_messages_logs_or_keys_goes_or_stays_as_declared(
 
 
 def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping[str, Stacks]) -> None:
-    """All three stacks are protected from deletion, or none."""
+    """All stacks are protected from deletion, or none."""
     protected = {name: [stack.is_protected for stack in parts.values()] for name, parts in stacks.items()}
 
-    assert protected == {name: [name in RETAINED] * 3 for name in stacks}
+    assert protected == {name: [name in RETAINED] * (4 if name in WITHOUT_OWN_DATABASE else 5) for name in stacks}
 
 
 def test_a_retained_environment_whose_alarms_nobody_hears_is_refused() -> None:
@@ -54,15 +55,30 @@ def test_a_retained_environment_whose_alarms_nobody_hears_is_refused() -> None:
     )
 
 
+def test_handlers_without_a_database_are_refused() -> None:
+    """A worker keeps its inbox there, and would end at its start; one without handlers does not start at all."""
+    consumer = Consumer(name="billing", handlers="examples.services.billing")
+
+    with pytest.raises(ConfigError) as refused:
+        EnvironmentStage(cdk.App(), environment=Environment(name="dev", consumers=(consumer,), removal=Removal.DESTROY))
+
+    assert str(refused.value) == (
+        "Consumer('billing').handlers is 'examples.services.billing', allowed is None while environment 'dev' has no"
+        " database: a worker keeps its inbox there; declare database=NewDatabase()"
+    )
+
+
 def test_the_stacks_are_deployed_in_an_order_that_works(stacks: Mapping[str, Stacks]) -> None:
     """Workers after the queues they look for by name; alarms after the key their topic is encrypted with."""
-    orders = {name: {part: stack.dependencies for part, stack in parts.items()} for name, parts in stacks.items()}
+    orders = {name: {part: set(stack.dependencies) for part, stack in parts.items()} for name, parts in stacks.items()}
 
     assert orders == {
         name: {
-            "messaging": (),
-            "consumers": ("messaging",),
-            "observability": ("messaging",) if name in RETAINED else (),
+            "network": set(),
+            **({} if name in WITHOUT_OWN_DATABASE else {"database": {"network"}}),
+            "messaging": set() if name in (*WITHOUT_OWN_DATABASE, "local") else {"database"},
+            "consumers": {"messaging", "network", *(() if name in WITHOUT_OWN_DATABASE else ("database",))},
+            "observability": {"messaging"} if name in RETAINED else set(),
         }
         for name in stacks
     }

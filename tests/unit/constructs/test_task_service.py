@@ -1,6 +1,7 @@
 """The services: what each task runs, where, as whom, and what it may do."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from sluice.declaration import Environment, task_settings
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import FULL
 from tests.support.templates.resources import Resource, of_kind, statements
-from tests.unit.constructs.expected import CONSUMERS, account, allow
+from tests.unit.constructs.expected import CONSUMERS, account, allow, log_encryption, read_secret
 
 CLUSTER, SERVICE = "AWS::ECS::Cluster", "AWS::ECS::Service"
 TASK_DEFINITION, ROLE, LOG_GROUP = "AWS::ECS::TaskDefinition", "AWS::IAM::Role", "AWS::Logs::LogGroup"
@@ -24,8 +25,7 @@ RECEIVE = [
 PROTECT = ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
 PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
 WRITE_LOGS = ["logs:CreateLogStream", "logs:PutLogEvents"]
-SECRET = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:sluice/inbox-AbCdEf"  # noqa: S105 (its ARN)
-SECRET_KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"  # noqa: S105 (its ARN)
+SECRET, SECRET_KEY = "MasterUserSecret.SecretArn(DatabaseCluster)", "Arn(DatabaseKey)"
 DIGEST = "sha256:abababababababababababababababababababababababababababababababab"
 
 
@@ -45,9 +45,12 @@ def _container(
     region: str,
     service: str,
     stop_seconds: int,
+    depends_on: str | None = None,
 ) -> dict[str, Any]:
     """Return a container whole: command, who it is, read-only, not root, time to stop, logs."""
+    after = {} if depends_on is None else {"DependsOn": [{"Condition": "SUCCESS", "ContainerName": depends_on}]}
     return {
+        **after,
         "Name": name,
         "Essential": True,
         "Image": image,
@@ -74,16 +77,47 @@ def _container(
     }
 
 
-def _task_definition(family: str, construct: str, *, cpu: str, memory: str, container: Any) -> dict[str, Any]:
+def _schema_container(name: str, environment: Environment, *, image: str, secret: str) -> dict[str, Any]:
+    """Return the container that makes the tables of an environment."""
+    container = _container(
+        name,
+        command="schema",
+        image=image,
+        variables=[_variable("SLUICE_ENV", environment.name), _settings(environment, name), *_database(secret)],
+        region=environment.region,
+        service=f"sluice-{environment.name}-{name}",
+        stop_seconds=0,
+    )
+    for absent in ("HealthCheck", "StopTimeout"):
+        del container[absent]
+    return container | {
+        "Name": "apply_schema",
+        "Essential": False,
+        "Command": ["python", "-m", "sluice", "schema", "apply", "--wait", "90"],
+        "StartTimeout": 120,
+    }
+
+
+def _task_definition(
+    family: str,
+    construct: str,
+    *,
+    cpu: str,
+    memory: str,
+    container: Any,
+    architecture: str = "X86_64",
+    schema: Any = None,
+) -> dict[str, Any]:
     return {
         "Family": family,
         "Cpu": cpu,
         "Memory": memory,
         "NetworkMode": "awsvpc",
         "RequiresCompatibilities": ["FARGATE"],
+        "RuntimePlatform": {"CpuArchitecture": architecture, "OperatingSystemFamily": "LINUX"},
         "TaskRoleArn": f"Arn({construct}TaskDefinitionTaskRole)",
         "ExecutionRoleArn": f"Arn({construct}TaskDefinitionExecutionRole)",
-        "ContainerDefinitions": [container],
+        "ContainerDefinitions": [container] if schema is None else [container, schema],
     }
 
 
@@ -91,11 +125,27 @@ def _variable(name: str, value: str) -> dict[str, str]:
     return {"Name": name, "Value": value}
 
 
+def _database(secret: str) -> list[dict[str, str]]:
+    """Return where a database of the environment's own is: RDS puts user and password into the secret, and no more."""
+    return [
+        _variable("SLUICE_DATABASE_SECRET_ARN", secret),
+        _variable("SLUICE_DATABASE_HOST", "Endpoint.Address(DatabaseCluster)"),
+        _variable("SLUICE_DATABASE_PORT", "5432"),
+        _variable("SLUICE_DATABASE_NAME", "sluice"),
+    ]
+
+
 ALIVE = _variable("SLUICE_ALIVE_FILE", "/dev/shm/alive")  # noqa: S108 (of the container alone)
 
 
+def _first_container(found: list[Resource], family: str) -> dict[str, Any]:
+    """Return the container that runs the service's command."""
+    container: dict[str, Any] = of_kind(found, TASK_DEFINITION)[family]["ContainerDefinitions"][0]
+    return container
+
+
 def _image(found: list[Resource], family: str) -> str:
-    (container,) = of_kind(found, TASK_DEFINITION)[family]["ContainerDefinitions"]
+    container = _first_container(found, family)
     image: str = container["Image"]
     return image
 
@@ -113,8 +163,9 @@ def test_running_tasks_are_counted_by_container_insights(declared: list[Resource
 def test_each_consumer_has_a_service_whose_task_count_is_scalings(
     declared: list[Resource], environment: Environment
 ) -> None:
-    """No DesiredCount; rolled back if its tasks do not start; in the private subnets, without a public address."""
+    """No DesiredCount; rolled back if tasks do not start or fail messages; in private subnets, not public."""
     services = of_kind(declared, SERVICE)
+    del services[f"sluice-{environment.name}-relay"]
     subnets = [f"Ref({name})" for name in of_kind(declared, "AWS::EC2::Subnet")]
 
     prefix = f"sluice-{environment.name}"
@@ -125,6 +176,11 @@ def test_each_consumer_has_a_service_whose_task_count_is_scalings(
             "TaskDefinition": f"Ref({prefix}-{consumer})",
             "LaunchType": "FARGATE",
             "DeploymentConfiguration": {
+                "Alarms": {
+                    "AlarmNames": [f"{prefix}-{consumer}-dying", f"{prefix}-{consumer}-delayed"],
+                    "Enable": True,
+                    "Rollback": True,
+                },
                 "DeploymentCircuitBreaker": {"Enable": True, "Rollback": True},
                 "MaximumPercent": 200,
                 "MinimumHealthyPercent": 100,
@@ -132,7 +188,7 @@ def test_each_consumer_has_a_service_whose_task_count_is_scalings(
             "NetworkConfiguration": {
                 "AwsvpcConfiguration": {
                     "AssignPublicIp": "DISABLED",
-                    "SecurityGroups": ["GroupId(ConsumersNetworkTasks)"],
+                    "SecurityGroups": ["GroupId(NetworkTasks)"],
                     "Subnets": subnets,
                 }
             },
@@ -151,7 +207,7 @@ def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted
     assert services["sluice-hosted-billing"]["NetworkConfiguration"] == {
         "AwsvpcConfiguration": {
             "AssignPublicIp": "DISABLED",
-            "SecurityGroups": ["GroupId(ConsumersNetworkTasks)"],
+            "SecurityGroups": ["GroupId(NetworkTasks)"],
             "Subnets": ["subnet-0a1b2c3d4e5f60718", "subnet-0f1e2d3c4b5a69788"],
         }
     }
@@ -160,7 +216,10 @@ def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted
 def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[Resource]]) -> None:
     """Told who it is, and what is declared."""
     definitions = of_kind(by_environment["local"], TASK_DEFINITION)
+    del definitions["sluice-local-relay"]
 
+    image = "000000000000.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:local"
+    secret = "arn:aws:secretsmanager:us-east-1:000000000000:secret:rds!cluster-local"  # noqa: S105 (its ARN)
     assert definitions == {
         f"sluice-local-{consumer}": _task_definition(
             f"sluice-local-{consumer}",
@@ -170,17 +229,20 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
             container=_container(
                 consumer,
                 command="worker",
-                image="000000000000.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:0.1.0",
+                image=image,
                 variables=[
                     _variable("SLUICE_ENV", "local"),
+                    _settings(ENVIRONMENTS["local"], consumer),
+                    *_database(secret),
                     _variable("SLUICE_CONSUMER", consumer),
                     ALIVE,
-                    _settings(ENVIRONMENTS["local"], consumer),
                 ],
                 region="us-east-1",
                 service=f"sluice-local-{consumer}",
                 stop_seconds=30,
+                depends_on="apply_schema",
             ),
+            schema=_schema_container(consumer, ENVIRONMENTS["local"], image=image, secret=secret),
         )
         for consumer in CONSUMERS
     }
@@ -188,19 +250,23 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
 
 def test_a_worker_is_given_what_is_declared_of_its_queue(full: list[Resource]) -> None:
     """So that a changed queue needs no new image, which holds code and no declaration."""
-    (container,) = of_kind(full, TASK_DEFINITION)["sluice-full-ledger"]["ContainerDefinitions"]
+    container = _first_container(full, "sluice-full-ledger")
     variables = {variable["Name"]: variable["Value"] for variable in container["Environment"]}
 
     written = json.loads(variables["SLUICE_TASK_SETTINGS"])
 
     (ledger,) = written["consumers"]
-    assert (written["name"], written["region"], written["topic"]) == ("full", "eu-central-1", "orders")
+    assert (written["name"], written["region"], [topic["name"] for topic in written["topics"]]) == (
+        "full",
+        "eu-central-1",
+        ["orders"],
+    )
     assert (ledger["name"], ledger["max_attempts"], ledger["visibility_timeout_seconds"]) == ("ledger", 7, 90)
     assert ledger["filter_policy"]["amount"] == [{"numeric": [">=", 100]}]
 
 
 def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) -> None:
-    """And where there is a database, the ARN of its secret: never the secret itself."""
+    """And where the database is, and the ARN of its secret: never the secret itself."""
     definitions = of_kind(full, TASK_DEFINITION)
 
     assert definitions["sluice-full-ledger"] == _task_definition(
@@ -208,22 +274,44 @@ def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) ->
         "ConsumersConsumerledgerWorker",
         cpu="512",
         memory="1024",
+        architecture="ARM64",
         container=_container(
             "ledger",
             command="worker",
             image=f"111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/ledger@{DIGEST}",
             variables=[
                 _variable("SLUICE_ENV", "full"),
+                _settings(FULL, "ledger"),
+                *_database(SECRET),
                 _variable("SLUICE_CONSUMER", "ledger"),
                 ALIVE,
-                _settings(FULL, "ledger"),
-                _variable("SLUICE_DATABASE_SECRET_ARN", SECRET),
             ],
             region="eu-central-1",
             service="sluice-full-ledger",
             stop_seconds=45,
+            depends_on="apply_schema",
+        ),
+        schema=_schema_container(
+            "ledger",
+            FULL,
+            image=f"111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/ledger@{DIGEST}",
+            secret=SECRET,
         ),
     )
+
+
+def test_every_task_with_a_database_makes_its_tables_first(full: list[Resource], hosted: list[Resource]) -> None:
+    """The service's container starts once that one has succeeded; both have the same image, user and secret."""
+    for found in (full, hosted):
+        for family, definition in of_kind(found, TASK_DEFINITION).items():
+            service, schema = definition["ContainerDefinitions"]
+            assert service["DependsOn"] == [{"Condition": "SUCCESS", "ContainerName": schema["Name"]}], family
+            assert schema["Command"] == ["python", "-m", "sluice", "schema", "apply", "--wait", "90"]
+            assert (service["Essential"], schema["Essential"]) == (True, False)
+            shared = [variable for variable in service["Environment"] if variable in schema["Environment"]]
+            assert schema["Environment"] == shared
+            for name in ("Image", "User", "ReadonlyRootFilesystem", "LogConfiguration"):
+                assert schema[name] == service[name], name
 
 
 def test_a_worker_may_use_its_own_queue_and_protect_its_own_task(
@@ -237,33 +325,29 @@ def test_a_worker_may_use_its_own_queue_and_protect_its_own_task(
 
     of_account = f"us-east-1:{account(environment)}"
     has_key = environment.name in ("staging", "prod")
-    decrypt = [allow("kms:Decrypt", "Arn(FanoutKeysQueues)")] if has_key else []
+    read, *_ = read_secret(environment)
+    decrypt = [allow("kms:Decrypt", [SECRET_KEY, "Arn(FanoutKeysQueues)"])] if has_key else []
     assert allowed == {
         consumer: [
-            allow(RECEIVE, f"arn:aws:sqs:{of_account}:sluice-{environment.name}-{consumer}.fifo"),
+            read,
             *decrypt,
+            allow(RECEIVE, f"arn:aws:sqs:{of_account}:sluice-{environment.name}-{consumer}.fifo"),
             allow(PROTECT, f"arn:aws:ecs:{of_account}:task/sluice-{environment.name}/*"),
         ]
         for consumer in CONSUMERS
     }
 
 
-def test_a_worker_with_a_database_may_read_that_one_secret(full: list[Resource], hosted: list[Resource]) -> None:
-    """And decrypt it where it has a key of its own."""
-    with_key = statements(full, "ConsumersConsumerledgerWorkerTaskDefinitionTaskRole")
-    without_key = statements(hosted, "ConsumersConsumerbillingWorkerTaskDefinitionTaskRole")
+def test_a_worker_may_read_the_one_secret_of_somebody_elses_database(hosted: list[Resource]) -> None:
+    """And decrypt it, with a key of its own."""
+    allowed = statements(hosted, "ConsumersConsumerbillingWorkerTaskDefinitionTaskRole")
 
-    assert with_key == [
-        allow("secretsmanager:GetSecretValue", SECRET),
-        allow("kms:Decrypt", [SECRET_KEY, "Arn(FanoutKeysQueues)"]),
-        allow(RECEIVE, "arn:aws:sqs:eu-central-1:111122223333:sluice-full-ledger.fifo"),
-        allow(PROTECT, "arn:aws:ecs:eu-central-1:111122223333:task/sluice-full/*"),
-    ]
-    assert without_key == [
+    assert allowed == [
         allow(
             "secretsmanager:GetSecretValue",
             "arn:aws:secretsmanager:us-east-1:111122223333:secret:sluice/inbox-AbCdEf",
         ),
+        allow("kms:Decrypt", "arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"),
         allow(RECEIVE, "arn:aws:sqs:us-east-1:<AWS::AccountId>:sluice-hosted-billing.fifo"),
         allow(PROTECT, "arn:aws:ecs:us-east-1:<AWS::AccountId>:task/sluice-hosted/*"),
     ]
@@ -297,15 +381,8 @@ def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
             "local",
             "Consumerbilling",
             "sluice-local-billing",
-            "000000000000.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:0.1.0",
+            "000000000000.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:local",
             "arn:aws:ecr:us-east-1:000000000000:repository/sluice-worker",
-        ),
-        (
-            "prod",
-            "Consumerbilling",
-            "sluice-prod-billing",
-            "<AWS::AccountId>.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:0.1.0",
-            "arn:aws:ecr:us-east-1:<AWS::AccountId>:repository/sluice-worker",
         ),
         (
             "full",
@@ -336,7 +413,13 @@ def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
             "arn:aws:ecr:us-east-1:<AWS::AccountId>:repository/sluice-worker",
         ),
     ],
-    ids=["repository", "unknown account", "uri with digest", "repository with path", "elsewhere", "dotted tag"],
+    ids=[
+        "repository",
+        "uri with tag and digest",
+        "repository with path",
+        "elsewhere",
+        "unknown account and dotted tag",
+    ],
 )
 def test_an_image_in_ecr_may_be_pulled_from_its_one_repository(
     by_environment: Mapping[str, list[Resource]], name: str, construct: str, family: str, image: str, repository: str
@@ -354,6 +437,27 @@ def test_an_image_in_ecr_may_be_pulled_from_its_one_repository(
     ]
 
 
+def test_the_image_that_is_built_may_be_pulled_from_the_repository_of_assets(
+    declared: list[Resource], environment: Environment
+) -> None:
+    """The one `cdk bootstrap` makes in the account and region; all tasks of an environment run the same image."""
+    images = {_image(declared, f"sluice-{environment.name}-{consumer}") for consumer in CONSUMERS}
+    if environment.image is not None:
+        assert images == {f"{environment.account}.dkr.ecr.us-east-1.<AWS::URLSuffix>/{environment.image}"}
+        return
+    repository = "cdk-hnb659fds-container-assets-<AWS::AccountId>-us-east-1"
+
+    (image,) = images
+
+    assert re.fullmatch(rf"<AWS::AccountId>\.dkr\.ecr\.us-east-1\.<AWS::URLSuffix>/{repository}:[0-9a-f]{{64}}", image)
+    for consumer in CONSUMERS:
+        assert statements(declared, f"ConsumersConsumer{consumer}WorkerTaskDefinitionExecutionRole") == [
+            allow(PULL, f"arn:aws:ecr:us-east-1:<AWS::AccountId>:repository/{repository}"),
+            allow("ecr:GetAuthorizationToken", "*"),
+            allow(WRITE_LOGS, f"Arn(/ecs/sluice-{environment.name}-{consumer})"),
+        ]
+
+
 def test_an_image_from_another_registry_is_taken_as_declared(hosted: list[Resource]) -> None:
     """And the role that starts the task may nothing in ECR."""
     allowed = statements(hosted, "ConsumersConsumerbillingWorkerTaskDefinitionExecutionRole")
@@ -362,27 +466,45 @@ def test_an_image_from_another_registry_is_taken_as_declared(hosted: list[Resour
     assert allowed == [allow(WRITE_LOGS, "Arn(/ecs/sluice-hosted-billing)")]
 
 
+def test_tasks_on_spot_ask_for_nothing_else(hosted: list[Resource]) -> None:
+    """A launch type beside a capacity provider is refused by ECS; the cluster keeps a provider that a service uses."""
+    services = [resource for resource in hosted if resource.kind == SERVICE]
+    (association,) = (resource for resource in hosted if resource.kind.endswith("ClusterCapacityProviderAssociations"))
+
+    assert association.properties["CapacityProviders"] == ["FARGATE", "FARGATE_SPOT"]
+    assert len(services) == 3
+    for service in services:
+        assert service.properties["CapacityProviderStrategy"] == [{"CapacityProvider": "FARGATE_SPOT", "Weight": 1}]
+        assert "LaunchType" not in service.properties
+        assert association.name in service.depends_on
+
+
 def test_each_service_logs_to_a_group_of_its_own(declared: list[Resource], environment: Environment) -> None:
     """Named after the service, and kept as long as declared."""
     groups = of_kind(declared, LOG_GROUP)
-    del groups["ConsumersNetworkFlowLogs"]
+    del groups["NetworkFlowLogs"]
 
     days = {"local": 30, "dev": 7, "staging": 30, "prod": 90}
     assert groups == {
         f"/ecs/sluice-{environment.name}-{consumer}": {
             "LogGroupName": f"/ecs/sluice-{environment.name}-{consumer}",
             "RetentionInDays": days[environment.name],
+            **log_encryption(environment),
         }
-        for consumer in CONSUMERS
+        for consumer in (*CONSUMERS, "relay")
     }
 
 
-def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resource]) -> None:
-    """One leads, so one is enough, and it is not scaled; it is told its topic, and reads the database's secret."""
+def test_the_relay_is_two_tasks_that_publish_from_the_outbox(full: list[Resource]) -> None:
+    """One leads and one stands by, in zones of their own; it is told its topic, and reads the database's secret."""
     service = of_kind(full, SERVICE)["sluice-full-relay"]
-    (container,) = of_kind(full, TASK_DEFINITION)["sluice-full-relay"]["ContainerDefinitions"]
+    container = _first_container(full, "sluice-full-relay")
 
-    assert service["DesiredCount"] == 1
+    assert service["DesiredCount"] == 2
+    assert service["AvailabilityZoneRebalancing"] == "ENABLED"
+    assert service["NetworkConfiguration"]["AwsvpcConfiguration"]["Subnets"] == [
+        f"Ref({name})" for name in of_kind(full, "AWS::EC2::Subnet")
+    ]
     assert statements(full, "ConsumersRelayTaskDefinitionTaskRole") == [
         allow("secretsmanager:GetSecretValue", SECRET),
         allow("kms:Decrypt", SECRET_KEY),
@@ -395,45 +517,51 @@ def test_the_relay_is_one_task_that_publishes_from_the_outbox(full: list[Resourc
         image="111122223333.dkr.ecr.eu-central-1.<AWS::URLSuffix>/team/worker:stable",
         variables=[
             _variable("SLUICE_ENV", "full"),
+            _settings(FULL, None),
+            *_database(SECRET),
             _variable("SLUICE_TOPIC_ARN", "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"),
             ALIVE,
-            _settings(FULL, None),
-            _variable("SLUICE_DATABASE_SECRET_ARN", SECRET),
         ],
         region="eu-central-1",
         service="sluice-full-relay",
         stop_seconds=30,
+        depends_on="apply_schema",
     )
 
 
 def test_a_relay_without_a_declared_account_is_told_its_topic_too(hosted: list[Resource]) -> None:
     """Or it would ask STS for the account, and a network without internet has no way there."""
-    (container,) = of_kind(hosted, TASK_DEFINITION)["sluice-hosted-relay"]["ContainerDefinitions"]
+    container = _first_container(hosted, "sluice-hosted-relay")
 
     expected = _variable("SLUICE_TOPIC_ARN", "arn:aws:sns:us-east-1:<AWS::AccountId>:sluice-hosted-events.fifo")
     assert expected in container["Environment"]
 
 
-def test_there_is_a_relay_only_where_one_is_declared(by_environment: Mapping[str, list[Resource]]) -> None:
+def test_there_is_a_relay_where_there_is_a_database(by_environment: Mapping[str, list[Resource]]) -> None:
     """Every service there is, by environment."""
     services = {name: set(of_kind(found, SERVICE)) for name, found in by_environment.items()}
 
     assert services == {
-        **{name: {f"sluice-{name}-{consumer}" for consumer in CONSUMERS} for name in ENVIRONMENTS},
+        **{name: {f"sluice-{name}-{service}" for service in (*CONSUMERS, "relay")} for name in ENVIRONMENTS},
         "full": {"sluice-full-ledger", "sluice-full-night-batch", "sluice-full-relay"},
         "hosted": {"sluice-hosted-billing", "sluice-hosted-search", "sluice-hosted-relay"},
         "plain": {"sluice-plain-billing"},
+        "shared": {
+            *("sluice-shared-billing", "sluice-shared-search", "sluice-shared-audit"),
+            *("sluice-shared-relay", "sluice-shared-relay-payments", "sluice-shared-relay-stock"),
+        },
     }
 
 
 def test_no_service_starts_before_its_tasks_can_pull_and_log(full: list[Resource]) -> None:
-    """A task that fails for want of an endpoint counts against the deployment, and could roll a first one back."""
-    endpoints = {resource.name for resource in full if resource.kind == "AWS::EC2::VPCEndpoint"}
+    """A task that may not pull counts against the deployment, and could roll a first one back.
+
+    Endpoints are in a stack that is deployed before: tests/unit/constructs/test_stage.py.
+    """
     services = [resource for resource in full if resource.kind == SERVICE]
 
-    assert len(endpoints) == 7
+    assert {resource.stack for resource in full if resource.kind == "AWS::EC2::VPCEndpoint"} == {"network"}
     for service in services:
         name = service.name.removeprefix("sluice-full-").replace("-", "")
         construct = "ConsumersRelay" if name == "relay" else f"ConsumersConsumer{name}Worker"
-        policy = f"{construct}TaskDefinitionExecutionRoleDefaultPolicy"
-        assert {*endpoints, policy} <= set(service.depends_on), service.name
+        assert f"{construct}TaskDefinitionExecutionRoleDefaultPolicy" in service.depends_on, service.name

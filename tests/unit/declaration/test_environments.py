@@ -12,16 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.declaration import (
+    Architecture,
+    AutomaticRedrive,
     Consumer,
-    Database,
     Encryption,
     Environment,
+    ExistingDatabase,
+    ExistingKeys,
     ExistingNetwork,
+    ExistingQueue,
     Gaps,
+    NewDatabase,
     NewNetwork,
     Poison,
     Removal,
     SlackChannel,
+    Topic,
 )
 from sluice.errors import ConfigError
 
@@ -31,19 +37,24 @@ KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/0a1b2c3d-4e5f-6071-8293-a4b5c6
 OTHER_KEY_ARN = KEY_ARN.replace("us-east-1", "us-east-2")
 VPC, SUBNET, GROUP = "vpc-0a1b2c3d4e5f60718", "subnet-0a1b2c3d4e5f60718", "sg-0a1b2c3d4e5f60718"
 EXISTING = ExistingNetwork(vpc_id=VPC, subnet_ids=(SUBNET,))
-DATABASE = Database(secret_arn=CREDENTIALS_ARN, security_group_id=GROUP)
+PAUSE = "a number of seconds with min_acus=0, which pauses, and None with any other"
+DATABASE = ExistingDatabase(secret_arn=CREDENTIALS_ARN, security_group_id=GROUP)
+QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012:orders"
 ON_CALL = "arn:aws:sns:us-east-1:123456789012:on-call"
 SLACK = SlackChannel(workspace_id="T01234ABCDE", channel_id="C01234ABCDE")
 DIGEST = "@sha256:" + "0123456789abcdef" * 4
 RIGHT: dict[type[Any], dict[str, Any]] = {
     Consumer: {"name": "billing"},
     Environment: {"name": "dev", "consumers": (BILLING,)},
+    Topic: {},
     NewNetwork: {},
     ExistingNetwork: {"vpc_id": VPC, "subnet_ids": (SUBNET,)},
-    Database: {"secret_arn": CREDENTIALS_ARN, "security_group_id": GROUP},
+    NewDatabase: {},
+    ExistingDatabase: {"secret_arn": CREDENTIALS_ARN, "security_group_id": GROUP},
     SlackChannel: {"workspace_id": "T01234ABCDE", "channel_id": "C01234ABCDE"},
+    AutomaticRedrive: {},
 }
-LABELS = {Consumer: "Consumer('billing')", Environment: "Environment('dev')"}
+LABELS = {Consumer: "Consumer('billing')", Environment: "Environment('dev')", Topic: "Topic"}
 
 SECONDS = "1 to 43200 seconds"
 RETENTION = "60 to 1209600 seconds"
@@ -56,7 +67,8 @@ OPERATOR = "one of SNS's operators: anything-but, cidr, equals-ignore-case, exis
 ALTERNATIVES = "'$or' with two or more policies, no attribute in them called like an operator"
 ATTRIBUTE = "'$or' and names a message attribute can have: letters, digits, '_', '-', inner '.'"
 FILTERED = "Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses"
-IMAGE = "an image with its tag or digest: 'repository:tag' in the environment's own ECR, or a whole URI"
+IMAGE = "an image with its tag, its digest or both: 'repository:tag' in the environment's own ECR, or a whole URI"
+STANDARD = "Poison.SKIP and Gaps.RECORD with a standard queue: there a missing number is only late"
 LATEST = "a tag that stays what it is: a new 'latest' is not deployed, and there is no old one to go back to"
 REGISTRY = "an image in ECR in us-east-1: a new network has no way to any other registry"
 CIDR = "an IPv4 network from /16 to /24 such as '10.0.0.0/16'"
@@ -109,6 +121,12 @@ def operand(operator: str, words: str, *operands: Any) -> list[Refusal]:
 
 # fmt: off
 REFUSALS: list[Refusal] = [
+    *row(Consumer, "poison", STANDARD, Poison.PARK, fifo=False, gaps=Gaps.WAIT),
+    *row(Consumer, "gaps", STANDARD, Gaps.HALT, fifo=False),
+    *row(Consumer, "fifo", "True, as the name of its existing queue says", *(False,),
+        queue=ExistingQueue(arn=f"{QUEUE_ARN}.fifo", dead_letter_queue_arn=f"{QUEUE_ARN}-dlq.fifo")),
+    *row(Consumer, "fifo", "False, as the name of its existing queue says", *(True,),
+        queue=ExistingQueue(arn=QUEUE_ARN, dead_letter_queue_arn=f"{QUEUE_ARN}-dlq")),
     *row(Consumer, "name", NAME, *("", "Billing", "2billing", "bill_ing", "-billing", "billing-", "bill--ing"),
         *("billing.fifo", "bülling", "billing\n")),
     *row(Consumer, "name", RESERVED, *("dlq", "billing-dlq", "billingdlq", "billing-dead-letter", "undelivered"),
@@ -203,7 +221,13 @@ REFUSALS: list[Refusal] = [
     *row(Environment, "name", LABEL, "", "Dev", "1dev", "dev-eu", "dev\n", "e" * 33),
     *row(Environment, "application", APPLICATION, "", "Shop", "2shop", "shop_eu", "shop-", "shop--eu", "shop\n",
         "a" * 41),
-    *row(Environment, "topic", LABEL, "", "events.fifo", "t" * 33),
+    *row(Topic, "name", LABEL, "", "events.fifo", "t" * 33),
+    *row(Topic, "producer_accounts", "accounts of twelve digits, each once", ("1234",), 2 * ("123456789012",)),
+    *row(Topic, "subscriber_accounts", "accounts of twelve digits, each once", ("12345678901a",)),
+    *row(Environment, "topics", "at least one Topic", *((),)),
+    *row(Environment, "keys", "None without Encryption.CMK: nothing would be encrypted with them",
+        ExistingKeys(topic_arn=KEY_ARN, queues_arn=KEY_ARN)),
+    *row(Environment, "cluster", "the name of an ECS cluster, or None", "", "arn:aws:ecs:us-east-1:1:cluster/a"),
     *row(Environment, "account", "twelve digits, or None for the caller's account", "12345678901", "my-account"),
     *row(Environment, "region", "a region name such as 'eu-central-1'",
         *("europe", "eu-central-\u0661", "eu-central-1a")),
@@ -212,20 +236,32 @@ REFUSALS: list[Refusal] = [
     *shown(Environment, "Consumer('audit').image is 'ghcr.io/worker:1'", REGISTRY,
         consumers=(BILLING, Consumer(name="audit", image="ghcr.io/worker:1"))),
     *row(Environment, "alarm_emails", "each address once", ("ops@example.com", "ops@example.com")),
-    *shown(Environment, f"Database.secret_arn is '{CREDENTIALS_ARN}'",
-        "an ARN in eu-west-1, the region of environment 'dev'", database=DATABASE, region="eu-west-1"),
-    *shown(Environment, f"Database.secret_key_arn is '{OTHER_KEY_ARN}'",
+    *shown(Environment, f"ExistingDatabase.secret_arn is '{CREDENTIALS_ARN}'",
+        "an ARN in eu-west-1, the region of environment 'dev'",
+        database=DATABASE, network=EXISTING, region="eu-west-1"),
+    *shown(Environment, f"ExistingDatabase.secret_key_arn is '{OTHER_KEY_ARN}'",
         "an ARN in us-east-1, the region of environment 'dev'",
-        database=replace(DATABASE, secret_key_arn=OTHER_KEY_ARN)),
-    *shown(Environment, f"Database.secret_arn is '{CREDENTIALS_ARN}'",
+        network=EXISTING, database=replace(DATABASE, secret_key_arn=OTHER_KEY_ARN)),
+    *shown(Environment, f"ExistingDatabase.secret_arn is '{CREDENTIALS_ARN}'",
         "a secret of account 210987654321, or one with a secret_key_arn: without a key of its own no other account"
-        " reads it", database=DATABASE, account="210987654321"),
+        " reads it", database=DATABASE, network=EXISTING, account="210987654321"),
+    *shown(Environment, "Environment('dev').database is 'an ExistingDatabase'",
+        "a NewDatabase in a NewNetwork: from there nothing leads to a database elsewhere; or declare the VPC that"
+        " reaches it, as ExistingNetwork", database=DATABASE),
+    *shown(Environment, "NewNetwork.availability_zones is 1", "2 or more zones for a NewDatabase",
+        database=NewDatabase(), network=NewNetwork(availability_zones=1)),
+    *shown(Environment, f"ExistingNetwork.subnet_ids is ('{SUBNET}',)",
+        "2 or more subnets, in two zones, for a NewDatabase", database=NewDatabase(), network=EXISTING),
     *row(Environment, "consumers", "at least one Consumer", ()),
     *shown(Environment, "Environment('dev').consumers is ['billing', 'audit', 'billing']",
         "each consumer name once, hyphens not counted",
         consumers=(BILLING, Consumer(name="audit"), Consumer(name="billing", max_attempts=9))),
     *shown(Environment, "Environment('dev').consumers is ['a1', 'a-1']",
         "each consumer name once, hyphens not counted", consumers=(Consumer(name="a1"), Consumer(name="a-1"))),
+    *row(Environment, "event_bytes_max", "1024 to 1048576 bytes", 1_023, 1_048_577),
+    *row(Environment, "event_bytes_max",
+        "at most 262144 bytes with 101 consumers: a topic that takes more has 100 subscriptions at most", 262_145,
+        consumers=tuple(Consumer(name=f"c{number}") for number in range(101))),
     *row(Environment, "archive_days", "1 to 365 days, or None", 0, 366),
     *row(Environment, "archive_days", "None with Removal.DESTROY: AWS refuses to delete a topic that archives", 7,
         removal=Removal.DESTROY),
@@ -233,7 +269,10 @@ REFUSALS: list[Refusal] = [
     *row(Environment, "image", LATEST, "worker:latest"),
     *row(Environment, "image", REGISTRY,
         *("docker.io/worker:1", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/worker:1")),
-    *row(Environment, "relay", "False without a database: the relay reads the outbox there", *(True,)),
+    *shown(Environment, "Consumer('billing').stop_timeout_seconds is 30",
+        "at least processing_seconds (31) in an environment on spot: a task that is taken back would be killed in the"
+        " middle of each message it has", spot=True,
+        consumers=(replace(BILLING, processing_seconds=31.0, visibility_timeout_seconds=62),)),
     *row(Environment, "outbox_lag_seconds", "10 to 86400 seconds", 9, 86_401),
     *row(Environment, "log_retention_days",
         "one of 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653"
@@ -260,6 +299,14 @@ REFUSALS: list[Refusal] = [
         for refusal in row(Environment, "alarm_topic_arn", "None beside alarm_emails, alarm_urls and alarm_slack: they"
             " belong to a topic of the environment's own", ON_CALL, **beside)
     ),
+    *row(Consumer, "automatic_redrive",
+        "None without handlers: what keeps it within its bounds is in the inbox of its workers", AutomaticRedrive()),
+    *row(Consumer, "automatic_redrive",
+        "None with a standard queue: messages come back in the order of their groups, which it does not have",
+        AutomaticRedrive(), fifo=False, handlers="orders.billing"),
+    *row(AutomaticRedrive, "quiet_seconds", "whole minutes from 60 to 86400 seconds", 0, 59, 90, 86_460),
+    *row(AutomaticRedrive, "messages_max", "1 to 10000 messages", 0, 10_001),
+    *row(AutomaticRedrive, "attempts_max", "1 to 10 times", 0, 11),
     *row(SlackChannel, "workspace_id", "a Slack workspace's id such as 'T01234ABCDE'", "", "t0", "T 0"),
     *row(SlackChannel, "channel_id", "a Slack channel's id such as 'C01234ABCDE'", "", "#alarms"),
     *row(Environment, "tags", TAG, *({"": "x"}, {"team": "a*b"}, {"Aws:team": "x"}, {"application": "x"}),
@@ -278,13 +325,22 @@ REFUSALS: list[Refusal] = [
     *row(ExistingNetwork, "vpc_id", "a VPC id such as 'vpc-0a1b2c3d4e5f60718'", "10.0.0.0/16", "vpc-0A1B2C3D"),
     *row(ExistingNetwork, "subnet_ids", "one or more subnet ids such as 'subnet-0a1b2c3d4e5f60718', each once",
         *((), (SUBNET, SUBNET), (SUBNET, VPC))),
-    *row(Database, "secret_arn", ARN_WITH_SUFFIX,
+    *row(NewDatabase, "min_acus", "0 to 256 Aurora capacity units in steps of 0.5", *(-0.5, 0.7, 256.5)),
+    *row(NewDatabase, "min_acus", "at most max_acus, 4", 4.5),
+    *row(NewDatabase, "max_acus", "1 to 256 Aurora capacity units in steps of 0.5", *(0.5, 1.25, 257)),
+    *row(NewDatabase, "pause_after_seconds", "300 to 86400 seconds, or None", *(299, 86_401)),
+    *row(NewDatabase, "pause_after_seconds", PAUSE, 300),
+    *row(NewDatabase, "pause_after_seconds", PAUSE, None, min_acus=0),
+    *row(NewDatabase, "backup_days", "1 to 35 days", 0, 36),
+    *row(NewDatabase, "engine_version", "a version from 16.3 on such as '17.9': those before cannot pause",
+        *("17", "16.2", "15.17", "latest", "17.9-limitless")),
+    *row(ExistingDatabase, "secret_arn", ARN_WITH_SUFFIX,
         *("sluice/prod/database", CREDENTIALS_ARN.removesuffix("-AbCdEf"), KEY_ARN),
         *(CREDENTIALS_ARN.removesuffix("f"), CREDENTIALS_ARN + "-??????"),
         CREDENTIALS_ARN.replace("arn:aws:", "arn:aws-cn:")),
-    *row(Database, "security_group_id", "a security group id such as 'sg-0a1b2c3d4e5f60718'", "database"),
-    *row(Database, "port", "1 to 65535", 0, 65_536),
-    *row(Database, "secret_key_arn", "the whole ARN of a KMS key, or None",
+    *row(ExistingDatabase, "security_group_id", "a security group id such as 'sg-0a1b2c3d4e5f60718'", "database"),
+    *row(ExistingDatabase, "port", "1 to 65535", 0, 65_536),
+    *row(ExistingDatabase, "secret_key_arn", "the whole ARN of a KMS key, or None",
         *("alias/database", KEY_ARN.replace("arn:aws:", "arn:aws-us-gov:"))),
 ]
 # fmt: on
@@ -307,17 +363,19 @@ OF_ANOTHER_TYPE: list[Refusal] = [
     *type_row(Environment, "consumers", "tuple[Consumer, ...]", ("billing",)),
     *type_row(Environment, "account", "str | None", 123456789012),
     *type_row(Environment, "relay", "bool", "no"),
+    *type_row(Environment, "spot", "bool", 1),
+    *type_row(Environment, "database", "NewDatabase | ExistingDatabase | None", "aurora"),
     *type_row(Environment, "network", "NewNetwork | ExistingNetwork", "vpc-1"),
     *type_row(Environment, "tags", "Mapping[str, str]", {"team": 1}),
     *type_row(NewNetwork, "cidr", "str", None),
     *type_row(NewNetwork, "availability_zones", "int", 2.5),
-    *type_row(Database, "port", "int", "5432"),
+    *type_row(ExistingDatabase, "port", "int", "5432"),
     *shown(Environment, "Environment('dev').removal is 'retain' (did you mean Removal.RETAIN?)",
         "Removal.DESTROY or Removal.RETAIN", removal="retain"),
     *row(Environment, "removal", "Removal.DESTROY or Removal.RETAIN", "keep"),
     *shown(Environment, "Environment('dev').encryption is 'cmk' (did you mean Encryption.CMK?)",
         "Encryption.SQS_MANAGED or Encryption.CMK", encryption="cmk"),
-    *shown(Environment, f"Environment('dev').consumers is {BILLING!r} (did you mean (Consumer(…),)?)",
+    *shown(Environment, f"Environment('dev').consumers is {repr(BILLING)[:500]}… (did you mean (Consumer(…),)?)",
         "a value of type tuple[Consumer, ...]", consumers=BILLING),
     *shown(Environment, "Environment('dev').alarm_emails is 'a@b.cc' (did you mean ('a@b.cc',)?)",
         "a value of type tuple[str, ...]", alarm_emails="a@b.cc"),
@@ -348,10 +406,11 @@ def test_a_value_refuses_what_cannot_be_right(kind: type[Any], changes: dict[str
             " availability_zones, restrict_default_security_group",
         ),
         (
-            Database,
+            ExistingDatabase,
             (),
             {"xyz": 1},
-            "Database has no field 'xyz', allowed is one of secret_arn, security_group_id, port, secret_key_arn",
+            "ExistingDatabase has no field 'xyz', allowed is one of secret_arn, security_group_id, port,"
+            " secret_key_arn",
         ),
         (Consumer, (), {"lanes": 4}, "Consumer.name is missing, allowed is a value of type str"),
         (
@@ -410,9 +469,12 @@ def test_every_field_that_can_be_wrong_is_refused_above() -> None:
         f"{kind.__name__}.{field.name}" for kind in RIGHT for field in fields(kind) if (kind, field.name) not in refused
     }
     assert never == {
+        "Environment.architecture",
+        "Consumer.topic",  # its environment refuses it: tests/unit/declaration/test_existing.py
         "Environment.encryption",
-        "Environment.network",
+        "Environment.relay",
         "Environment.silent",
+        "NewDatabase.standby",
         "NewNetwork.restrict_default_security_group",
     }
 
@@ -476,12 +538,15 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"image": "w:1"},
         {"image": "team/sluice-worker:2026-11-21_rc.1"},
         {"image": "worker" + DIGEST},
+        {"image": "team/worker:1" + DIGEST},
+        {"image": "worker:latest" + DIGEST},
         {"image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/worker:1"},
     ],
     Environment: [
         {"name": "e" * 32},
         {"name": "e2"},
-        {"topic": "t" * 32},
+        {"topics": (Topic(name="t" * 32), Topic(name="events"))},
+        {"cluster": "c" * 255},
         {"account": None},
         {"account": "123456789012"},
         {"region": "eu-central-1"},
@@ -490,18 +555,35 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"consumers": (Consumer(name="a1"), Consumer(name="a-2"))},
         {"removal": Removal.DESTROY},
         {"removal": Removal.DESTROY, "archive_days": None},
+        {"event_bytes_max": 1_024},
+        {"event_bytes_max": 1_048_576},
+        {"event_bytes_max": 1_048_576, "consumers": tuple(Consumer(name=f"c{number}") for number in range(100))},
+        {"event_bytes_max": 262_144, "consumers": tuple(Consumer(name=f"c{number}") for number in range(101))},
         {"archive_days": 1},
         {"archive_days": 365},
         {"encryption": Encryption.CMK},
         {"image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/worker:1"},
         {"image": "worker:1.4"},
+        {"image": None},
+        {"architecture": Architecture.ARM64},
+        {"spot": True, "architecture": Architecture.ARM64},
+        {
+            "spot": True,
+            "consumers": (Consumer(name="billing", processing_seconds=30.0, visibility_timeout_seconds=61),),
+        },
         {"network": EXISTING, "image": "docker.io/sluice/worker:1"},
         {"network": EXISTING, "consumers": (Consumer(name="billing", image="ghcr.io/worker" + DIGEST),)},
-        {"relay": True, "database": DATABASE},
-        {"relay": False, "database": DATABASE},
-        {"account": "123456789012", "database": DATABASE},
-        {"account": "123456789012", "database": replace(DATABASE, secret_key_arn=KEY_ARN.replace("1234", "4321"))},
-        {"account": "210987654321", "database": replace(DATABASE, secret_key_arn=KEY_ARN)},
+        {"relay": False},
+        {"relay": False, "database": NewDatabase()},
+        {"network": replace(EXISTING, subnet_ids=(SUBNET, "subnet-0a1b2c3d")), "database": NewDatabase()},
+        {"network": NewNetwork(availability_zones=2), "database": NewDatabase()},
+        {"network": EXISTING, "account": "123456789012", "database": DATABASE},
+        {
+            "network": EXISTING,
+            "account": "123456789012",
+            "database": replace(DATABASE, secret_key_arn=KEY_ARN.replace("1234", "4321")),
+        },
+        {"network": EXISTING, "account": "210987654321", "database": replace(DATABASE, secret_key_arn=KEY_ARN)},
         {"alarm_emails": ("ops@example.com", "on-call+sluice@example.co.uk")},
         {"alarm_urls": ("https://events.pagerduty.com/integration/0123/enqueue", "https://a.b:8443"), "silent": True},
         {"alarm_topic_arn": ON_CALL},
@@ -522,7 +604,18 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"subnet_ids": ("subnet-0a1b2c3d",)},
         {"subnet_ids": (SUBNET, "subnet-0a1b2c3d")},
     ],
-    Database: [
+    NewDatabase: [
+        {"min_acus": 0, "pause_after_seconds": 300},
+        {"min_acus": 0, "pause_after_seconds": 86_400},
+        {"min_acus": 256, "max_acus": 256},
+        {"min_acus": 4},
+        {"max_acus": 1},
+        {"backup_days": 1},
+        {"backup_days": 35},
+        {"engine_version": "16.3"},
+        {"engine_version": "18.10"},
+    ],
+    ExistingDatabase: [
         {"port": 1},
         {"port": 65_535},
         {"secret_key_arn": None},
@@ -599,7 +692,7 @@ def test_consumers_and_environments_can_be_keys_though_they_hold_mappings() -> N
 _NAME = "[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
 _IMAGE = (
     rf"(?:[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::[0-9]+)?/)?{_NAME}(?:/{_NAME})*"
-    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})"
 )
 
 
@@ -659,6 +752,7 @@ _IMAGES = st.sampled_from(
         "123456789012.dkr.ecr.eu-west-1.amazonaws.com/w:1",
         "Worker",
         "w" + DIGEST,
+        "w:latest" + DIGEST,
     ]
 )
 _CONSUMERS = _up_to_four(
@@ -688,29 +782,38 @@ _OWN_REGISTRY = r"[0-9]{12}\.dkr\.ecr\.%s\.amazonaws\.com/.+"
 
 def _is_right_environment(values: dict[str, Any]) -> bool:
     names = [consumer.name.replace("-", "") for consumer in values["consumers"]]
-    images = [values["image"], *(consumer.image for consumer in values["consumers"] if consumer.image is not None)]
+    declared = (values["image"], *(consumer.image for consumer in values["consumers"]))
+    images = [image for image in declared if image is not None]
     return all(
         (
             re.fullmatch("[a-z][a-z0-9]{0,31}", values["name"]),
             re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", values["application"]) and len(values["application"]) <= 40,
-            re.fullmatch("[a-z][a-z0-9]{0,31}", values["topic"]),
+            len(values["topics"]) >= 1,
+            len(set(values["topics"])) == len(values["topics"]),
             values["account"] is None or re.fullmatch("[0-9]{12}", values["account"]),
             re.fullmatch(r"[a-z]{2}-[a-z]+-[0-9]", values["region"]),
             not values["region"].startswith("cn-"),
             len(names) >= 1,
             len(set(names)) == len(names),
+            1_024 <= values["event_bytes_max"] <= 1_048_576,
             values["archive_days"] is None or 1 <= values["archive_days"] <= 365,
             values["archive_days"] is None or values["removal"] is Removal.RETAIN,
-            re.fullmatch(_IMAGE, values["image"]),
-            not values["image"].endswith(":latest"),
+            values["image"] is None or re.fullmatch(_IMAGE, values["image"]),
+            values["image"] is None or not values["image"].endswith(":latest"),
+            not values["spot"] or _SLOW not in values["consumers"],
             isinstance(values["network"], ExistingNetwork)
             or all(
                 re.fullmatch(r"[^./]*(/.*|:.*)", image) or re.fullmatch(_OWN_REGISTRY % values["region"], image)
                 for image in images
             ),
-            values["database"] is not None or not values["relay"],
             values["database"] is None
-            or (values["region"] == "us-east-1" and values["account"] in {None, "123456789012"}),
+            or (
+                isinstance(values["network"], NewNetwork)
+                if isinstance(values["database"], NewDatabase)
+                else values["network"] == EXISTING
+                and values["region"] == "us-east-1"
+                and values["account"] in {None, "123456789012"}
+            ),
             10 <= values["outbox_lag_seconds"] <= 86_400,
             values["log_retention_days"] in _LOG_DAYS,
             len(set(values["alarm_emails"])) == len(values["alarm_emails"]),
@@ -733,11 +836,13 @@ def _is_right_environment(values: dict[str, Any]) -> bool:
     )
 
 
+_SLOW = Consumer(name="slow", processing_seconds=31.0, visibility_timeout_seconds=62)  # 30 s to stop
 _SOME_CONSUMERS = (
     BILLING,
     Consumer(name="a-1"),
     Consumer(name="a1"),
     Consumer(name="audit", image="123456789012.dkr.ecr.eu-west-1.amazonaws.com/w:1"),
+    _SLOW,
 )
 _ENVIRONMENTS = _up_to_four(
     {
@@ -747,13 +852,16 @@ _ENVIRONMENTS = _up_to_four(
         "region": st.sampled_from(["us-east-1", "eu-west-1", "us-gov-west-1", "cn-north-1"])
         | st.text("aeu-1", max_size=9),
         "application": st.sampled_from(["shop-eu", "a" * 40]) | st.text("ab-2", max_size=41),
-        "topic": st.sampled_from(["events", "t" * 33]) | st.text(max_size=6),
+        "topics": st.lists(st.sampled_from([Topic(), Topic(name="orders")]), max_size=3).map(tuple),
         "removal": st.sampled_from(Removal),
         "encryption": st.sampled_from(Encryption),
+        "event_bytes_max": _near(1_024, 1_048_576),
         "archive_days": st.none() | _near(1, 365),
         "network": st.sampled_from([NewNetwork(), EXISTING]),
-        "image": _IMAGES | st.text("aB:/.@", max_size=6),
-        "database": st.sampled_from([None, DATABASE]),
+        "image": st.none() | _IMAGES | st.text("aB:/.@", max_size=6),
+        "architecture": st.sampled_from(Architecture),
+        "spot": st.booleans(),
+        "database": st.sampled_from([None, NewDatabase(), DATABASE]),
         "relay": st.booleans(),
         "outbox_lag_seconds": _near(10, 60, 86_400),
         "log_retention_days": _near(1, 30, 365, 3_653),
@@ -798,6 +906,9 @@ def test_any_value_satisfies_every_relation_or_is_refused_in_one_line(
 
 CONSUMER = {
     "name": "billing",
+    "topic": None,
+    "fifo": True,
+    "queue": None,
     "filter_policy": None,
     "visibility_timeout_seconds": 60,
     "max_attempts": 5,
@@ -819,6 +930,7 @@ CONSUMER = {
     "gap_wait_seconds": 300,
     "joined_at": None,
     "inbox_retention_seconds": 5_184_000,
+    "automatic_redrive": None,
 }
 ENVIRONMENT = {
     "name": "dev",
@@ -826,14 +938,19 @@ ENVIRONMENT = {
     "consumers": (CONSUMER,),
     "account": None,
     "region": "us-east-1",
-    "topic": "events",
+    "topics": ({"name": "events", "producer_accounts": (), "subscriber_accounts": ()},),
     "removal": Removal.RETAIN,
     "encryption": Encryption.SQS_MANAGED,
+    "event_bytes_max": 262_144,
+    "keys": None,
     "archive_days": None,
     "network": {"cidr": "10.0.0.0/16", "availability_zones": 2, "restrict_default_security_group": True},
-    "image": "sluice-worker:0.1.0",
+    "image": None,
+    "architecture": Architecture.X86_64,
+    "spot": False,
+    "cluster": None,
     "database": None,
-    "relay": False,
+    "relay": True,
     "outbox_lag_seconds": 60,
     "log_retention_days": 30,
     "alarm_emails": (),
@@ -846,7 +963,16 @@ ENVIRONMENT = {
 
 
 def test_what_is_not_declared_has_its_default() -> None:
+    assert asdict(AutomaticRedrive()) == {"quiet_seconds": 300, "messages_max": 100, "attempts_max": 1}
     assert asdict(Environment(name="dev", consumers=(BILLING,))) == ENVIRONMENT
+    assert asdict(NewDatabase()) == {
+        "min_acus": 0.5,
+        "max_acus": 4.0,
+        "pause_after_seconds": None,
+        "standby": False,
+        "backup_days": 7,
+        "engine_version": "17.9",
+    }
     assert asdict(DATABASE) == {
         "secret_arn": CREDENTIALS_ARN,
         "security_group_id": GROUP,

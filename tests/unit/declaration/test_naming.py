@@ -10,14 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import Consumer, Environment, Topic, naming
 from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS
 
 LOCAL = ENVIRONMENTS["local"]
-PARTS = ("messaging", "consumers", "observability")
+PARTS = ("network", "messaging", "consumers", "observability")
 TOPIC_CONDITIONS = ("failed", "lost")
-CONSUMER_CONDITIONS = ("dead-letters", "undelivered", "late", "expiring", "stuck", "pinned", "asleep")
+CONSUMER_CONDITIONS = (
+    "dead-letters",
+    "undelivered",
+    "late",
+    "expiring",
+    "stuck",
+    "pinned",
+    "asleep",
+    "dying",
+    "delayed",
+)
 ENCRYPTED = ("topic", "queues")
 CONSUMER_OUTPUTS = ("QueueUrl", "QueueArn", "DeadLetterQueueArn", "UndeliveredQueueArn")
 
@@ -59,7 +69,7 @@ def _names(environments: Iterable[Environment]) -> dict[str, list[str]]:
             naming.output_name(consumer, output) for consumer in environment.consumers for output in CONSUMER_OUTPUTS
         ]
         names["output"] += [
-            f"{naming.stack_name(environment, PARTS[0])}:{output}"
+            f"{naming.stack_name(environment, 'messaging')}:{output}"
             for output in ("TopicArn", "PublishPolicyArn", *outputs)
         ]
         names["key alias"] += [naming.key_alias(environment, encrypted) for encrypted in ENCRYPTED]
@@ -90,7 +100,12 @@ def test_names_of_the_local_environment() -> None:
             "sluice-local-billing-undelivered-dlq.fifo",
         ],
         "topic": ["sluice-local-events.fifo", "sluice-local-operators"],
-        "stack": ["sluice-local-messaging", "sluice-local-consumers", "sluice-local-observability"],
+        "stack": [
+            "sluice-local-network",
+            "sluice-local-messaging",
+            "sluice-local-consumers",
+            "sluice-local-observability",
+        ],
         "cluster": ["sluice-local"],
         "service": ["sluice-local-billing", "sluice-local-relay"],
         "log group": ["/ecs/sluice-local-billing", "/ecs/sluice-local-relay"],
@@ -104,6 +119,8 @@ def test_names_of_the_local_environment() -> None:
             "sluice-local-billing-stuck",
             "sluice-local-billing-pinned",
             "sluice-local-billing-asleep",
+            "sluice-local-billing-dying",
+            "sluice-local-billing-delayed",
         ],
         "key alias": ["alias/sluice-local-topic", "alias/sluice-local-queues"],
         "output": [
@@ -135,11 +152,11 @@ def test_all_names_of_all_environments_are_legal_and_none_is_used_twice() -> Non
     assert {kind: len(of_kind) for kind, of_kind in names.items()} == {
         "queue": 4 * 3 * 3,
         "topic": 4 * 2,
-        "stack": 4 * 3,
+        "stack": 4 * 4,
         "cluster": 4,
         "service": 4 * 4,
         "log group": 4 * 4,
-        "alarm": 4 * (2 + 3 * 7),
+        "alarm": 4 * (2 + 3 * 9),
         "key alias": 4 * 2,
         "output": 4 * (2 + 3 * 4),
     }
@@ -174,8 +191,10 @@ def test_the_longest_queue_name_is_eighty_characters(
 
 def test_the_longest_names_an_environment_may_have_are_legal_everywhere() -> None:
     """The queues' limit is the tightest, whichever name takes most of its room."""
-    long_consumer = Environment(name="e" * 32, topic="t" * 32, consumers=(Consumer(name="c" * 19),))
-    long_application = Environment(name="e" * 16, topic="t" * 32, application="a" * 40, consumers=(Consumer(name="c"),))
+    long_consumer = Environment(name="e" * 32, topics=(Topic(name="t" * 32),), consumers=(Consumer(name="c" * 19),))
+    long_application = Environment(
+        name="e" * 16, topics=(Topic(name="t" * 32),), application="a" * 40, consumers=(Consumer(name="c"),)
+    )
 
     names = [_names([longest]) for longest in (long_consumer, long_application)]
 
@@ -183,7 +202,7 @@ def test_the_longest_names_an_environment_may_have_are_legal_everywhere() -> Non
     assert list(map(_illegal, names)) == [{}, {}]
 
 
-_RESERVED = ["dlq", "fifo", "undelivered", "dead", "letter", "letters", "relay", "topic", "late", "operators", "asleep"]
+_RESERVED = ["dlq", "fifo", "undelivered", "dead", "letter", "letters", "relay", "topic", "late", "operators", "dying"]
 _RESERVED += ["queue", "arn", "publish", "policy", "consumer"]
 _WORDS = st.text("abz059", min_size=1, max_size=8) | st.sampled_from(_RESERVED)
 _NAMES = st.lists(_WORDS, min_size=1, max_size=3).map("-".join)
@@ -217,7 +236,7 @@ def test_environments_and_projects_of_one_account_share_no_name(
     of_labels = [*labels, *(f"{label}-billing" for label in labels)]
     consumers = _accepted(["billing", "topic", "relay", topic, *of_labels, *names, *siblings])
     environments = [
-        Environment(name=label, application=application, topic=topic, consumers=consumers)
+        Environment(name=label, application=application, topics=(Topic(name=topic),), consumers=consumers)
         for application in applications
         for label in labels
     ]

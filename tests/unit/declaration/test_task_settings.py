@@ -26,7 +26,7 @@ FIELDS = [field.name for field in fields(Consumer)]
 )
 def test_what_is_written_is_what_is_read(environment: Environment, gaps: Gaps, joined_at: datetime | None) -> None:
     first, *others = environment.consumers
-    first = replace(first, filter_policy=None, gaps=gaps, joined_at=joined_at, handlers="orders.billing")
+    first = replace(first, filter_policy=None, fifo=True, gaps=gaps, joined_at=joined_at, handlers="orders.billing")
     whole = replace(environment, consumers=(first, *others))
 
     text = task_settings.render(whole)
@@ -43,7 +43,7 @@ def test_a_worker_gets_its_consumer_and_every_name_it_goes_by(environment: Envir
 
         assert part.consumers == (replace(consumer, image=None),)
         assert part.region == environment.region
-        assert naming.topic_name(part) == naming.topic_name(environment)
+        assert naming.topic_name(part) == naming.topic_name(environment, consumer.topic)
         assert naming.queue_name(part, consumer) == naming.queue_name(environment, consumer)
 
 
@@ -54,6 +54,16 @@ def test_a_task_is_given_nothing_it_does_not_read() -> None:
 
     assert task_settings.task_environment(more, BILLING) == task_settings.task_environment(DEV, BILLING)
     assert task_settings.task_environment(more, None) == task_settings.task_environment(DEV, None)
+
+
+def test_a_relay_is_given_how_long_the_longest_inbox_remembers_a_group() -> None:
+    """An outbox that forgot a group earlier would begin it again at 1, which that inbox takes for a copy."""
+    long = replace(BILLING, name="audit", inbox_retention_seconds=9_000_000)
+    environment = replace(DEV, consumers=(BILLING, long))
+
+    part = task_settings.parse(task_settings.render(task_settings.task_environment(environment, None)))
+
+    assert [consumer.inbox_retention_seconds for consumer in part.consumers] == [9_000_000]
 
 
 def _refusal(text: str) -> str:

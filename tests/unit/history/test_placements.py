@@ -547,6 +547,15 @@ def _too_often_and_dead() -> _Judged:
     )
 
 
+def _dead_while_held() -> _Judged:
+    return _Judged(
+        name="read from the DLQ half a second after its last receive, which holds it for thirty (DLQ-04)",
+        events=[*_PUBLISHED, *_tries(0, 3), _dead(0, 63_000)],
+        anomalies=frozenset({"F1"}),
+        expectation=_THREE_RECEIVES,
+    )
+
+
 def _dead_in_one_answer() -> _Judged:
     dead = (_dead(1, 300_000, call_id="dead"), _dead(0, 300_000, call_id="dead", batch_position=1))
     return _Judged(
@@ -699,6 +708,7 @@ def _lost_after_a_purge() -> _Judged:
 
 _WRONG: Sequence[Callable[[], _Judged]] = (
     _too_often_and_dead,
+    _dead_while_held,
     _dead_in_one_answer,
     _back_in_one_answer,
     _three_copies_in_two_windows,

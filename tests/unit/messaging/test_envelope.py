@@ -182,13 +182,14 @@ def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(ins
     sized: dict[str, Any] = {"type": "t", "group": "g", "attributes": {"x": "ä"}, "at": instant}
 
     largest = Event(data="ä" * ((LIMIT - empty) // 2) + "a" * ((LIMIT - empty) % 2), **sized)
+    largest.check_size(LIMIT)
     with pytest.raises(EnvelopeError) as refused:
-        Event(data="a" * (LIMIT - empty + 1), **sized)
+        Event(data="a" * (LIMIT - empty + 1), **sized).check_size(LIMIT)
 
     assert largest.size_bytes == LIMIT
     assert str(refused.value) == (
         "data makes a message of 262145 bytes with its attributes, allowed are 262144; keep what is large elsewhere and"
-        " send where it is"
+        " send where it is, or raise event_bytes_max of the environment"
     )
     assert decode(Envelope(event=largest, seq=2**63 - 2, epoch=2**63 - 2).body).event.data == largest.data
 

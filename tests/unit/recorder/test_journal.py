@@ -101,6 +101,37 @@ def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Pat
     assert {len(kinds) for kinds in read} == {0, 1, 2, 3, 4, 5}
 
 
+def test_zeros_at_the_end_are_what_a_power_loss_leaves_of_what_was_not_yet_on_the_disk(tmp_path: Path) -> None:
+    """From the beginning of any frame, or from any page within one: read up to there, and without its end."""
+    with Journal(tmp_path, "j", common=COMMON) as journal:
+        for count in range(3):
+            journal.add_columns(900, {"kind": "probe", "visible_count": count})
+    written, torn = journal.path.read_bytes(), tmp_path / "torn.arrows"
+    frames = [len(MAGIC)]
+    for message in messages(journal.path):
+        frames.append(frames[-1] + 12 + len(message))
+    whole, pages = read_journal(journal.path), range(0, len(written), 5 * 4096)
+    assert len(pages) > 20
+
+    for size in (*frames[:-1], *pages):
+        torn.write_bytes(written[:size].ljust(len(written) + 5_000, b"\0"))
+        read, least = read_journal(torn), [0, 0, 1, 901, 1801, 2701][max(0, sum(end <= size for end in frames) - 1)]
+        assert len(read) >= least  # more where what was lost was zeros anyway
+        assert read.equals(whole.slice(0, len(read)))
+        assert "closed" not in read.column("kind").to_pylist()
+
+
+def test_zeros_that_no_power_loss_leaves_are_damage(tmp_path: Path) -> None:
+    """They begin in the middle of a page, or something stands behind them."""
+    path = _small(tmp_path)
+    written = path.read_bytes()
+
+    for damaged in (written[:-600] + bytes(600), written[:100] + bytes(4) + written[104:]):
+        path.write_bytes(damaged)
+        with pytest.raises(HistoryError, match="is damaged"):
+            read_journal(path)
+
+
 def _small(folder: Path) -> Path:
     """Return a journal of five events in frames of their own."""
     with Journal(folder, "j", common=COMMON) as journal:

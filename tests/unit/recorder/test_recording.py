@@ -16,7 +16,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
-from sluice.errors import ConfigError, HistoryError
+from sluice.errors import ConfigError
 from sluice.history.checker import Finding
 from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx
 from sluice.recorder import Recording, record
@@ -210,7 +210,7 @@ def test_what_is_published_at_once_has_no_order_to_keep(tmp_path: Path) -> None:
         ("deliver-twice", 5, {"B1"}),
         ("reverse-batch", 1, {"C2"}),
         ("corrupt-bodies", 5, {"G1"}),
-        ("swap-bodies", 1, {"G1"}),
+        ("swap-late-bodies", 1, {"G1"}),
         ("blank-checksums", 1, {"G2"}),
         ("regroup-messages", 1, {"A4"}),
         ("ignore-delete", 4, {"A8"}),
@@ -472,7 +472,7 @@ def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
         record(["sqs"], tmp_path)
     with pytest.raises(ConfigError, match="answers asynchronously, as the clients of aiobotocore do, and its calls"):
         record(_asynchronous(), tmp_path)
-    with pytest.raises(HistoryError, match=r"cannot record to .*occupied.*; choose another folder"):
+    with pytest.raises(ConfigError, match=r"cannot write to .*occupied.*; choose another folder"):
         record(shop.clients, occupied)
     with record(shop.clients, tmp_path / "fine"):  # a refusal leaves the clients as they were
         shop.order("ann", 1)

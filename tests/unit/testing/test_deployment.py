@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, Topic
 from sluice.testing import SimulatedAws
 from tests.support.declaration import environment
 
@@ -40,6 +40,25 @@ def test_a_declared_environment_is_deployed(simulated_aws: SimulatedAws) -> None
     assert json.loads(found["RedrivePolicy"]) == {
         "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:sluice-local-billing-undelivered-dlq.fifo"
     }
+
+
+def test_each_consumer_gets_its_own_topic_and_a_standard_queue_is_one(simulated_aws: SimulatedAws) -> None:
+    """The subscription's DLQ is FIFO, as the topic is."""
+    topics = (Topic(name="orders"), Topic(name="payments"))
+    consumers = (Consumer(name="search", fifo=False), Consumer(name="ledger", topic="payments"))
+    sns: Any = simulated_aws.client("sns")
+
+    deployed = simulated_aws.deploy(replace(environment("local"), topics=topics, consumers=consumers))
+    for topic in ("orders", "payments"):
+        arn = deployed.topic_arn.replace("orders", topic)
+        sns.publish(TopicArn=arn, Message=topic, MessageGroupId="g", MessageDeduplicationId="1")
+
+    assert {name: simulated_aws.bodies(url) for name, url in deployed.queues.items()} == {
+        "search": ["orders"],
+        "ledger": ["payments"],
+    }
+    urls = (deployed.queues["search"], deployed.dead_letter_queues["search"], deployed.undelivered_queues["search"])
+    assert [url.endswith(".fifo") for url in urls] == [False, False, True]
 
 
 def test_what_a_queue_cannot_take_is_undelivered(simulated_aws: SimulatedAws) -> None:

@@ -9,7 +9,7 @@ from sluice.history.checker.retention import removed_after_us, removed_from_us
 from sluice.history.checker.rules.duplication import windows_max
 from sluice.history.checker.rules.ordering import overtaken
 from sluice.history.checker.verdict import Violation
-from sluice.history.events import Event
+from sluice.history.events import Event, Outcome
 
 
 def _pairs(group: Group) -> Iterator[tuple[str, str]]:
@@ -74,6 +74,18 @@ def premature(group: Group) -> Iterator[Violation]:
             if most is not None and possible < most:
                 sentence = f"dead-lettered after {possible} receive(s), {most} were allowed"
                 yield group.violation("F1", queue, [idx], sentence, [*receives[-5:], dead])
+            elif held := [event for event in receives if _is_held(group, event, dead)]:
+                yield group.violation("F1", queue, [idx], "dead-lettered while it was held", [held[-1], dead])
+
+
+def _is_held(group: Group, event: Event, dead: Event) -> bool:
+    """Return whether a message was certainly still in flight when it was read from the DLQ: only a receive kills."""
+    return (
+        dead.sqs_message_id is not None
+        and event.sqs_message_id == dead.sqs_message_id
+        and group.is_before(event, dead)
+        and responded(dead) + group.bound_us(dead, event) < group.lease_end_us(event)
+    )
 
 
 def late(group: Group) -> Iterator[Violation]:
@@ -293,17 +305,69 @@ def redrive_reorder(group: Group) -> Iterator[Violation]:
                 )
 
 
-def stale_identity(group: Group) -> Iterator[Violation]:
-    """F11."""
+def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
+    """Yield (queue, idx, dead letter, its first receive from the queue since, whether a move task may have brought it).
+
+    What else may have come since is another copy: of a publish a window later, under another id, or to another place.
+    """
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
-            back = [event for event in group.receives(queue, idx) if group.is_before(dead, event)]
-            if not back or len(group.ids.get((queue, idx), ())) > 2:
-                continue
-            if dead.sqs_message_id is not None and back[0].sqs_message_id == dead.sqs_message_id:
-                yield group.violation(
-                    "F11", queue, [idx], "came back from the DLQ with the message id it had there", [dead, back[0]]
-                )
+            is_single = _is_single(group, queue, idx, dead)
+            for event in group.receives(queue, idx):
+                is_same = dead.sqs_message_id is not None and event.sqs_message_id == dead.sqs_message_id
+                if (is_same or is_single) and group.is_before(dead, event):
+                    may_be_moved = _is_copy(dead, event) or _may_be_moved(group, queue, dead, event)
+                    yield queue, idx, dead, event, may_be_moved
+                    break
+
+
+def _is_single(group: Group, queue: str, idx: int, dead: Event) -> bool:
+    """Return whether everything published under an idx made no other message in the queue than the dead one."""
+    tries = [event for event in group.publishes.get(idx, ()) if event.outcome != Outcome.FAIL]
+    places = {(event.queue, event.deduplication_id) for event in tries}
+    ids = {*group.ids.get((queue, idx), ())}
+    # The DLQ may be that of a queue nobody declared, too: the dead letter has to be known from this one.
+    is_known = bool(ids & {dead.sqs_message_id, dead.deduplication_id})
+    return is_known and len(places) == 1 and dead.queue != tries[0].queue and windows_max(group, idx) < max(2, len(ids))
+
+
+def _is_copy(dead: Event, back: Event) -> bool:
+    """Return whether a tool sent it for the dead letter, of which its deduplication id has the message id."""
+    return dead.sqs_message_id is not None and (back.deduplication_id or "").endswith(f":{dead.sqs_message_id}")
+
+
+def _may_be_moved(group: Group, queue: str, dead: Event, back: Event) -> bool:
+    """Return whether a move task to the queue may have begun by then, and was not over when the message died."""
+    bound_us = group.around_bound_us
+    return any(
+        move.destination == queue
+        and move.began_at_us <= responded(back) + bound_us
+        and not (move.is_finished and group.is_after(dead, move.ended_at_us))
+        for move in group.around.moves
+    )
+
+
+def stale_identity(group: Group) -> Iterator[Violation]:
+    """F11."""
+    for queue, idx, dead, back, may_be_moved in _came_back(group):
+        is_same = dead.sqs_message_id is not None and back.sqs_message_id == dead.sqs_message_id
+        if is_same and (may_be_moved or not group.expectation.is_publishing_recorded):
+            sentence = "came back from the DLQ with the message id it had there"
+            yield group.violation("F11", queue, [idx], sentence, [dead, back])
+
+
+def unmoved(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
+    """Yield (queue, idx, dead letter, receive since) of what came back with no move task on record."""
+    for queue, idx, dead, back, may_be_moved in _came_back(group):
+        if not may_be_moved:
+            yield queue, idx, dead, back
+
+
+def escape(group: Group) -> Iterator[Violation]:
+    """F13."""
+    for queue, idx, dead, back in unmoved(group) if group.expectation.is_publishing_recorded else ():
+        sentence = f"was in {dead.queue}, came back to {queue}, and no move task is on record"
+        yield group.violation("F13", queue, [idx], sentence, [dead, back])
 
 
 def poison_escape(group: Group) -> Iterator[Violation]:

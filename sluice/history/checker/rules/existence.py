@@ -159,11 +159,17 @@ def phantom(group: Group) -> Iterator[Violation]:
         for idx, event in sorted(first.items()):
             tries = group.publishes.get(idx, [])
             effective = [attempt for attempt in tries if attempt.outcome != Outcome.FAIL] or tries
-            if all(group.is_surely_before(event, attempt) for attempt in effective):
+            is_early = all(group.is_surely_before(event, attempt) for attempt in effective)
+            if is_early and not is_moved_stranger(group, event):
                 before = bisect_left(published, responded(event), key=invoked)
                 witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
                 when = "before any" if idx in group.publishes else "and no"
                 yield group.violation("A4", queue, [idx], f"received, {when} publish of it was ever tried", witness)
+
+
+def is_moved_stranger(group: Group, event: Event) -> bool:
+    """Return whether a move task may have brought what nobody published under these ids: moved, it has others."""
+    return not group.expectation.is_planned and event.idx not in group.publishes and group.may_be_from_dlq(event)
 
 
 def aborted_delivery(group: Group) -> Iterator[Violation]:

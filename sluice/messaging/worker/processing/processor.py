@@ -219,7 +219,7 @@ class MessageProcessor:
 
     def _retry(self, lease: MessageLease, arrived: Arrived, outcome: Retry) -> Acknowledgement:
         if self._is_last(arrived.receive_count):
-            return self._die(lease, arrived, f"attempt {arrived.receive_count}: {outcome.reason}")
+            return self._die(lease, arrived, f"attempt {arrived.receive_count}: {outcome.reason}", is_permanent=False)
         self._hooks.call(WorkerHooks.retried, arrived.envelope, outcome.reason)
         delay = outcome.delay_seconds
         if delay is None:
@@ -227,10 +227,13 @@ class MessageProcessor:
         _log.info("not handled, and comes again", reason=outcome.reason, delay_seconds=round(delay, 1))
         return Release(delay)
 
-    def _die(self, lease: MessageLease, arrived: Arrived | None, reason: str) -> Acknowledgement:
+    def _die(
+        self, lease: MessageLease, arrived: Arrived | None, reason: str, *, is_permanent: bool = True
+    ) -> Acknowledgement:
         """Write down that a message is dead, and let the queue move it to the DLQ."""
         try:
-            is_dead = self.transactions.run(lease, partial(self._record_dead, lease, arrived, reason))
+            record = partial(self._record_dead, lease, arrived, reason, is_permanent=is_permanent)
+            is_dead = self.transactions.run(lease, record)
         except DatabaseAway:
             return Release(0)
         except TransactionFailed as failed:
@@ -244,12 +247,14 @@ class MessageProcessor:
             _log.error("dead: the queue moves it to the DLQ", reason=reason)
         return Release(0)
 
-    def _record_dead(self, lease: MessageLease, arrived: Arrived | None, reason: str, session: Session) -> bool:
+    def _record_dead(
+        self, lease: MessageLease, arrived: Arrived | None, reason: str, session: Session, *, is_permanent: bool
+    ) -> bool:
         is_dead = True
         if arrived is None:
             self._inbox.record_unreadable(session.connection(), lease.message.message_group_id or "")
         else:
-            is_dead = self._inbox.record_dead(session.connection(), arrived, reason)
+            is_dead = self._inbox.record_dead(session.connection(), arrived, reason, is_permanent=is_permanent)
         lease.check()
         session.commit()
         return is_dead

@@ -11,7 +11,7 @@ from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_v
 
 _RANGES = {  # [CRE-18]
     "DelaySeconds": (0, 900),
-    "MaximumMessageSize": (1_024, limits.MESSAGE_BYTES_MAX),
+    "MaximumMessageSize": (limits.MESSAGE_BYTES_MIN, limits.MESSAGE_BYTES_MAX),
     "MessageRetentionPeriod": (limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX),
     "ReceiveMessageWaitTimeSeconds": (0, limits.WAIT_SECONDS_MAX),
     "VisibilityTimeout": (0, limits.VISIBILITY_TIMEOUT_SECONDS_MAX),

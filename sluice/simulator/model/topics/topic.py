@@ -191,7 +191,8 @@ def check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
     _check_choice(name, value)
     if name == "ArchivePolicy" and value not in ("", "{}") and not (is_fifo and _is_archive_policy(value)):  # [SNS-40]
         raise sns_invalid("Attributes Reason: ArchivePolicy: Invalid policy.")
-    if name == "MaximumMessageSize" and not (value.isdecimal() and 1_024 <= int(value) <= limits.MESSAGE_BYTES_MAX):
+    sizes = range(limits.MESSAGE_BYTES_MIN, limits.MESSAGE_BYTES_MAX + 1)
+    if name == "MaximumMessageSize" and not (value.isdecimal() and int(value) in sizes):
         raise sns_invalid(f"Attributes Reason: MaximumMessageSize: Invalid value [{value}].")
 
 

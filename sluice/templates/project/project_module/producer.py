@@ -1,11 +1,11 @@
-"""Places orders: python -m project_module.producer, with the database in SLUICE_DSN."""
+"""Places orders: python -m project_module.producer, with the database in SLUICE_DSN, or as a task of the stacks has it."""
 
 import os
 import sys
 
-from sluice.declaration import load_declaration, naming
-from sluice.messaging import Event, Outbox
-from sluice.messaging.database import engines
+from sluice.declaration import load_task_declaration, naming
+from sluice.errors import ConfigError
+from sluice.messaging import Event, Outbox, database_engine
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from project_module.handlers import Base
@@ -31,16 +31,18 @@ def place(session: Session, outbox: Outbox, total_cents: int) -> Order:
 
 def main() -> None:
     """Place an order of 12.50."""
-    if "SLUICE_DSN" not in os.environ:
-        sys.exit("producer: no database is named; set SLUICE_DSN, such as sqlite:///local.db")
-    environment = load_declaration().environment(os.environ.get("SLUICE_ENV", "local"))
-    engine = engines.engine(os.environ["SLUICE_DSN"])
+    environment = load_task_declaration().environment(os.environ.get("SLUICE_ENV", "local"))
+    engine = database_engine(environment.region, os.environ.get("SLUICE_DSN"))
     Base.metadata.create_all(engine)  # in production, a migration does this
+    outbox = Outbox(naming.topic_name(environment), event_bytes_max=environment.event_bytes_max)
     with Session(engine) as session:
-        order = place(session, Outbox(naming.topic_name(environment)), total_cents=1250)
+        order = place(session, outbox, total_cents=1250)
         session.commit()
         print(f"order {order.id} is placed")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ConfigError as error:
+        sys.exit(f"producer: {error}")

@@ -98,7 +98,7 @@ def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database
     died = harness.send(DEAD, envelope("a", 1))
     with database.begin() as connection:
         dead = replace(arrived(1, receive_count=2), sqs_message_id=died)
-        assert InboxHarness(database).inbox.record_dead(connection, dead, "no such customer")
+        assert InboxHarness(database).inbox.record_dead(connection, dead, "no such customer", is_permanent=True)
     harness.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 2}')
 
     printed = json.loads(run("inspect", "--json").stdout)
@@ -377,6 +377,32 @@ def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarne
     assert json.loads(row["detail"])["body"] == envelope("a", 2).body
 
 
+def test_what_replaces_a_message_is_no_larger_than_its_queue_takes(
+    run: Run, harness: DlqHarness, tmp_path: Path
+) -> None:
+    """Attributes count; of exactly the limit is taken, of one byte more nothing is sent and nothing written down."""
+    attributes = {
+        "type": {"DataType": "String", "StringValue": "order.placed"},
+        "raw": {"DataType": "Binary", "BinaryValue": b"123"},
+    }
+    harness.send(DEAD, envelope("a", 2), MessageAttributes=attributes)
+    empty = replace(envelope("a", 2).event, data="")
+    besides = len("typeStringorder.placedrawBinary123") + len(replace(envelope("a", 2), event=empty).body.encode())
+    room = 262_144 - besides
+    too_large = _data(tmp_path, json.dumps("x" * (room + 1)))
+
+    with pytest.raises(EnvelopeError) as refused:
+        run("replace", "a", "2", *too_large, *REASON, "--yes")
+    assert (harness.line.sent, _audit(run)) == ([], [])
+    assert run("replace", "a", "2", *_data(tmp_path, json.dumps("x" * room)), *REASON, "--yes").exit_code == 0
+
+    assert str(refused.value) == (
+        "the message would have 262145 bytes with its attributes, allowed are 262144, the environment's"
+        " event_bytes_max; keep what is large elsewhere and send where it is"
+    )
+    assert len(harness.drained(QUEUE)) == 1
+
+
 def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, harness: DlqHarness) -> None:
     undecodable = harness.send(DEAD, envelope("a", 1), MessageBody="{}")
     act = ("replace", "--message-id", undecodable, "--body", "-", *REASON, "--yes")
@@ -518,7 +544,7 @@ def test_what_is_audited_needs_a_reason_and_a_database(run: Run, command: tuple[
             r"'lokal' is not declared \(did you mean 'local'\?\), allowed is one of local, dev",
         ),
         ({"SLUICE_CONSUMER": "billing", "AWS_ENDPOINT_URL": "localhost:4566"}, "endpoint is 'localhost:4566'"),
-        ({"SLUICE_CONSUMER": "billing", "SLUICE_DSN": "sqlite:///no.db"}, "create it with .* inbox schema --apply"),
+        ({"SLUICE_CONSUMER": "billing", "SLUICE_DSN": "sqlite:///no.db"}, "create it with .* schema apply inbox"),
     ],
 )
 def test_a_place_that_is_none_is_refused(run: Run, variables: dict[str, str], message: str) -> None:

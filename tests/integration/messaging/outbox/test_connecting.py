@@ -52,7 +52,7 @@ def port(private_postgres: Any) -> Iterator[int]:
 def _answer(port: int, **more: str) -> object:
     place = {"username": "postgres", "password": "unused", "host": "127.0.0.1", "port": port, "dbname": "postgres"}
     secret = _Secrets(**place, **more)
-    engine = engines.engine(database_url(secret, "arn:secret"))
+    engine = engines.engine(database_url(secret, "arn:secret", {}))
     try:
         with engine.connect() as connection:
             return connection.execute(text("SELECT 1")).scalar_one()

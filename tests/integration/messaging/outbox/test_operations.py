@@ -224,12 +224,25 @@ RDS = {"username": "sluice", "password": "p@ss/w:rd", "host": "db.internal", "db
 
 @pytest.mark.parametrize(("more", "port"), [({}, 5432), ({"port": 6432}, 6432), ({"port": "6432"}, 6432)])
 def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> None:
-    url = database_url(Secrets(json.dumps(RDS | more)), "arn:secret")
+    url = database_url(Secrets(json.dumps(RDS | more)), "arn:secret", {})
 
     assert url == (
         f"postgresql://sluice:p%40ss%2Fw%3Ard@db.internal:{port}/shop?sslmode=verify-full&sslrootcert=system"
     )
     assert engines.engine(url).url.password == RDS["password"]
+
+
+def test_what_the_secret_does_not_have_comes_from_variables() -> None:
+    """RDS's own secrets have only username and password; the secret's own fields win."""
+    managed = {name: RDS[name] for name in ("username", "password")}
+    variables = {"SLUICE_DATABASE_HOST": "cluster.internal", "SLUICE_DATABASE_PORT": "6432"}
+    variables["SLUICE_DATABASE_NAME"] = "orders"
+
+    def place(secret: dict[str, Any]) -> str:
+        return database_url(Secrets(json.dumps(secret)), "arn:secret", variables).partition("@")[2].partition("?")[0]
+
+    assert place(managed) == "cluster.internal:6432/orders"
+    assert place(RDS | {"port": 5433}) == "db.internal:5433/shop"
 
 
 @pytest.mark.parametrize(
@@ -243,21 +256,23 @@ def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> Non
 )
 def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absent: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        database_url(Secrets(text), "arn:secret")
+        database_url(Secrets(text), "arn:secret", {})
 
     assert str(refused.value) == (
         f"secret arn:secret lacks {absent}, allowed is JSON with username, password, host, dbname and perhaps port"
-        " and sslmode; correct the secret"
+        " and sslmode; correct the secret, or set SLUICE_DATABASE_HOST and SLUICE_DATABASE_PORT and"
+        " SLUICE_DATABASE_NAME beside it"
     )
 
 
 @pytest.mark.parametrize("port", ["postgres", None, 0, 70_000, True, 1.5])
 def test_a_secret_with_a_port_that_is_none_is_refused(port: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        database_url(Secrets(json.dumps(RDS | {"port": port})), "arn:secret")
+        database_url(Secrets(json.dumps(RDS | {"port": port})), "arn:secret", {})
 
     assert str(refused.value) == (
-        "secret arn:secret has a port that is none, allowed is 1 to 65535; correct the secret"
+        "secret arn:secret, or SLUICE_DATABASE_PORT beside it, has a port that is none, allowed is 1 to 65535; correct"
+        " it"
     )
 
 
@@ -266,7 +281,13 @@ def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
     ca.touch()
 
     def query(ca: str | None, **more: str) -> dict[str, Any]:
-        return dict(make_url(database_url(Secrets(json.dumps(RDS | more)), "arn:secret", ca=ca)).query)
+        return dict(
+            make_url(
+                database_url(
+                    Secrets(json.dumps(RDS | more)), "arn:secret", {} if ca is None else {"SLUICE_DATABASE_CA": ca}
+                )
+            ).query
+        )
 
     assert query(None) == {"sslmode": "verify-full", "sslrootcert": "system"}
     assert query(str(ca)) == {"sslmode": "verify-full", "sslrootcert": str(ca)}
@@ -278,7 +299,7 @@ def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
 def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret")
+        database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret", {})
 
     assert str(refused.value) == (
         "secret arn:secret has an sslmode that is none, allowed is one of disable, allow, prefer, require, verify-ca,"
@@ -288,9 +309,9 @@ def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
 
 def test_certificates_that_are_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as absent:
-        database_url(Secrets(json.dumps(RDS)), "arn:secret", ca=f"{tmp_path}/none\n.pem")
+        database_url(Secrets(json.dumps(RDS)), "arn:secret", {"SLUICE_DATABASE_CA": f"{tmp_path}/none\n.pem"})
     with pytest.raises(ConfigError) as unset:
-        database_url(Secrets(json.dumps(RDS | {"sslmode": "verify-ca"})), "arn:secret")
+        database_url(Secrets(json.dumps(RDS | {"sslmode": "verify-ca"})), "arn:secret", {})
 
     assert str(absent.value) == (
         f"SLUICE_DATABASE_CA is '{tmp_path}/none\\n.pem', allowed is a file with the certificates the database's server"
@@ -377,13 +398,11 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) ->
     empty = tmp_path / "empty.db"
     empty.touch()
     without_tables = f"sqlite:///{empty}"
-    no_tables = (
-        "sluice: the outbox's tables are not in this database; create them with `sluice outbox schema --apply`\n"
-    )
+    no_tables = "sluice: the outbox's tables are not in this database; create them with `sluice schema apply outbox`\n"
     missing = f"sqlite:///{tmp_path}/missing.db"
     not_there = (
         f"sluice: database {tmp_path}/missing.db does not exist; correct --dsn, or create it with `sluice"
-        " outbox schema --apply`\n"
+        " schema apply outbox`\n"
     )
     expected: dict[tuple[str, ...], tuple[int, str]] = {
         ("outbox", "ls", "--dsn", missing): (3, not_there),
@@ -475,5 +494,6 @@ def test_check_tells_what_a_database_lacks(dsn: str, engine: Engine) -> None:
     lacking = _run(dsn, "check")
     assert (lacking.exit_code, lacking.stdout) == (1, "table sluice_outbox_audit is missing\n")
 
-    assert _run(dsn, "schema", "--apply").exit_code == 0
+    with engine.begin() as connection:
+        tables.audit.create(connection)
     assert _run(dsn, "check").exit_code == 0

@@ -250,7 +250,7 @@ def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: S
     session.rollback()
 
     assert str(refused.value) == (
-        "the outbox's tables are not in this database; create them with `sluice outbox schema --apply`"
+        "the outbox's tables are not in this database; create them with `sluice schema apply outbox`"
     )
     assert count_of_orders(engine) == 0
 

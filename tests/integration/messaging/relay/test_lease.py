@@ -289,5 +289,5 @@ def test_no_tables_no_lead(engine: Engine, clock: VirtualClock) -> None:
     with engine.begin() as connection:
         tables.metadata.drop_all(connection)
 
-    with pytest.raises(OutboxError, match="outbox schema --apply"):
+    with pytest.raises(OutboxError, match="schema apply outbox"):
         _lease(engine, "one", clock).acquire()

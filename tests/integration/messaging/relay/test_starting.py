@@ -169,7 +169,7 @@ def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine, 
     assert (code, message) == (
         2,
         "sluice: the outbox's tables are not as this version needs them (column sluice_outbox_lease.lease_us is"
-        " missing); see `sluice outbox check`, and `outbox schema`\n",
+        " missing); see `sluice outbox check`, and `sluice schema apply outbox`\n",
     )
 
 

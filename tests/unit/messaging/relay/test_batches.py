@@ -20,27 +20,27 @@ def sized(number: int, size_bytes: int) -> Head:
 
 def test_nothing_is_no_batch() -> None:
     """An empty call would be refused."""
-    assert batches([]) == []
+    assert batches([], LIMIT) == []
 
 
 def test_a_batch_has_ten_entries_at_most() -> None:
     heads = [sized(number, 100) for number in range(21)]
 
-    assert batches(heads) == [heads[:10], heads[10:20], heads[20:]]
+    assert batches(heads, LIMIT) == [heads[:10], heads[10:20], heads[20:]]
 
 
 def test_the_entries_of_a_batch_are_no_larger_together_than_one_may_be() -> None:
     fitting = [sized(1, LIMIT - 100), sized(2, 100)]
     too_large = [sized(1, LIMIT - 100), sized(2, 101)]
 
-    assert batches(fitting) == [fitting]
-    assert batches(too_large) == [too_large[:1], too_large[1:]]
+    assert batches(fitting, LIMIT) == [fitting]
+    assert batches(too_large, LIMIT) == [too_large[:1], too_large[1:]]
 
 
 def test_bytes_are_counted_and_not_characters() -> None:
     wide = [replace(sized(number, 100), body="ä" * 70_000) for number in range(2)]
 
-    assert [len(batch) for batch in batches(wide)] == [1, 1]
+    assert [len(batch) for batch in batches(wide, LIMIT)] == [1, 1]
 
 
 @settings(max_examples=40, deadline=None, database=None, print_blob=True)
@@ -48,7 +48,7 @@ def test_bytes_are_counted_and_not_characters() -> None:
 def test_every_head_is_in_one_batch_in_the_order_given(sizes: list[int]) -> None:
     heads = [sized(number, size) for number, size in enumerate(sizes)]
 
-    made = batches(heads)
+    made = batches(heads, LIMIT)
 
     assert [head for batch in made for head in batch] == heads
     assert all(len(batch) <= 10 for batch in made)

@@ -206,7 +206,7 @@ def _no_space(*_: object, **__: object) -> int:
 def test_a_file_nobody_can_write_is_refused(tmp_path: Path, clock: VirtualClock, name: str) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(ConfigError, match=r"alive file is .* allowed is a file in a folder that can be written to"):
+    with pytest.raises(ConfigError, match=r"cannot write to the alive file .*; change --alive"):
         AliveFile(tmp_path / name, clock)
 
 

@@ -143,6 +143,7 @@ def test_every_metric_has_a_name_in_prometheus() -> None:
         "InboxParkedMessages": "sluice_inbox_parked_messages",
         "InboxHeldMessages": "sluice_inbox_held_messages",
         "InboxOpenExceptions": "sluice_inbox_open_exceptions",
+        "InboxRedriveOff": "sluice_inbox_redrive_off",
         "WorkerStuckParts": "sluice_worker_stuck_parts",
     }
 

@@ -7,6 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from sluice.cost.prices import PRICE_DATE
 from sluice.errors import ConfigError
 from spark_load.cli.asking import require_confirmation
 from spark_load.cli.run import run
@@ -45,7 +46,7 @@ def test_what_it_will_cost_is_said_and_asked() -> None:
     assert result.exit_code == 0
     assert "gate on staging, account 123456789012, region us-east-1: 100,000 messages into 3 queue(s)" in result.stderr
     assert "USD 0." in result.stderr
-    assert "2026-11-21" in result.stderr
+    assert PRICE_DATE in result.stderr
     assert result.stdout == "it runs\n"
 
 

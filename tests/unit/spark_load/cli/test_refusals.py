@@ -20,7 +20,7 @@ _REFUSED = {
         "environment 'production' is not declared, allowed is one of local, dev, staging, prod; declare it"
         " in tests/support/declared/environments.py"
     ),
-    "load run huge": "profile 'huge' cannot be read (No such file or directory), allowed is one of backlog-drain, ",
+    "load run huge": "there is no profile 'huge', allowed is one of backlog-drain, ",
     "load run smoke --sabotage gremlin": "saboteur 'gremlin' is unknown, allowed is one of ",
     "load run smoke --sabotage ignore-purge": (
         "saboteur 'ignore-purge' shows nothing in a load test, allowed is one of "

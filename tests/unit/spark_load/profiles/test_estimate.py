@@ -51,6 +51,33 @@ def test_the_cost_through_a_topic_is_the_one_worked_out_by_hand() -> None:
     assert estimate(BY_HAND, queue_count=3).cost_usd == pytest.approx(0.0022037, abs=1e-7)
 
 
+@pytest.mark.parametrize("target", ["aws", "localstack"])
+def test_events_above_those_of_the_environment_are_refused(target: Literal["aws", "localstack"]) -> None:
+    refusal = (
+        "payload_bytes is 1537, allowed is at most 1536: the environment's event_bytes_max is 2048, 512 of them for"
+        " what is around it; lower it, or raise event_bytes_max"
+    )
+
+    made = [
+        estimate(replace(BY_HAND, payload_bytes=size), queue_count=1, target=target, event_bytes_max=2_048)
+        for size in (1_536, 1_537)
+    ]
+
+    assert [plan.refusals for plan in made] == [(), (refusal,)]
+
+
+def test_a_call_is_no_larger_than_an_event_may_be() -> None:
+    """262,144 bytes hold two messages of 100,000 bytes, 1,048,576 hold ten; ten is the most of a call."""
+    profile = replace(BY_HAND, payload_bytes=99_488, duplicate_share=0)
+
+    rooms = [
+        estimate(profile, queue_count=1, event_bytes_max=bytes_max).messages_per_publish_call
+        for bytes_max in (262_144, 524_288, 1_048_576)
+    ]
+
+    assert rooms == [2, 5, 10]
+
+
 def test_straight_to_the_queues_large_batches_are_several_requests() -> None:
     """Two messages of 100,000 bytes fit into a call, which is 200,000 bytes: four times 64 KiB, four requests."""
     profile = replace(BY_HAND, destination="queue", payload_bytes=99_840, duplicate_share=0)
@@ -254,7 +281,7 @@ def test_the_command_says_it_as_json() -> None:
         "queue_count": 3,
         "message_count": 320,
     }
-    assert printed["price_date"] == "2026-11-21"
+    assert printed["price_date"] == "2026-11-23"
     assert printed["cost_usd"] == pytest.approx(sum(printed["cost"].values()))
     assert len(printed["assumptions"]) == 4
 

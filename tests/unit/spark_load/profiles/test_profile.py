@@ -237,14 +237,14 @@ def test_what_is_no_profile_at_all_is_refused_in_one_line(text: str, message: st
 
 
 def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError,
-        match=r"profile 'huge' cannot be read \(No such file or directory\), allowed is",
-    ):
+    with pytest.raises(ConfigError, match=r"there is no profile 'huge', allowed is"):
         profiles.load("huge")
     (tmp_path / "folder.yaml").mkdir()
-    with pytest.raises(ConfigError, match="Is a directory"):
+    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\); name"):
         profiles.load(str(tmp_path / "folder.yaml"))
+    (tmp_path / "old.yaml").write_bytes(b"seed: 1 # caf\xe9\n")
+    with pytest.raises(ConfigError, match=r"is not UTF-8 \(byte 14\); save it as UTF-8"):
+        profiles.load(str(tmp_path / "old.yaml"))
 
 
 def test_a_suffix_may_be_written_in_capitals(tmp_path: Path) -> None:

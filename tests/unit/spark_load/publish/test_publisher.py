@@ -99,6 +99,7 @@ def _published(tmp_path: Path, service: Service, **profile: Any) -> Progress:
         coordinator=coordinator,
         clock=clock,
         name="publish-0",
+        event_bytes_max=262_144,
     )
     return publisher.publish(rows.slice(index, _ROWS_A_BATCH) for index in range(0, len(rows), _ROWS_A_BATCH))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice.clock import VirtualClock
-from sluice.errors import HistoryError
+from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from spark_load import report
@@ -53,7 +53,7 @@ def test_what_a_full_disk_has_no_room_for_is_said_in_a_line(
 
 def test_a_folder_that_cannot_be_written_to_is_said_in_a_line(tmp_path: Path) -> None:
     with (
-        pytest.raises(HistoryError, match=r"gone \(No such file or directory\); make room there"),
+        pytest.raises(ConfigError, match=r"gone \(No such file or directory\); make room there"),
         resume.held(tmp_path / "gone"),
     ):
         raise AssertionError("held")

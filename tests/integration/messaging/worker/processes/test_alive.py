@@ -71,8 +71,8 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
     with relay_process(tmp_path, "--alive", str(tmp_path / "nowhere" / "alive")) as process:
         assert process.ended() == 3
         assert process.log.splitlines() == [
-            f"sluice: alive file is '{tmp_path}/nowhere/alive' (No such file or directory), allowed is a file in a"
-            " folder that can be written to; change --alive, for instance to /dev/shm/alive"
+            f"sluice: cannot write to the alive file '{tmp_path}/nowhere/alive' (No such file or directory); change"
+            " --alive, for instance to /dev/shm/alive"
         ]
 
 

@@ -210,12 +210,11 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(worker_fleet: WorkerFlee
     assert _logged_before_the_end(worker_fleet, "--dsn", absent) == (
         3,
         f"sluice: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `sluice"
-        " inbox schema --apply`\n",
+        " schema apply inbox`\n",
     )
     assert _logged_before_the_end(worker_fleet, "--dsn", str(empty.url)) == (
         2,
-        "sluice: the inbox's tables are not as this version needs them (table sluice_inbox_audit is missing); see"
-        " `sluice inbox check`, and `inbox schema`\n",
+        "sluice: the inbox's tables are not in this database; create them with `sluice schema apply inbox`\n",
     )
     worker_fleet.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
     assert _logged_before_the_end(worker_fleet) == (

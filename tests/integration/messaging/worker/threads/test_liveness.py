@@ -209,6 +209,7 @@ def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: P
 
 
 def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) -> None:
+    """What hangs is among what is logged; what else a busy machine keeps waiting is not the worker's doing."""
     world = World(on_file)
     world.send("a")
     checked = Checked(world, path, promising(working=PROMISED_SECONDS))
@@ -220,14 +221,12 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
     ):
         assert hang.has_begun.wait(PATIENCE_SECONDS)
         worker.stop.request()
-        overdue = eventually(
-            lambda: [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")],
+        eventually(
+            lambda: "lane-0" in [entry["part"] for entry in logged if entry["event"].startswith("no sign of life")],
             timeout_seconds=PATIENCE_SECONDS,
             describe="what hangs to be logged",
         )
         hang.may_end.set()
-
-    assert overdue == ["lane-0"]
 
 
 def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: Path) -> None:

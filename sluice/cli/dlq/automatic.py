@@ -1,0 +1,127 @@
+"""What `sluice dlq automatic-redrive` does, and what switches it on and off."""
+
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+from sluice.cli.dlq.place import DlqTarget, stoppable
+from sluice.cli.place import ConsumerTarget
+from sluice.cli.tables.acts import act, actor
+from sluice.clock import Clock
+from sluice.declaration import AutomaticRedrive, Consumer, naming
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, Verdict
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading, peek
+from sluice.messaging.sqs.rate_limit import Pace
+from sluice.messaging.sqs.redrive import LeftReason, Redrive, Result, new_run
+from sluice.messaging.waiting import Stop
+from sluice.terminal import output
+from sluice.terminal.exits import PARTLY
+
+_SENT_AS = "automatic"
+"""In place of a run's id in deduplication ids: what another run sends again after a death is the same message."""
+_FAILED = {LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
+
+
+@dataclass(slots=True)
+class _Guarded:
+    """What the guard lets a run bring back, and the queue it is sent to."""
+
+    guard: RedriveGuard
+    destination: Destination
+    failpoint: Failpoint
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    def matches(self, dead_letter: DeadLetter) -> bool:
+        """Return whether a message may be brought back; remember why not."""
+        verdict = self.verdicts[dead_letter.sqs_message_id] = self.guard.judge(dead_letter)
+        return verdict is Verdict.BRING_BACK
+
+    def send(self, dead_letter: DeadLetter, *, deduplication_id: str) -> str:
+        """Record that a message is brought back, and send it."""
+        self.guard.claim(dead_letter)
+        self.failpoint("after_claim")
+        return self.destination.send(dead_letter, deduplication_id=deduplication_id)
+
+    def left(self) -> dict[str, int]:
+        """Return how many messages may not be brought back, by why."""
+        kept = [verdict for verdict in self.verdicts.values() if verdict is not Verdict.BRING_BACK]
+        return {verdict.name.lower(): count for verdict, count in Counter(kept).items()}
+
+
+def automatic_redrive(*, dlq: DlqTarget) -> None:
+    """Run the command."""
+    declared = _declared(dlq.place.consumer)
+    if dlq.is_undelivered:
+        raise ConfigError(
+            "--undelivered is given, allowed is the consumer's own DLQ: no inbox knows the other's messages"
+        )
+    failpoint = failpoints.from_environment(os.environ, failpoints.AUTOMATIC_REDRIVE)
+    queue = dlq.open()
+    destination = Destination(dlq.sqs(), naming.queue_name(dlq.place.environment, dlq.place.consumer))
+    with stoppable() as (stop, clock):
+        run = new_run(clock)
+        guard = RedriveGuard(dlq.place.engine, dlq.place.consumer.name, declared, run=run)
+        guard.begin()
+        failpoint("after_begin")
+        guarded = _Guarded(guard, destination, failpoint)
+        result = _bring_back(queue, guarded, declared, clock, stop)
+        guard.end()
+    fields = {"run": run, "source": queue.name, "moved": len(result.moved), "left": guarded.left()}
+    ended = {"is_off": guard.is_off, "is_whole": result.is_whole, "error": result.error}
+    output.as_json(fields | ended, indent=None)
+    if guard.is_off or not result.is_whole or _FAILED & set(result.left.values()):
+        sys.exit(PARTLY)
+
+
+def _declared(consumer: Consumer) -> AutomaticRedrive:
+    if consumer.automatic_redrive is None:
+        raise ConfigError(
+            f"Consumer({consumer.name!r}).automatic_redrive is None, allowed is AutomaticRedrive(…); declare it, or use"
+            " `dlq redrive`"
+        )
+    return consumer.automatic_redrive
+
+
+def _bring_back(
+    queue: DeadLetterQueue, guarded: _Guarded, declared: AutomaticRedrive, clock: Clock, stop: Stop
+) -> Result:
+    """Look for a message that failed again first, and bring nothing back where one is."""
+
+    def is_stopped() -> bool:
+        return stop.is_stopped() or guarded.guard.is_off
+
+    with Reading(queue, clock=clock) as reading:
+        for dead_letter in peek(reading, declared.messages_max, is_stopped=is_stopped):
+            guarded.matches(dead_letter)
+    return Redrive(
+        queue,
+        guarded,
+        run=_SENT_AS,
+        pace=Pace(None, clock=clock),
+        clock=clock,
+        choice=guarded,
+        most=declared.messages_max,
+        is_stopped=is_stopped,
+        failpoint=guarded.failpoint,
+    ).work()
+
+
+def automatic_on(*, place: ConsumerTarget, reason: str, confirmed: bool) -> None:
+    """Run `dlq automatic-on`."""
+    described = f"switch automatic redrive of {place.consumer.name} on"
+    act(place.engine, described, _operator(place, reason).switch_on, confirmed=confirmed)
+
+
+def automatic_off(*, place: ConsumerTarget, reason: str, confirmed: bool) -> None:
+    """Run `dlq automatic-off`."""
+    described = f"switch automatic redrive of {place.consumer.name} off"
+    act(place.engine, described, _operator(place, reason).switch_off, confirmed=confirmed)
+
+
+def _operator(place: ConsumerTarget, reason: str) -> RedriveOperator:
+    _declared(place.consumer)
+    return RedriveOperator(consumer=place.consumer.name, actor=actor(), reason=reason)

@@ -1,0 +1,58 @@
+"""`sluice schema …`: its commands and their options. What each does is in `sluice.cli.tables.schema`."""
+
+from typing import Any
+
+import click
+
+from sluice.cli.options import dsn_option, log_level_option, runs
+from sluice.terminal.groups import Group
+from sluice.terminal.options import declaration_option
+from sluice.terminal.values import Number
+
+_KINDS = ["postgresql", "sqlite"]
+_PARTS = ["inbox", "outbox"]
+_DAY_SECONDS = 86_400
+_part_argument = click.argument("part", type=click.Choice(_PARTS), metavar="[inbox|outbox]", required=False)
+
+
+@click.group("schema", cls=Group, short_help="Create or upgrade the tables of outbox and inbox.")
+def group() -> None:
+    """Create the tables of outbox and inbox, bring them to this version, or print their SQL for your migrations.
+
+    Producers and relays need those of the outbox, consumers those of the inbox; one database may hold both.
+    """
+
+
+@group.command()
+@_part_argument
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=Number("seconds", 0, _DAY_SECONDS),
+    default=0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Try again for so long while the database does not answer, as one that wakes up.",
+)
+@click.option("--env", "environment_name", envvar="SLUICE_ENV", default="local", hidden=True)
+@declaration_option
+@dsn_option("The database, e.g. sqlite:///outbox.db")
+@log_level_option
+@runs("sluice.cli.tables.schema")
+def apply(**given: Any) -> None:
+    """Create what is missing, and bring tables of an older version to this one; without a part both parts.
+
+    \b
+    Any number of processes may do it at once, while workers and relays run. One that was interrupted is taken up again
+    by the next. Exit codes: 0 the tables are as this version needs them, 2 the database does not answer or the tables
+    were changed by somebody else, 3 this version is too old for the tables.
+      sluice schema apply --dsn sqlite:///shop.db
+    """
+
+
+@group.command()
+@click.argument("kind", type=click.Choice(_KINDS))
+@_part_argument
+@runs("sluice.cli.tables.schema")
+def sql(**given: Any) -> None:
+    """Print the SQL that creates the tables in this kind of database, for your own migrations."""

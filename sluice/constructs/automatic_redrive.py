@@ -1,0 +1,132 @@
+"""Automatic redrive of a consumer: an alarm on its DLQ, a rule on the alarm, and a task that the rule runs.
+
+The task is `sluice dlq automatic-redrive`, in the image of the consumer's workers, with a role of its own. EventBridge
+starts it from outside, so a network without internet needs no further endpoint. What a run may do is decided by the
+guard in the inbox's database (`sluice.messaging.inbox.redrive_guard`), never here.
+
+AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch-and-eventbridge.html,
+https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-identity-based.html (read 2026-11-23).
+"""
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from sluice.constructs import metrics
+from sluice.constructs.nag import acknowledge
+from sluice.constructs.network import Network
+from sluice.declaration import AutomaticRedrive, Consumer, Environment, naming
+from sluice.declaration.arguments import typed
+
+
+class AutomaticRedriveRule(Construct):
+    """Runs a task once the DLQ has held messages for the declared quiet time.
+
+    Args:
+        declared: the consumer's bounds.
+        task_definition: of the task, which gets what it needs of the queues.
+        key_arn: the KMS key of the queues, where they have one.
+    """
+
+    @typed
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        consumer: Consumer,
+        declared: AutomaticRedrive,
+        task_definition: ecs.FargateTaskDefinition,
+        cluster: ecs.ICluster,
+        network: Network,
+        key_arn: str | None,
+    ) -> None:
+        super().__init__(scope, id_)
+        _grant_queues(task_definition.task_role, environment, consumer, key_arn)
+        rule = events.Rule(
+            self,
+            "Rule",
+            description=f"Bring dead letters of {consumer.name} back",
+            event_pattern=events.EventPattern(
+                source=["aws.cloudwatch"],
+                detail_type=["CloudWatch Alarm State Change"],
+                resources=[self._alarm(environment, consumer, declared).alarm_arn],
+                detail={"state": {"value": ["ALARM"]}},
+            ),
+        )
+        rule.add_target(
+            targets.EcsTask(
+                cluster=cluster,
+                task_definition=task_definition,
+                role=_starting_role(self, task_definition, cluster).without_policy_updates(),
+                launch_type=ecs.LaunchType.FARGATE,
+                subnet_selection=network.subnets,
+                security_groups=[network.security_group],
+                assign_public_ip=False,
+            )
+        )
+
+        acknowledge(
+            rule,
+            "Serverless-EventBusDLQ",
+            "a run that does not start leaves dead letters, and their alarm goes on ringing",
+        )
+
+    def _alarm(self, environment: Environment, consumer: Consumer, declared: AutomaticRedrive) -> cloudwatch.Alarm:
+        """Return the alarm that a run waits for. It tells no operator: the alarm of the DLQ has, at its first message.
+
+        It ignores gaps, as that one does: a DLQ nobody touches reports nothing, whatever it holds.
+        """
+        return cloudwatch.Alarm(
+            self,
+            "Alarm",
+            alarm_name=naming.alarm_name(environment, consumer.name, "redrive"),
+            alarm_description=f"Messages have been dead for {declared.quiet_minutes} minutes: a task brings back what"
+            " it may.",
+            metric=metrics.queue_metric(
+                naming.dead_letter_queue_name(environment, consumer), "ApproximateNumberOfMessagesVisible", "Maximum"
+            ),
+            threshold=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            datapoints_to_alarm=declared.quiet_minutes,
+            evaluation_periods=declared.quiet_minutes,
+            treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
+        )
+
+
+def _starting_role(scope: Construct, task_definition: ecs.FargateTaskDefinition, cluster: ecs.ICluster) -> iam.Role:
+    """Return a role that may run this task in this cluster and pass its roles. CDK's own may tag any task besides."""
+    role = iam.Role(scope, "Start", assumed_by=iam.ServicePrincipal("events.amazonaws.com"))
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["ecs:RunTask"],
+            resources=[task_definition.task_definition_arn],
+            conditions={"ArnEquals": {"ecs:cluster": cluster.cluster_arn}},
+        )
+    )
+    passed = [task_definition.obtain_execution_role().role_arn, task_definition.task_role.role_arn]
+    role.add_to_policy(iam.PolicyStatement(actions=["iam:PassRole"], resources=passed))
+    return role
+
+
+def _grant_queues(role: iam.IRole, environment: Environment, consumer: Consumer, key_arn: str | None) -> None:
+    """Let the task take from the DLQ and send to the queue; by literal ARNs, as the service's."""
+    stack = cdk.Stack.of(role)
+    queue, dead_letters = (
+        stack.format_arn(service="sqs", resource=name)
+        for name in (naming.queue_name(environment, consumer), naming.dead_letter_queue_name(environment, consumer))
+    )
+    reading = ("ReceiveMessage", "ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "GetQueueUrl")
+    for arn, actions in {dead_letters: reading, queue: ("SendMessage", "GetQueueUrl")}.items():
+        role.add_to_principal_policy(
+            iam.PolicyStatement(actions=[f"sqs:{action}" for action in actions], resources=[arn])
+        )
+    if key_arn is not None:
+        role.add_to_principal_policy(
+            iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key_arn])
+        )

@@ -1,0 +1,98 @@
+"""Alarms for ECS alone, which takes a new version back if one of them rings while it is deployed.
+
+The circuit breaker sees only tasks that do not start. A version that starts and then fails every message shows in the
+queues: dead letters increase, or messages get late. What operators hear of both is in `sluice/constructs/alarms.py`.
+
+An alarm that rings when a deployment starts makes ECS watch none of them during that deployment. So these do not ring
+for as long as a dead letter lies there, which may be weeks, but only for some minutes after there are more of them. The
+version that mends a late queue is not taken back either.
+AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/deployment-alarm-failure.html and
+https://aws.github.io/copilot-cli/docs/manifest/backend-service/ (rollback_alarms), read 2026-11-23.
+"""
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ecs as ecs
+from constructs import Construct
+
+from sluice.constructs import metrics
+from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration.arguments import typed
+from sluice.scaling import backlog
+
+_MINUTES = 15
+"""How long an increase counts: ECS goes on watching after the last task was replaced, longer for a longer alarm, and a
+message takes some minutes to use up its attempts."""
+
+
+class DeploymentAlarms(Construct):
+    """Two alarms about a consumer's queues, by which ECS judges a new version of its workers.
+
+    An increase is one since the minute before. A DLQ that nobody has used for six hours reports nothing, so the first
+    minute with dead letters has nothing it could have increased from; the next one has.
+    """
+
+    @typed
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        consumer: Consumer,
+        service: ecs.FargateService,
+    ) -> None:
+        super().__init__(scope, id_)
+        self._environment, self._consumer = environment, consumer
+        dead_letters = metrics.queue_metric(
+            naming.dead_letter_queue_name(environment, consumer), "ApproximateNumberOfMessagesVisible", "Maximum"
+        )
+        self._alarm(
+            "dying",
+            cloudwatch.MathExpression(
+                expression="DIFF(FILL(dead, REPEAT))",
+                using_metrics={"dead": dead_letters},
+                label="more dead letters than a minute before",
+                period=metrics.MINUTE,
+            ),
+            threshold=1,
+            operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            minutes=1,
+            of_minutes=_MINUTES,
+            description="Dead letters increase. While a version is deployed, ECS takes it back.",
+        )
+        self._alarm(
+            "delayed",
+            metrics.inputs(environment, consumer)[backlog.AGE],
+            threshold=consumer.acceptable_latency_seconds,
+            operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            minutes=3,
+            of_minutes=5,
+            description="Messages are late. While a version is deployed, ECS takes it back.",
+        )
+        names = [naming.alarm_name(environment, consumer.name, condition) for condition in ("dying", "delayed")]
+        service.enable_deployment_alarms(names, behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM)
+        service.node.add_dependency(self)
+
+    def _alarm(
+        self,
+        condition: str,
+        metric: cloudwatch.IMetric,
+        *,
+        threshold: float,
+        operator: cloudwatch.ComparisonOperator,
+        minutes: int,
+        of_minutes: int,
+        description: str,
+    ) -> None:
+        cloudwatch.Alarm(
+            self,
+            condition,
+            alarm_name=naming.alarm_name(self._environment, self._consumer.name, condition),
+            alarm_description=description,
+            metric=metric,
+            threshold=threshold,
+            comparison_operator=operator,
+            datapoints_to_alarm=minutes,
+            evaluation_periods=of_minutes,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,  # an idle queue reports nothing
+        )

@@ -1,0 +1,108 @@
+"""What tasks run: the image built of the project's Dockerfile when it is deployed, or one that is declared.
+
+A built image is an asset of the CDK's. Synthesizing reads and hashes the files it is built of, and starts no Docker;
+`cdk deploy` builds it and pushes it to the repository that `cdk bootstrap` made in the account and region, unless an
+image of the same files is there. So what is not to make a new image has to stay out by `.dockerignore`.
+AWS: https://docs.aws.amazon.com/cdk/v2/guide/assets.html (read 2026-11-23).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_ecr_assets as assets
+from aws_cdk import aws_ecs as ecs
+from constructs import Construct
+
+from sluice.declaration import Architecture, Consumer, Environment
+from sluice.declaration.arguments import typed
+from sluice.declaration.image import parse_image
+from sluice.declaration.validation import require
+
+_PLATFORMS = {Architecture.X86_64: assets.Platform.LINUX_AMD64, Architecture.ARM64: assets.Platform.LINUX_ARM64}
+_PROCESSORS = {Architecture.X86_64: ecs.CpuArchitecture.X86_64, Architecture.ARM64: ecs.CpuArchitecture.ARM64}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskImage:
+    """An image, the processors it is for, and whether a task pulls it from ECR, with a token of its account."""
+
+    container: ecs.ContainerImage
+    architecture: Architecture
+    is_in_ecr: bool = True
+
+    @property
+    def platform(self) -> ecs.RuntimePlatform:
+        """Return what a task definition asks for."""
+        return ecs.RuntimePlatform(
+            operating_system_family=ecs.OperatingSystemFamily.LINUX, cpu_architecture=_PROCESSORS[self.architecture]
+        )
+
+
+class Images(Construct):
+    """The images of an environment's tasks; the one that is built is built once for all of them.
+
+    Args:
+        environment: what is declared.
+        project: the folder with the Dockerfile. All of it but what `.dockerignore` keeps back goes to the builder.
+    """
+
+    @typed
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, project: Path) -> None:
+        super().__init__(scope, id_)
+        self._environment, self._file = environment, project.resolve() / "Dockerfile"
+
+    def of(self, consumer: Consumer) -> TaskImage:
+        """Return what a consumer's workers run.
+
+        Raises:
+            ConfigError: it is to be built, and there is no Dockerfile.
+        """
+        return self.shared if consumer.image is None else self._declared(consumer.image, f"Image-{consumer.name}")
+
+    @cached_property
+    def shared(self) -> TaskImage:
+        """Return what the relay runs, and every consumer without an image of its own.
+
+        Raises:
+            ConfigError: it is to be built, and there is no Dockerfile.
+        """
+        if self._environment.image is not None:
+            return self._declared(self._environment.image, "Image")
+        require(
+            self._environment,
+            self._file.is_file(),
+            field="image",
+            allowed=f"None with a Dockerfile to build it of, and there is no {self._file}; write one, or declare an"
+            " image that is in a registry",
+        )
+        architecture = self._environment.architecture
+        asset = assets.DockerImageAsset(
+            self, "Image", directory=str(self._file.parent), platform=_PLATFORMS[architecture]
+        )
+        return TaskImage(container=ecs.ContainerImage.from_docker_image_asset(asset), architecture=architecture)
+
+    def _declared(self, image: str, id_: str) -> TaskImage:
+        """Return a declared image; one in ECR with the right to pull it, and no other."""
+        parts = parse_image(image)
+        assert parts is not None, "the declaration refuses what is no image"
+        architecture = self._environment.architecture
+        if parts.registry is not None and ".dkr.ecr." not in parts.registry:
+            return TaskImage(
+                container=ecs.ContainerImage.from_registry(image), architecture=architecture, is_in_ecr=False
+            )
+        repository = self._repository(id_, parts.registry, parts.repository)
+        return TaskImage(
+            container=ecs.ContainerImage.from_ecr_repository(repository, parts.version), architecture=architecture
+        )
+
+    def _repository(self, id_: str, host: str | None, name: str) -> ecr.IRepository:
+        if host is None:
+            return ecr.Repository.from_repository_name(self, id_, name)
+        account, _, _, region = host.split(".")[:4]
+        arn = cdk.Stack.of(self).format_arn(
+            service="ecr", account=account, region=region, resource="repository", resource_name=name
+        )
+        return ecr.Repository.from_repository_attributes(self, id_, repository_arn=arn, repository_name=name)

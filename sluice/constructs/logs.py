@@ -1,0 +1,59 @@
+"""Log groups, and the key of an environment that has keys of its own: CloudWatch Logs encrypts with it."""
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from sluice.constructs.removal import removal_policy
+from sluice.declaration import Encryption, Environment, naming
+
+
+def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key | None:
+    """Make the key of an environment's log groups, of tasks and network; None if it has no keys of its own.
+
+    CloudWatch Logs may use it for groups whose names begin with the environment's, and for no other of the account.
+    AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html (read 2026-11-23).
+    """
+    if environment.encryption is not Encryption.CMK or environment.keys is not None:
+        return None
+    key = kms.Key(
+        scope,
+        id_,
+        alias=naming.key_alias(environment, "logs"),
+        description=f"Sluice {environment.name}: logs",
+        enable_key_rotation=True,
+        removal_policy=removal_policy(environment),
+    )
+    stack, name = cdk.Stack.of(scope), naming.service_name(environment, "*")
+    groups = [
+        stack.format_arn(
+            service="logs",
+            resource="log-group",
+            resource_name=f"{prefix}{name}",
+            arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
+        )
+        for prefix in ("/ecs/", "")  # of services, and those that CloudFormation names after their stack
+    ]
+    key.add_to_resource_policy(
+        iam.PolicyStatement(
+            actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
+            resources=["*"],  # in a key's policy: this key
+            principals=[iam.ServicePrincipal(f"logs.{environment.region}.amazonaws.com")],
+            conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+        )
+    )
+    return key
+
+
+def log_group(
+    scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None, name: str | None = None
+) -> logs.LogGroup:
+    """Make a log group that is kept and removed as declared; without a name CloudFormation gives it one."""
+    group = logs.LogGroup(
+        scope, id_, log_group_name=name, encryption_key=key, removal_policy=removal_policy(environment)
+    )
+    # By number: CDK's own enumeration is of words.
+    group.node.default_child.retention_in_days = environment.log_retention_days  # type: ignore[union-attr]
+    return group

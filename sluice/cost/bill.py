@@ -1,0 +1,216 @@
+"""What an environment costs a month, line by line, for a number of messages of one size that come at an even rate.
+
+Tasks follow from Little's law: a message occupies a lane for `processing_seconds`, so a consumer needs its messages a
+second times that many lanes, between `min_tasks` and `max_tasks` tasks of them. Every consumer gets every message of
+its topic, each handled once: filter policies and retries are not counted, and neither are peaks, which take more tasks
+for a while. Long polls are counted as if every lane were idle, and every queue as a FIFO queue of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from sluice import limits
+from sluice.cost import prices
+from sluice.cost.prices import MONTH_HOURS, usd
+from sluice.declaration import Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
+from sluice.declaration.image import Architecture
+
+_MONTH_SECONDS = MONTH_HOURS * 3_600
+_GIGABYTE = 1e9
+_SPOT_SHARE = 0.3  # of the price: "up to 70% off", https://aws.amazon.com/fargate/pricing/ (read 2026-11-23)
+_RELAY_TASKS, _RELAY_CPU, _RELAY_MEMORY_MIB = 2, 256, 512
+# As counted in AWS's list of Container Insights metrics on 2026-11-21; its page was not noted.
+_CLUSTER_METRICS, _SERVICE_METRICS = 13, 25
+_TOPIC_ALARM_METRICS, _RELAY_ALARM_METRICS = 2, 3
+_CONSUMER_ALARM_METRICS = 12 + 6  # six of two alarms that target tracking makes
+_ASLEEP_ALARM_METRICS = 4
+_ACUS_AWAKE = 0.5  # the least of an instance that is connected to
+_ENDPOINTS = 4  # SQS, two of ECR, CloudWatch Logs
+# Of the topic and of each queue in five minutes, with one producer and one consumer, as AWS estimates it; noted on
+# 2026-11-21 without its page.
+_KEYS, _KMS_REQUESTS = 3, 3 * _MONTH_SECONDS / 300
+_QUEUES = 3  # of a consumer
+
+NOT_COUNTED = (
+    "log ingestion (0.50 a GB), the topic's archive, ECR storage, data transfer between zones, tax, custom metrics,"
+    " Aurora's storage (0.10 a GB), I/O (0.20 a million) and capacity above the least, a database or a network that"
+    " somebody else looks after"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthlyMessages:
+    """Messages of a month.
+
+    Args:
+        messages: published to each topic, each once.
+        message_bytes: size of one, body and attributes.
+    """
+
+    messages: int
+    message_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Tasks of one consumer, at an even rate.
+
+    Args:
+        tasks: that run, between min_tasks and max_tasks.
+        tasks_needed: that would keep up.
+    """
+
+    consumer: str
+    tasks: int
+    tasks_needed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """A month of an environment, in US dollars.
+
+    Args:
+        lines: what is paid for to its cost, as declared.
+        instead: what could be declared instead to the whole month's cost then.
+        services: of each consumer.
+    """
+
+    lines: Mapping[str, float]
+    instead: Mapping[str, float]
+    services: tuple[Service, ...]
+
+    @property
+    def usd(self) -> float:
+        """Return the cost of the month."""
+        return sum(self.lines.values())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return where the declared tasks do not keep up."""
+        return tuple(
+            f"{service.consumer} needs {service.tasks_needed} tasks, max_tasks is {service.tasks}: it falls behind;"
+            " raise max_tasks or lanes"
+            for service in self.services
+            if service.tasks_needed > service.tasks
+        )
+
+
+def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
+    """Return what a month of an environment costs with so many messages."""
+    services = tuple(_service(consumer, volume) for consumer in environment.consumers)
+    lines = _lines(environment, volume, services)
+    whole = sum(lines.values())
+    architecture, spot = environment.architecture, environment.spot
+    other = Architecture.X86_64 if architecture is Architecture.ARM64 else Architecture.ARM64
+    without_tasks = whole - lines["Fargate"]
+    instead = {
+        f"architecture=Architecture.{other.name}": without_tasks + _fargate(environment, services, other, spot=spot),
+        f"spot={not spot}": without_tasks + _fargate(environment, services, architecture, spot=not spot),
+    }
+    if isinstance(environment.network, NewNetwork):
+        gigabytes = _gigabytes(environment, volume)
+        gateways = environment.network.availability_zones * MONTH_HOURS * usd("NAT gateway")
+        endpoints = lines["interface endpoints"] + lines["through the endpoints"]
+        instead["NAT gateways, one a zone"] = whole - endpoints + gateways + gigabytes * usd("NAT gateway, data")
+    return Bill(lines=lines, instead=instead, services=services)
+
+
+def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Service, ...]) -> dict[str, float]:
+    messages = prices.messages(
+        published=volume.messages * len(_own_topics(environment)),
+        delivered=volume.messages * len(environment.consumers),
+        message_bytes=volume.message_bytes,
+    )
+    lanes = sum(
+        service.tasks * consumer.lanes for service, consumer in zip(services, environment.consumers, strict=True)
+    )
+    is_cmk = environment.encryption is Encryption.CMK
+    encrypted = len(_own_topics(environment)) + _QUEUES * len(environment.consumers)
+    made = (environment.keys is None) * _KEYS + isinstance(environment.database, NewDatabase)
+    keys = made * usd("KMS key") + encrypted * _KMS_REQUESTS * usd("KMS request")
+    return {
+        **messages,
+        "SQS long polls": lanes * _MONTH_SECONDS / limits.WAIT_SECONDS_MAX * usd("SQS FIFO request"),
+        "Fargate": _fargate(environment, services, environment.architecture, spot=environment.spot),
+        **_network(environment, volume),
+        "Aurora at its least capacity": _database(environment, services),
+        "Container Insights": _insights_metrics(environment) * usd("Container Insights"),
+        "alarms": _alarm_metrics(environment) * usd("alarm"),
+        "dashboard": usd("dashboard"),
+        "KMS keys and their requests": keys if is_cmk else 0.0,
+    }
+
+
+def _own_topics(environment: Environment) -> list[Topic]:
+    return [topic for topic in environment.topics if isinstance(topic, Topic)]
+
+
+def _service(consumer: Consumer, volume: MonthlyMessages) -> Service:
+    busy_lanes = volume.messages / _MONTH_SECONDS * consumer.processing_seconds
+    needed = ceil(busy_lanes / consumer.lanes)
+    tasks = min(consumer.max_tasks, max(consumer.min_tasks, needed))
+    return Service(consumer=consumer.name, tasks=tasks, tasks_needed=needed)
+
+
+def _relays(environment: Environment) -> int:
+    """Return how many relay services there are: one for each topic that is published to."""
+    return len(environment.published_topics) if environment.has_relay else 0
+
+
+def _database(environment: Environment, services: tuple[Service, ...]) -> float:
+    """Return the cost of a new database that is never busy; one that may pause does while nothing is connected."""
+    database = environment.database
+    if not isinstance(database, NewDatabase):
+        return 0.0
+    is_connected = environment.has_relay or any(service.tasks for service in services)
+    acus = max(database.min_acus, _ACUS_AWAKE if is_connected else 0)
+    instances = 2 if database.standby else 1
+    return acus * instances * MONTH_HOURS * usd("Aurora Serverless v2") + usd("secret")
+
+
+def _fargate(
+    environment: Environment, services: tuple[Service, ...], architecture: Architecture, *, spot: bool
+) -> float:
+    suffix = " on ARM" if architecture is Architecture.ARM64 else ""
+    sizes = [
+        (service.tasks, consumer.cpu, consumer.memory_mib)
+        for service, consumer in zip(services, environment.consumers, strict=True)
+    ]
+    sizes.append((_RELAY_TASKS * _relays(environment), _RELAY_CPU, _RELAY_MEMORY_MIB))
+    vcpus = sum(tasks * cpu for tasks, cpu, _ in sizes) / 1_024
+    gigabytes = sum(tasks * memory_mib for tasks, _, memory_mib in sizes) / 1_024
+    hourly = vcpus * usd(f"Fargate CPU{suffix}") + gigabytes * usd(f"Fargate memory{suffix}")
+    return MONTH_HOURS * hourly * (_SPOT_SHARE if spot else 1)
+
+
+def _network(environment: Environment, volume: MonthlyMessages) -> dict[str, float]:
+    if not isinstance(environment.network, NewNetwork):
+        return {"interface endpoints": 0.0, "through the endpoints": 0.0}
+    endpoints = _ENDPOINTS + (environment.database is not None) + environment.has_relay
+    hours = environment.network.availability_zones * MONTH_HOURS
+    return {
+        "interface endpoints": endpoints * hours * usd("interface endpoint"),
+        "through the endpoints": _gigabytes(environment, volume) * usd("interface endpoint, data"),
+    }
+
+
+def _gigabytes(environment: Environment, volume: MonthlyMessages) -> float:
+    """Return what passes between the tasks and AWS: what consumers receive and the relay publishes."""
+    copies = len(environment.consumers) + _relays(environment)
+    return copies * volume.messages * volume.message_bytes / _GIGABYTE
+
+
+def _insights_metrics(environment: Environment) -> int:
+    """Return how many metrics Container Insights keeps, at most: it also counts services without tasks."""
+    cluster = _CLUSTER_METRICS if environment.cluster is None else 0
+    return cluster + _SERVICE_METRICS * (len(environment.consumers) + _relays(environment))
+
+
+def _alarm_metrics(environment: Environment) -> int:
+    asleep = sum(consumer.min_tasks == 0 for consumer in environment.consumers)
+    consumers = len(environment.consumers) * _CONSUMER_ALARM_METRICS + asleep * _ASLEEP_ALARM_METRICS
+    parking = sum(consumer.parks for consumer in environment.consumers)
+    redrives = 2 * sum(consumer.automatic_redrive is not None for consumer in environment.consumers)
+    topics = len(_own_topics(environment)) * _TOPIC_ALARM_METRICS + _relays(environment) * _RELAY_ALARM_METRICS
+    return topics + consumers + parking + redrives

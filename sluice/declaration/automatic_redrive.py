@@ -1,0 +1,32 @@
+"""Whether and how far a consumer's dead letters are brought back without an operator."""
+
+from sluice.declaration.validation import between, checked, declared
+from sluice.limits import ALARM_SECONDS_MAX
+
+_MINUTE_SECONDS = 60
+
+
+@declared
+class AutomaticRedrive:
+    """Bring dead letters back once the DLQ has held some for a while; never what its handler refused.
+
+    A message that dies again switches it off for the consumer, until `sluice dlq automatic-on`.
+
+    Args:
+        quiet_seconds: how long the DLQ holds messages before a run begins: what made them fail has this time to pass.
+        messages_max: messages that one run brings back at most.
+        attempts_max: times that one message is brought back at most, over all runs.
+    """
+
+    quiet_seconds: int = checked(
+        lambda seen: seen % _MINUTE_SECONDS == 0 and _MINUTE_SECONDS <= seen <= ALARM_SECONDS_MAX,
+        f"whole minutes from {_MINUTE_SECONDS} to {ALARM_SECONDS_MAX} seconds",
+        default=300,
+    )
+    messages_max: int = between(1, 10_000, "messages", default=100)
+    attempts_max: int = between(1, 10, "times", default=1)
+
+    @property
+    def quiet_minutes(self) -> int:
+        """Return the quiet time as the alarm counts it."""
+        return self.quiet_seconds // _MINUTE_SECONDS

@@ -1,0 +1,93 @@
+"""The database that holds the inbox and the outbox: one of the environment's own, or somebody else's."""
+
+import re
+
+from sluice import limits
+from sluice.declaration.validation import between, checked, declared, matching, require
+
+_VERSION = re.compile(r"(\d{2})\.(\d{1,2})")
+
+
+def _is_current(version: str) -> bool:
+    found = _VERSION.fullmatch(version)
+    return found is not None and (int(found[1]), int(found[2])) >= limits.AURORA_VERSION_MIN
+
+
+def _is_capacity(seen: float) -> bool:
+    return 0 <= seen <= limits.AURORA_ACUS_MAX and (seen * 2) % 1 == 0
+
+
+@declared
+class NewDatabase:
+    """An Aurora PostgreSQL Serverless v2 cluster of the environment's own, in its network, with its password rotated.
+
+    AWS: https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_ServerlessV2ScalingConfiguration.html
+    (read 2026-11-23).
+
+    Args:
+        min_acus: the least capacity of an instance; 0 lets it pause.
+        max_acus: the most capacity of an instance.
+        pause_after_seconds: how long nobody has to be connected before an instance pauses; None never pauses. Every
+            running worker and relay is connected, so it pauses while none runs. The next connection wakes it.
+        standby: a second instance, in another zone, that takes over when the first fails.
+        backup_days: how many days back it can be restored to any second.
+        engine_version: Aurora PostgreSQL's version when it is created. Aurora installs later minor ones by itself.
+    """
+
+    min_acus: float = checked(
+        _is_capacity, f"0 to {limits.AURORA_ACUS_MAX} Aurora capacity units in steps of 0.5", default=0.5
+    )
+    max_acus: float = checked(
+        lambda seen: seen >= 1 and _is_capacity(seen),
+        f"1 to {limits.AURORA_ACUS_MAX} Aurora capacity units in steps of 0.5",
+        default=4.0,
+    )
+    pause_after_seconds: int | None = between(
+        limits.AURORA_PAUSE_SECONDS_MIN, limits.AURORA_PAUSE_SECONDS_MAX, "seconds, or None", default=None
+    )
+    standby: bool = False
+    backup_days: int = between(1, limits.AURORA_BACKUP_DAYS_MAX, "days", default=7)
+    engine_version: str = checked(
+        _is_current,
+        "a version from {}.{} on such as '17.9': those before cannot pause".format(*limits.AURORA_VERSION_MIN),
+        default="17.9",
+    )
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            self.min_acus <= self.max_acus,
+            field="min_acus",
+            allowed=f"at most max_acus, {self.max_acus:g}",
+        )
+        require(
+            self,
+            (self.min_acus == 0) == (self.pause_after_seconds is not None),
+            field="pause_after_seconds",
+            allowed="a number of seconds with min_acus=0, which pauses, and None with any other",
+        )
+
+
+@declared
+class ExistingDatabase:
+    """A PostgreSQL database somebody else looks after, which the existing network's subnets reach.
+
+    Args:
+        secret_arn: whole ARN of the Secrets Manager secret with its credentials, in the environment's region. One of
+            another account takes a key of that account's own.
+        security_group_id: the database's security group; the tasks and the producers' group are let in.
+        port: where it listens.
+        secret_key_arn: the KMS key the secret is encrypted with, in the same region and any account; None means the
+            account's aws/secretsmanager.
+    """
+
+    secret_arn: str = matching(
+        r"arn:aws:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}",
+        "the whole ARN of a Secrets Manager secret, with the six characters AWS appends to its name:"
+        " '…:secret:NAME-AbCdEf'",
+    )
+    security_group_id: str = matching(r"sg-[0-9a-f]{8,17}", "a security group id such as 'sg-0a1b2c3d4e5f60718'")
+    port: int = between(1, 65_535, default=5432)
+    secret_key_arn: str | None = matching(
+        r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", "the whole ARN of a KMS key, or None", default=None
+    )

@@ -1,0 +1,115 @@
+"""Things an environment uses and does not make: queues and keys that are somebody else's.
+
+Their policies are their owner's, too: nothing is attached to them, and `sluice env ENV --policies` prints what they
+have to allow. `cdk destroy` leaves them as they are.
+"""
+
+from typing import TYPE_CHECKING
+
+from sluice.declaration.validation import declared, matching, require
+from sluice.limits import FIFO_SUFFIX
+
+if TYPE_CHECKING:
+    from sluice.declaration.environment import Environment
+
+KEY_ARN = (r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", "the whole ARN of a KMS key")
+_QUEUE = (r"arn:aws:sqs:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,80}(\.fifo)?", "the ARN of an SQS queue")
+
+
+@declared
+class ExistingQueue:
+    """A queue and its DLQ that somebody else looks after, in the environment's account and region.
+
+    Visibility timeout, receives, retention and redrive policy are as its owner set them, and the consumer declares the
+    same values: its worker compares them before it starts.
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html
+    (read 2026-11-23).
+
+    Args:
+        arn: the queue.
+        dead_letter_queue_arn: its DLQ.
+        key_arn: the KMS key both are encrypted with, which workers have to use; None: SQS holds it.
+    """
+
+    arn: str = matching(*_QUEUE)
+    dead_letter_queue_arn: str = matching(*_QUEUE)
+    key_arn: str | None = matching(*KEY_ARN, default=None)
+
+    @property
+    def is_fifo(self) -> bool:
+        """Return whether it is a FIFO queue."""
+        return self.arn.endswith(FIFO_SUFFIX)
+
+    def __post_init__(self) -> None:
+        place, _, name = self.arn.rpartition(":")
+        dead_letter_place, _, dead_letter_name = self.dead_letter_queue_arn.rpartition(":")
+        is_alike = dead_letter_name.endswith(FIFO_SUFFIX) == self.is_fifo
+        require(
+            self,
+            dead_letter_place == place and dead_letter_name != name and is_alike,
+            field="dead_letter_queue_arn",
+            allowed=f"another {'FIFO' if self.is_fifo else 'standard'} queue in {place}: SQS takes no other as the DLQ"
+            f" of {name}",
+        )
+
+
+@declared
+class ExistingKeys:
+    """The two KMS keys of an environment with `Encryption.CMK`, where somebody else looks after them.
+
+    Both may be one key, of any account.
+
+    Args:
+        topic_arn: encrypts the topics.
+        queues_arn: encrypts the queues.
+    """
+
+    topic_arn: str = matching(*KEY_ARN)
+    queues_arn: str = matching(*KEY_ARN)
+
+
+def check_existing(environment: "Environment") -> None:
+    """Refuse existing queues and keys that the environment's tasks do not reach.
+
+    Raises:
+        FieldError: there are such.
+    """
+    keys = environment.keys
+    if keys is not None:
+        for name in ("topic_arn", "queues_arn"):
+            require(
+                keys,
+                getattr(keys, name).split(":")[3] == environment.region,
+                field=name,
+                allowed=f"a key in {environment.region}, the region of environment {environment.name!r}",
+            )
+    queues = [consumer.queue for consumer in environment.consumers if consumer.queue is not None]
+    require(
+        environment,
+        environment.account is not None or not queues,
+        field="account",
+        allowed=f"the account of {queues[0].arn}: an environment with existing queues names it" if queues else "",
+    )
+    place = f"arn:aws:sqs:{environment.region}:{environment.account}:"
+    for queue in queues:
+        require(
+            queue,
+            queue.arn.startswith(place),
+            field="arn",
+            allowed=f"a queue in {place}…: those elsewhere have their metrics there, and workers scale on them; a queue"
+            " of another account is subscribed by its owner (Topic.subscriber_accounts)",
+        )
+        require(
+            queue,
+            queue.key_arn is None or queue.key_arn.split(":")[3] == environment.region,
+            field="key_arn",
+            allowed=f"a key in {environment.region}, where the queue is",
+        )
+    arns = [arn for queue in queues for arn in (queue.arn, queue.dead_letter_queue_arn)]
+    require(
+        environment,
+        len(set(arns)) == len(arns),
+        field="consumers",
+        seen=arns,
+        allowed="each existing queue and DLQ once: two consumers of one queue would take each other's messages",
+    )

@@ -1,0 +1,126 @@
+"""The topics of an environment: those it makes, and those that are somebody else's.
+
+A consumer names the topic it gets; the first is that of consumers that name none. A subscriber of another account makes
+the subscription itself: one that the queue's owner makes needs no confirmation.
+AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-account.html (read 2026-11-23).
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from sluice.declaration.existing import KEY_ARN
+from sluice.declaration.validation import checked, declared, matching, require
+from sluice.limits import FIFO_SUFFIX
+
+if TYPE_CHECKING:
+    from sluice.declaration.environment import Environment
+
+# Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
+LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
+
+
+def _accounts() -> tuple[str, ...]:
+    """Return a field that holds accounts."""
+    accounts: tuple[str, ...] = checked(
+        lambda seen: len(set(seen)) == len(seen) and all(re.fullmatch(r"[0-9]{12}", account) for account in seen),
+        "accounts of twelve digits, each once",
+        default=(),
+    )
+    return accounts
+
+
+@declared
+class Topic:
+    """A FIFO topic that the environment makes.
+
+    Args:
+        name: its own name, without application, environment and `.fifo`.
+        producer_accounts: other accounts whose roles may publish to it. Each group has one producer all the same.
+        subscriber_accounts: other accounts that may subscribe SQS queues of theirs in the environment's region.
+    """
+
+    name: str = matching(*LABEL, default="events")
+    producer_accounts: tuple[str, ...] = _accounts()
+    subscriber_accounts: tuple[str, ...] = _accounts()
+
+
+@declared
+class ExistingTopic:
+    """A FIFO topic that somebody else looks after, in the environment's region and in any account.
+
+    `sluice env ENV --policies` prints what its owner has to allow. Consumers name it by the last part of its ARN,
+    without `.fifo`.
+
+    Args:
+        arn: the topic.
+        key_arn: the KMS key it is encrypted with, which a relay has to use; None: it has none.
+        relay: whether services of this environment publish to it, and its relay does so from their outbox.
+    """
+
+    arn: str = matching(
+        r"arn:aws:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,251}\.fifo",
+        "the ARN of an SNS FIFO topic, which ends in '.fifo'",
+    )
+    key_arn: str | None = matching(*KEY_ARN, default=None)
+    relay: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return what consumers call it."""
+        return self.arn.rpartition(":")[2].removesuffix(FIFO_SUFFIX)
+
+    @property
+    def account(self) -> str:
+        """Return whose it is."""
+        return self.arn.split(":")[4]
+
+
+def check_topics(environment: "Environment") -> None:
+    """Refuse topics that cannot be told apart, that consumers do not find, or that are out of reach.
+
+    Raises:
+        FieldError: there are such.
+    """
+    names = [topic.name for topic in environment.topics]
+    require(environment, len(set(names)) == len(names), field="topics", seen=names, allowed="each topic's name once")
+    taken = {f"{part}-{name}" for name in names[1:] for part in ("relay", "topic")}
+    for consumer in environment.consumers:
+        require(
+            consumer,
+            consumer.topic is None or consumer.topic in names,
+            field="topic",
+            allowed=f"None or one of {', '.join(names)}, the topics of environment {environment.name!r}",
+        )
+        require(
+            consumer,
+            consumer.name not in taken,
+            field="name",
+            allowed="another name: a topic's relay or its alarms have this one",
+        )
+    for topic in environment.topics:
+        _check_reach(environment, topic)
+    require(
+        environment,
+        environment.archive_days is None or any(isinstance(topic, Topic) for topic in environment.topics),
+        field="archive_days",
+        allowed="None without a topic of the environment's own: what an existing one archives is its owner's part",
+    )
+
+
+def _check_reach(environment: "Environment", topic: Topic | ExistingTopic) -> None:
+    if isinstance(topic, ExistingTopic):
+        for name, arn in (("arn", topic.arn), ("key_arn", topic.key_arn)):
+            require(
+                topic,
+                arn is None or arn.split(":")[3] == environment.region,
+                field=name,
+                allowed=f"an ARN in {environment.region}, the region of environment {environment.name!r}",
+            )
+        return
+    for name in ("producer_accounts", "subscriber_accounts"):
+        require(
+            topic,
+            environment.account not in getattr(topic, name),
+            field=name,
+            allowed=f"other accounts than {environment.account}, the environment's own: there a role's policy suffices",
+        )

@@ -1,0 +1,210 @@
+"""The version of the tables, and the steps from one version to the next.
+
+Version 1 is made from the metadata. Each later version has a step: statements that change tables which exist. Tables
+that are new are made from the metadata as well. Each step is one transaction with the row that records its version, and
+begins with a lock: of any number of processes that upgrade at once, one does a step, and the others find it done. What
+a process that dies leaves behind is rolled back, and the next process begins with that step.
+
+During a rolling deployment code of the version before works on the new tables. So a step is additive: it adds tables,
+columns that may be NULL or have a default, and indexes that are not unique. A step that takes something away names the
+oldest code that does without it (`readable_from`), and this is older than the step itself: so at least two versions of
+the code can use any tables.
+
+https://www.postgresql.org/docs/18/explicit-locking.html#ADVISORY-LOCKS, https://www.sqlite.org/lang_transaction.html
+(read 2026-11-23)
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, inspect, select, text
+
+from sluice.errors import ConfigError
+from sluice.messaging.database import engines, schema
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.failpoints import Failpoint, unarmed
+
+_LOCK = 0x736C75696365  # "sluice": of all advisory locks of a database this one is ours
+_LOCK_SECONDS = 10  # an ALTER TABLE that waits longer would keep all others from the table meanwhile
+
+_versions = Table(
+    "sluice_schema",
+    MetaData(),
+    Column("part", Text, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("readable_from", Integer, nullable=False),
+    comment="the version of each part's tables, and the oldest version of the code that can use them",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What makes one version of the tables of the version before: SQL that both kinds of database take.
+
+    Args:
+        readable_from: the oldest version of the code that can use the tables afterwards.
+    """
+
+    statements: tuple[str, ...]
+    readable_from: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedTables:
+    """The tables of one part, outbox or inbox, and the steps to the version this code needs.
+
+    Args:
+        metadata: the tables of the last version.
+        steps: from version 1 to 2, from 2 to 3, and so on.
+    """
+
+    part: str
+    metadata: MetaData
+    steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        oldest = [1, *(step.readable_from for step in self.steps)]
+        assert all(before <= after for before, after in pairwise(oldest)), "old code does not become able again"
+        assert all(step.readable_from <= version for version, step in enumerate(self.steps, 1)), "it runs meanwhile"
+
+    @property
+    def version(self) -> int:
+        """Return the version this code needs."""
+        return 1 + len(self.steps)
+
+    @property
+    def readable_from(self) -> int:
+        """Return the oldest version of the code that can use the tables this code makes."""
+        return self.steps[-1].readable_from if self.steps else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The version of a part's tables as the database has it."""
+
+    version: int
+    readable_from: int
+
+
+def upgrade(engine: Engine, tables: VersionedTables, *, failpoint: Failpoint = unarmed) -> Iterator[int]:
+    """Bring tables to this code's version, and yield each version once it is committed; none if there is nothing to do.
+
+    Safe to repeat, to run in many processes at once, and while workers and relays use the tables. Tables of a later
+    version that this code can use are left as they are.
+
+    Raises:
+        ConfigError: the tables are too new for this code, or so old that code which may be running could not go on.
+        OutboxError: the tables have been changed by somebody else, so that this code cannot use them.
+        DBAPIError: the database did not do it; what was not yielded is as it was.
+    """
+    version = _upgrade_once(engine, tables, failpoint)
+    while version is not None:
+        yield version
+        version = _upgrade_once(engine, tables, failpoint)
+
+
+def require(connection: Connection, tables: VersionedTables) -> None:
+    """Refuse tables that this code cannot use. Tables whose version nobody recorded are judged by what they are.
+
+    Raises:
+        ConfigError: they are too new for this code.
+        OutboxError: they are missing, of an older version, or changed by somebody else.
+    """
+    found = _recorded(connection, tables)
+    if found is not None:
+        _require_readable(tables, found)
+        if found.version < tables.version:
+            raise OutboxError(
+                f"the {tables.part}'s tables are of version {found.version}, this code needs {tables.version}; run"
+                f" `sluice schema apply {tables.part}`"
+            )
+    _require_no_drift(connection, tables)
+
+
+def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint) -> int | None:
+    """Do the next step in a transaction; return the version it leads to, None where there is nothing to do."""
+    with engine.begin() as connection:
+        _lock(connection)
+        failpoint("before_step")
+        found = _recorded(connection, tables)
+        if found is None:
+            version = _begin(connection, tables)
+        else:
+            _require_readable(tables, found)
+            if found.version >= tables.version:
+                _require_no_drift(connection, tables)
+                return None
+            _require_running_code(tables, found)
+            version = found.version + 1
+            tables.metadata.create_all(connection)
+            for statement in tables.steps[found.version - 1].statements:
+                connection.execute(text(statement))
+        _record(connection, tables, version, is_first=found is None)
+        failpoint("in_step")
+    failpoint("after_step")
+    return version
+
+
+def _begin(connection: Connection, tables: VersionedTables) -> int:
+    """Make tables whose version nobody recorded, or find out what they are; return their version.
+
+    Some may be there: made by hand, or by the host's own migrations, which may have brought them up to date.
+    """
+    _versions.create(connection, checkfirst=True)
+    names = {table.name for table in tables.metadata.sorted_tables}
+    is_new = not names & set(inspect(connection).get_table_names())
+    tables.metadata.create_all(connection)
+    return tables.version if is_new or not schema.drift(connection, tables.metadata) else 1
+
+
+def _lock(connection: Connection) -> None:
+    """Keep other processes from upgrading until the transaction ends. SQLite's has begun with a lock."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+
+
+def _recorded(connection: Connection, tables: VersionedTables) -> Recorded | None:
+    if not inspect(connection).has_table(_versions.name):
+        return None
+    columns = (_versions.c.version, _versions.c.readable_from)
+    row = connection.execute(select(*columns).where(_versions.c.part == tables.part)).one_or_none()
+    return None if row is None else Recorded(row.version, row.readable_from)
+
+
+def _record(connection: Connection, tables: VersionedTables, version: int, *, is_first: bool) -> None:
+    readable_from = 1 if version == 1 else tables.steps[version - 2].readable_from
+    values = {"version": version, "readable_from": readable_from}
+    if is_first:
+        connection.execute(_versions.insert().values(part=tables.part, **values))
+    else:
+        connection.execute(_versions.update().where(_versions.c.part == tables.part).values(values))
+
+
+def _require_readable(tables: VersionedTables, found: Recorded) -> None:
+    if found.readable_from > tables.version:
+        raise ConfigError(
+            f"the {tables.part}'s tables are of version {found.version}, which needs code of version"
+            f" {found.readable_from} or later, and this code is of version {tables.version}; deploy a later Sluice"
+        )
+
+
+def _require_running_code(tables: VersionedTables, found: Recorded) -> None:
+    """Refuse an upgrade after which code of the version that is there could not go on: it may be running."""
+    if tables.readable_from > found.version:
+        raise ConfigError(
+            f"the {tables.part}'s tables are of version {found.version}, and code of that version may be running, which"
+            f" cannot use version {tables.version}; deploy a Sluice of version {tables.readable_from} first"
+        )
+
+
+def _require_no_drift(connection: Connection, tables: VersionedTables) -> None:
+    found = schema.drift(connection, tables.metadata)
+    if len(found) >= len(tables.metadata.tables) and all(sentence.startswith("table ") for sentence in found):
+        raise OutboxError(engines.NO_TABLES.format(part=tables.part))
+    if found:
+        raise OutboxError(
+            f"the {tables.part}'s tables are not as this version needs them ({found[0]}); see `sluice"
+            f" {tables.part} check`, and `sluice schema apply {tables.part}`"
+        )

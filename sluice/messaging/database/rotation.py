@@ -1,0 +1,149 @@
+"""Credentials that change while a process runs: each new connection has those that the secret has now.
+
+Open connections go on: Postgres asks for a password only when a connection begins. A secret is read again when it was
+read a minute ago, and when the database refuses what it held, once for all threads.
+
+A rotation first changes the password in the database and then makes it the secret's current one. In between neither the
+old nor the secret's is right, so a refusal counts as a database that is away, for five minutes. AWS:
+https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotating-secrets_strategies.html (read 2026-11-23).
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import psycopg
+import structlog
+from botocore.exceptions import BotoCoreError, ClientError
+from sqlalchemy import URL, Engine
+from sqlalchemy.engine import Dialect, make_url
+
+from sluice.clock import Clock, SystemClock
+from sluice.errors import ConfigError
+from sluice.messaging.database import credentials, engines
+
+_log = structlog.get_logger()
+SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
+NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {SECRET_VARIABLE}"
+FRESH_SECONDS = 60.0
+REPEAT_SECONDS = 5.0
+"""Between two reads of a secret that the database refuses."""
+GRACE_SECONDS = 300.0
+
+
+def database_engine(region: str, dsn: str | None = None) -> Engine:
+    """Return an engine on the database of a URL, or of the secret that `SLUICE_DATABASE_SECRET_ARN` names.
+
+    Each connection to the latter has the credentials that the secret has then. What such a secret of RDS lacks,
+    `SLUICE_DATABASE_HOST`, `SLUICE_DATABASE_PORT` and `SLUICE_DATABASE_NAME` hold, as in the tasks of the stacks.
+
+    Args:
+        region: where the secret is.
+        dsn: the URL; None means the secret.
+
+    Raises:
+        ConfigError: none is named, or it cannot be right.
+        BotoCoreError, ClientError: the secret cannot be read.
+    """
+    if dsn:
+        return engines.engine(dsn)
+    secret_arn = os.environ.get(SECRET_VARIABLE)
+    if secret_arn is None:
+        raise ConfigError(NO_DATABASE)
+    read = partial(credentials.database_url, credentials.client(region), secret_arn, os.environ)
+    return rotating_engine(read, SystemClock())
+
+
+def rotating_engine(read: Callable[[], str], clock: Clock) -> Engine:
+    """Return an engine on the Postgres whose URL `read` returns, asked again when it may have changed.
+
+    Raises:
+        ConfigError: the secret holds no URL.
+        BotoCoreError, ClientError: it cannot be read the first time. Later the last one that was read is kept.
+    """
+    source = _Source(read, clock)
+    return engines.engine(source.current().render_as_string(hide_password=False), connect=source.connect)
+
+
+class _Source:
+    """The URL as it was last read. Any number of threads use it."""
+
+    def __init__(self, read: Callable[[], str], clock: Clock) -> None:
+        self._read, self._clock = read, clock
+        self._reading, self._counting = threading.Lock(), threading.Lock()
+        self._url, self._read_at = make_url(read()), clock.monotonic()
+        self._refused_since: float | None = None
+        self._refused_at = 0.0
+
+    def current(self) -> URL:
+        """Return the URL, read again if it is old and no other thread does so."""
+        if self._age_seconds() >= FRESH_SECONDS and self._reading.acquire(blocking=False):
+            try:
+                self._renew()
+            finally:
+                self._reading.release()
+        return self._url
+
+    def connect(self, dialect: Dialect, _: object, __: object, named: Mapping[str, Any]) -> Any:
+        """Connect; if the credentials are refused, once more with those the secret has now, if these are others.
+
+        Raises:
+            RefusedForNow: they are refused too, or there are no others, and a rotation may be under way.
+        """
+        url = self.current()
+        try:
+            connection = _opened(dialect, url, named)
+        except psycopg.OperationalError as error:
+            if not engines.is_refused(error):
+                raise
+            url, refused = self._read_after(url), url
+            try:
+                if url == refused:
+                    raise
+                connection = _opened(dialect, url, named)
+            except psycopg.OperationalError as last:
+                if not engines.is_refused(last) or not self._may_be_rotating():
+                    raise
+                raise engines.RefusedForNow(
+                    f"the database refuses the credentials for now ({engines.refusal(last)})"
+                ) from last
+        self._refused_since = None
+        return connection
+
+    def _read_after(self, refused: URL) -> URL:
+        """Return the URL after a refusal: read again, unless another thread just did."""
+        with self._reading:
+            if self._url == refused and self._age_seconds() >= REPEAT_SECONDS:
+                self._renew()
+            return self._url
+
+    def _renew(self) -> None:
+        """Read the secret; where it cannot be read, keep what it last held."""
+        try:
+            url = make_url(self._read())
+        except (BotoCoreError, ClientError, ConfigError) as error:
+            _log.warning("the database's secret was not read, its last credentials are kept", error=str(error))
+        else:
+            if url != self._url:
+                _log.info("the database's credentials have changed")
+            self._url = url
+        self._read_at = self._clock.monotonic()
+
+    def _age_seconds(self) -> float:
+        return self._clock.monotonic() - self._read_at
+
+    def _may_be_rotating(self) -> bool:
+        """Count a refusal; return whether the first of those that followed each other is not long ago."""
+        now = self._clock.monotonic()
+        with self._counting:
+            if self._refused_since is None or now - self._refused_at > GRACE_SECONDS:
+                self._refused_since = now
+            self._refused_at = now
+            return now - self._refused_since < GRACE_SECONDS
+
+
+def _opened(dialect: Dialect, url: URL, named: Mapping[str, Any]) -> Any:
+    arguments, fresh = dialect.create_connect_args(url)
+    return engines.opened(dialect, None, arguments, {**named, **fresh})

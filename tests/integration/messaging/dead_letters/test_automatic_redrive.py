@@ -1,0 +1,370 @@
+"""`sluice dlq automatic-redrive` on a simulator and either kind of database: what it brings back, and what stops it."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from sqlalchemy import Engine, select, update
+
+from sluice.cli.main import cli
+from sluice.declaration import AutomaticRedrive, task_settings
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.database.audit import acts
+from sluice.messaging.errors import DeadLetterError, TransientError
+from sluice.messaging.inbox import maintenance
+from sluice.messaging.inbox.redrive_guard import ACTOR, Past, RedriveGuard
+from sluice.messaging.inbox.tables import audit, redrives
+from sluice.messaging.sqs import queue
+from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, DlqHarness, envelope
+from tests.support.messaging.inbox_harness import InboxHarness, arrived
+from tests.support.messaging.worker_harness import Place
+
+ONE = AutomaticRedrive()
+
+
+class Billing:
+    """Billing's queue, DLQ and inbox, its commands, and a worker that fails at every message."""
+
+    def __init__(self, harness: DlqHarness, inbox: Engine, patch: pytest.MonkeyPatch) -> None:
+        self._harness, self.engine, self._patch = harness, inbox, patch
+        self._inbox = InboxHarness(inbox).inbox
+        patch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
+        self.declare(ONE)
+
+    def declare(self, automatic_redrive: AutomaticRedrive | None) -> None:
+        handlers = "examples.services.billing"
+        declared = replace(LOCAL, consumers=(replace(BILLING, automatic_redrive=automatic_redrive, handlers=handlers),))
+        self._patch.setenv(task_settings.VARIABLE, task_settings.render(declared))
+
+    def die(self, *places: Place, is_permanent: bool = False) -> None:
+        """Let messages die, for the first time, and record why."""
+        ids = {place: self._harness.send(QUEUE, envelope(*place)) for place in places}
+        self._record(ids, is_permanent=is_permanent)
+
+    def die_again(self, *places: Place, is_permanent: bool = False) -> None:
+        """Let copies die that a run brought back."""
+        waiting = {(body["group"], body["seq"]): id_ for body, id_ in self._waiting()}
+        self._record({place: waiting[place] for place in places}, is_permanent=is_permanent)
+
+    def _waiting(self) -> list[tuple[dict[str, Any], str]]:
+        received = self._harness._receive(QUEUE, hidden_seconds=0)
+        return [(json.loads(message["Body"]), message["MessageId"]) for message in received]
+
+    def _record(self, ids: dict[Place, str], *, is_permanent: bool) -> None:
+        with self.engine.begin() as connection:
+            for (group, seq), sqs_message_id in ids.items():
+                came = replace(arrived(seq, group=group, id=f"{group}-{seq}"), sqs_message_id=sqs_message_id)
+                assert self._inbox.record_dead(connection, came, "the bank is away", is_permanent=is_permanent)
+        self._harness.kill()
+
+    def park(self) -> None:
+        """Park groups behind their dead messages from now on."""
+        self._inbox = InboxHarness(self.engine, parks_poison=True, parks_gaps=True).inbox
+
+    def handle(self, *places: Place) -> None:
+        """Let a worker handle what was brought back."""
+        assert self._harness.places(QUEUE) == list(places)
+        with self.engine.begin() as connection:
+            for group, seq in places:
+                came = replace(arrived(seq, group=group, id=f"{group}-{seq}"), sqs_message_id="a copy")
+                admission = self._inbox.admit(connection, came)
+                self._inbox.mark(connection, came.envelope, admission)
+
+    def run(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        ended = self.command("automatic-redrive", *arguments)
+        return ended.exit_code, json.loads(ended.stdout)
+
+    def command(self, *arguments: str) -> Any:
+        dsn = self.engine.url.render_as_string(hide_password=False)
+        variables = {"SLUICE_CONSUMER": "billing", "SLUICE_DSN": dsn}
+        return CliRunner().invoke(cli, ["dlq", *arguments], env=variables, catch_exceptions=False)
+
+    def switch_on(self) -> None:
+        assert self.command("automatic-on", "--reason", "the bank is back", "--yes").exit_code == 0
+
+    @property
+    def dead(self) -> list[Place]:
+        """Return what is in the DLQ, and leave it there."""
+        received = self._harness._receive(DEAD, hidden_seconds=0)
+        bodies = [json.loads(message["Body"]) for message in received]
+        return sorted((body["group"], body["seq"]) for body in bodies)
+
+    @property
+    def gauge(self) -> int:
+        return maintenance.counts(self.engine, "billing")["redrive_off"]
+
+    def acts(self) -> list[tuple[str, str, str | None, int | None]]:
+        """Return what the audit has: action, who acted, group and number; the oldest first."""
+        with self.engine.connect() as connection:
+            rows = acts(connection, audit.c.consumer, "billing", most=100)
+        return [(row["action"], row["actor"], row["group_id"], row["seq"]) for row in reversed(rows)]
+
+    def guard(self, run: str) -> RedriveGuard:
+        return RedriveGuard(self.engine, "billing", ONE, run=run)
+
+
+@pytest.fixture
+def billing(harness: DlqHarness, inbox: Engine, monkeypatch: pytest.MonkeyPatch) -> Billing:
+    return Billing(harness, inbox, monkeypatch)
+
+
+def test_what_used_up_its_attempts_comes_back_in_order(billing: Billing) -> None:
+    """Audited before it is sent, each message by itself; the run gives its lease back."""
+    billing.die(("a", 1), ("a", 2), ("b", 1))
+
+    code, printed = billing.run()
+
+    assert (code, printed["moved"], printed["left"], printed["is_off"]) == (0, 3, {}, False)
+    billing.handle(("a", 1), ("a", 2), ("b", 1))
+    assert billing.acts() == [("automatic-redrive", ACTOR, group, seq) for group, seq in (("a", 1), ("a", 2), ("b", 1))]
+    assert billing.gauge == 0
+    assert billing.run()[0] == 0, "nothing is there, and nothing holds the lease"
+
+
+def test_a_copy_that_dies_while_its_run_works_switches_it_off(
+    billing: Billing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    billing.die(("a", 1), ("b", 1))
+    again = [("a", 1)]
+
+    def dies(name: str) -> None:
+        if name == "after_delete" and again:
+            billing.die_again(again.pop())
+
+    monkeypatch.setattr(failpoints, "from_environment", lambda *_: dies)
+
+    code, printed = billing.run()
+
+    assert (code, printed["is_off"], billing.gauge) == (1, True, 1)
+
+
+def test_switched_on_once_it_is_off_for_none_of_those_that_failed_before(billing: Billing) -> None:
+    billing.declare(replace(ONE, attempts_max=2))
+    billing.die(("a", 1), ("b", 1))
+    assert billing.run()[1]["moved"] == 2
+    billing.die_again(("a", 1), ("b", 1))
+    assert billing.run()[1]["is_off"]
+
+    billing.switch_on()
+    code, printed = billing.run()
+
+    assert (code, printed["moved"], printed["is_off"]) == (0, 2, False)
+
+
+def test_a_copy_that_died_without_a_record_is_poison_whatever_is_recorded_of_the_first(
+    billing: Billing, harness: DlqHarness
+) -> None:
+    """An operator brought it back, and it may have killed its worker."""
+    billing.die(("a", 1))
+    (dead,) = harness.drained(DEAD)
+    harness.send(DEAD, envelope("a", 1), MessageBody=dead["Body"])
+
+    code, printed = billing.run()
+
+    assert (code, printed["moved"], printed["left"]) == (0, 0, {"poison": 1})
+
+
+def test_poison_stays_and_what_is_behind_it_in_its_group(billing: Billing, harness: DlqHarness) -> None:
+    """Refused, unreadable, or dead without a record; another group's messages come."""
+    billing.die(("a", 1))
+    billing.die(("a", 2), is_permanent=True)
+    billing.die(("a", 3), ("b", 1))
+    harness.send(DEAD, envelope("c", 1), MessageBody="{}")
+    harness.send(DEAD, envelope("d", 1))
+
+    code, printed = billing.run()
+
+    assert (code, printed["moved"]) == (0, 2)
+    assert printed["left"] == {"poison": 3}
+    assert harness.places(QUEUE) == [("a", 1), ("b", 1)]
+    left = [message["Body"] for message in harness.drained(DEAD)]
+    assert left == [envelope("a", 2).body, envelope("a", 3).body, "{}", envelope("d", 1).body]
+
+
+def test_a_parked_group_goes_on_once_its_message_is_back(billing: Billing) -> None:
+    """Under PARK too only what used up its attempts comes back."""
+    billing.park()
+    billing.die(("a", 1))
+    billing.die(("b", 1), is_permanent=True)
+    assert maintenance.counts(billing.engine, "billing")["parked_groups"] == 2
+
+    assert billing.run()[1]["moved"] == 1
+    billing.handle(("a", 1))
+
+    counted = maintenance.counts(billing.engine, "billing")
+    assert (counted["open_exceptions"], billing.dead) == (1, [("b", 1)])
+
+
+def test_a_number_an_operator_gave_up_stays(billing: Billing, harness: DlqHarness) -> None:
+    """Its message would be dropped; where it is, an operator still sees it."""
+    billing.die(("a", 1))
+    assert billing.command("skip", "a", "1", "--reason", "never mind", "--yes").exit_code == 0
+
+    assert billing.run()[1]["left"] == {"poison": 1}
+    assert harness.places(QUEUE) == []
+
+
+def test_one_run_brings_back_no_more_than_is_declared(billing: Billing) -> None:
+    """The next run goes on."""
+    billing.declare(AutomaticRedrive(messages_max=2))
+    billing.die(("a", 1), ("a", 2), ("a", 3))
+
+    assert (billing.run()[1]["moved"], billing.dead) == (2, [("a", 3)])
+    assert (billing.run()[1]["moved"], billing.dead) == (1, [])
+
+
+def _check_one_that_fails_again(billing: Billing) -> None:
+    billing.die(("a", 1), ("b", 1))
+    billing.run()
+    billing.die_again(("a", 1), ("b", 1))
+    billing.die(("c", 1))
+
+    code, printed = billing.run()
+
+    assert (code, printed["moved"], printed["is_off"]) == (1, 0, True)
+    assert billing.dead == [("a", 1), ("b", 1), ("c", 1)]
+
+
+def test_one_that_dies_again_switches_it_off_until_an_operator_switches_it_on(billing: Billing) -> None:
+    """The run that sees it brings nothing back, other groups included. Then what was brought back once stays."""
+    _check_one_that_fails_again(billing)
+
+    assert billing.gauge == 1
+    with pytest.raises(DeadLetterError, match=r"automatic redrive of billing is off; see `dlq audit`, mend the cause"):
+        billing.run()
+    assert billing.acts()[-2:] == [("automatic-off", ACTOR, group, 1) for group in ("a", "b")]
+
+    billing.switch_on()
+    assert billing.gauge == 0
+    code, printed = billing.run()
+    assert (code, printed["moved"], printed["left"]) == (0, 1, {"used_up": 2})
+    assert billing.dead == [("a", 1), ("b", 1)]
+
+
+def test_a_message_that_is_refused_when_it_comes_back_switches_it_off_too(billing: Billing) -> None:
+    """It failed again, whatever for."""
+    billing.die(("a", 1))
+    billing.run()
+    billing.die_again(("a", 1), is_permanent=True)
+
+    assert billing.run()[1]["is_off"]
+
+
+@pytest.mark.parametrize("attempts_max", [2, 3])
+def test_a_message_comes_back_as_often_as_is_declared(billing: Billing, attempts_max: int) -> None:
+    """However often an operator switches it on."""
+    billing.declare(AutomaticRedrive(attempts_max=attempts_max))
+    billing.die(("a", 1))
+    for _ in range(attempts_max):
+        assert billing.run()[1]["moved"] == 1
+        billing.die_again(("a", 1))
+        assert billing.run()[1]["is_off"]
+        billing.switch_on()
+
+    assert billing.run()[1]["left"] == {"used_up": 1}
+
+
+def _forgetful(_: RedriveGuard, __: Any, ___: Any) -> Past:
+    return Past()
+
+
+def test_a_guard_that_does_not_remember_is_caught(billing: Billing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check above fails with a guard that takes each message for a new one."""
+    monkeypatch.setattr(RedriveGuard, "_past", _forgetful)
+
+    with pytest.raises(AssertionError):
+        _check_one_that_fails_again(billing)
+
+
+def test_two_runs_are_not_at_work_at_once(billing: Billing, harness: DlqHarness) -> None:
+    """The second is refused; and where it comes after the first's lease, the first sends nothing more."""
+    billing.die(("a", 1))
+    (dead_letter,) = harness.dead_letters().receive_some(1)
+    slow, other = billing.guard("slow"), billing.guard("other")
+    slow.begin()
+    with pytest.raises(DeadLetterError, match=r"run slow of billing works, or died less than 300 s ago; wait for it"):
+        other.begin()
+
+    _end_lease(billing)
+    assert billing.gauge == 1, "a run that never gave its lease back"
+    other.begin()
+
+    with pytest.raises(TransientError, match="another run has taken over"):
+        slow.claim(dead_letter)
+    slow.end()
+    other.claim(dead_letter)
+    assert [act[0] for act in billing.acts()] == ["automatic-redrive"]
+
+
+def _end_lease(billing: Billing) -> None:
+    with billing.engine.begin() as connection:
+        connection.execute(update(redrives).values(held_until_us=1))
+
+
+def test_switched_off_meanwhile_a_run_sends_nothing_more(billing: Billing, harness: DlqHarness) -> None:
+    billing.die(("a", 1))
+    (dead_letter,) = harness.dead_letters().receive_some(1)
+    guard = billing.guard("r")
+    guard.begin()
+
+    assert billing.command("automatic-off", "--reason", "look first", "--yes").exit_code == 0
+
+    with pytest.raises(TransientError, match="switched off"):
+        guard.claim(dead_letter)
+
+
+def test_an_operator_frees_what_a_dead_run_held(billing: Billing) -> None:
+    """Not while it may still live."""
+    billing.guard("died").begin()
+    with pytest.raises(DeadLetterError, match="is on already, and no run has died"):
+        billing.switch_on()
+    _end_lease(billing)
+
+    billing.switch_on()
+
+    assert billing.gauge == 0
+    with billing.engine.connect() as connection:
+        assert connection.execute(select(redrives)).one() == ("billing", None, None, None)
+
+
+def test_what_a_run_began_and_did_not_delete_is_finished(billing: Billing, harness: DlqHarness) -> None:
+    """It counts once, and within five minutes SQS drops the second copy; later the inbox does."""
+    billing.die(("a", 1))
+    harness.line.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
+
+    assert billing.run()[0] == 1
+    assert billing.run()[1]["moved"] == 1
+
+    assert billing.dead == []
+    billing.handle(("a", 1))
+    assert len(billing.acts()) == 1
+
+
+@pytest.mark.parametrize("act", ["automatic-on", "automatic-off"])
+def test_a_switch_without_yes_changes_nothing(billing: Billing, act: str) -> None:
+    if act == "automatic-on":
+        billing.command("automatic-off", "--reason", "x", "--yes")
+    before = (billing.gauge, billing.acts())
+
+    ended = billing.command(act, "--reason", "x")
+
+    assert ended.stdout == f"would switch automatic redrive of billing {act[10:]}; add --yes to do it\n"
+    assert (billing.gauge, billing.acts()) == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [("automatic-redrive",), ("automatic-on", "--reason", "x"), ("automatic-off", "--reason", "x")]
+)
+def test_what_is_not_declared_is_refused(billing: Billing, arguments: tuple[str, ...]) -> None:
+    billing.declare(None)
+
+    with pytest.raises(ConfigError, match=r"Consumer\('billing'\).automatic_redrive is None, allowed is AutomaticRedr"):
+        billing.command(*arguments)
+
+
+def test_the_other_dlq_is_refused(billing: Billing) -> None:
+    with pytest.raises(ConfigError, match="--undelivered is given, allowed is the consumer's own DLQ"):
+        billing.run("--undelivered")

@@ -1,0 +1,209 @@
+"""The tables' versions: many processes at once, killed anywhere, old code beside new, on both kinds of database."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, make_url, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from sluice.errors import ConfigError
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines, migrations, schema
+from sluice.messaging.database.migrations import Step, VersionedTables
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables
+from tests.support.messaging.schema_versions import FIRST_TABLES, KILLED, NAMES, UpgradeProcess, version
+
+_PROCESSES = 6
+
+
+@pytest.fixture(params=schema.names())
+def empty(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Engine]:
+    """Yield an engine on a database without tables, once for each kind of database."""
+    if request.param == "sqlite":
+        yield from _disposed(engines.engine(f"sqlite:///{database_folder / 'empty.db'}"))
+        return
+    name = f"empty_{secrets.token_hex(8)}"
+    server = engines.engine(request.getfixturevalue("postgres_url"))
+    with server.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    yield from _disposed(engines.engine(_dsn(server, options=f"-csearch_path={name}")))
+    with server.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
+    server.dispose()
+
+
+def _disposed(engine: Engine) -> Iterator[Engine]:
+    yield engine
+    engine.dispose()
+
+
+def _dsn(engine: Engine, **query: str) -> str:
+    return make_url(engine.url).update_query_dict(query).render_as_string(hide_password=False)
+
+
+def _upgrade(engine: Engine, number: int) -> list[int]:
+    return list(migrations.upgrade(engine, version(number)))
+
+
+def _require(engine: Engine, number: int) -> None:
+    with engine.connect() as connection:
+        migrations.require(connection, version(number))
+
+
+def _recorded(engine: Engine) -> tuple[Any, ...]:
+    with engine.connect() as connection:
+        return tuple(connection.execute(text("SELECT part, version, readable_from FROM sluice_schema")).one())
+
+
+def _commit(engine: Engine) -> None:
+    """Add an event, as a producer of the first version does."""
+    with Session(engine) as session:
+        Outbox("orders.fifo").add(session, Event(type="t", group="a", data={"n": 1}))
+        session.commit()
+
+
+def test_an_empty_database_gets_the_tables_of_this_version_at_once(empty: Engine) -> None:
+    assert _upgrade(empty, 3) == [3]
+    assert _upgrade(empty, 3) == []
+
+    assert _recorded(empty) == ("outbox", 3, 2)
+    _require(empty, 3)
+
+
+def test_each_step_keeps_the_rows_and_lets_the_code_of_the_version_before_work_on(empty: Engine) -> None:
+    _upgrade(empty, 1)
+    for number in (2, 3):
+        _commit(empty)
+
+        assert _upgrade(empty, number) == [number]
+
+        _require(empty, number)
+        _require(empty, number - 1)
+        assert _upgrade(empty, number - 1) == []
+    with empty.connect() as connection:
+        rows = connection.execute(text("SELECT group_seq, tenant FROM sluice_outbox ORDER BY group_seq")).all()
+    assert [tuple(row) for row in rows] == [(1, None), (2, None)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["empty", "version 1", "version 2"])
+def test_any_number_of_processes_upgrade_at_once(empty: Engine, number: int) -> None:
+    if number:
+        _upgrade(empty, number)
+    last = 2 if number == 1 else 3
+
+    processes = [UpgradeProcess(_dsn(empty), last) for _ in range(_PROCESSES)]
+
+    assert [process.ended() for process in processes] == [0] * _PROCESSES
+    assert _recorded(empty)[1] == last
+    _require(empty, last)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_the_next_process_takes_up_what_a_killed_one_left(empty: Engine, before: int, name: str) -> None:
+    if before:
+        _upgrade(empty, before)
+        _commit(empty)
+    last = before + 1
+
+    assert UpgradeProcess(_dsn(empty), last, failpoint=name).ended() == KILLED
+    if name != "after_step" and before:
+        _require(empty, before)
+        with pytest.raises(
+            OutboxError, match=f"tables are of version {before}, this code needs {last}; run `sluice sc"
+        ):
+            _require(empty, last)
+    assert UpgradeProcess(_dsn(empty), last).ended() == 0
+
+    _require(empty, last)
+    assert _recorded(empty)[1] == last
+
+
+def test_code_too_old_for_the_tables_is_refused_and_changes_nothing(empty: Engine) -> None:
+    _upgrade(empty, 3)
+    message = (
+        "the outbox's tables are of version 3, which needs code of version 2 or later, and this code is of version 1;"
+        " deploy a later Sluice"
+    )
+
+    with pytest.raises(ConfigError) as upgraded:
+        _upgrade(empty, 1)
+    with pytest.raises(ConfigError) as required:
+        _require(empty, 1)
+
+    assert str(upgraded.value) == str(required.value) == message
+    assert _recorded(empty) == ("outbox", 3, 2)
+
+
+def test_an_upgrade_that_running_code_would_not_survive_is_refused(empty: Engine) -> None:
+    """From version 1 to 3: code of version 1 cannot use 3."""
+    _upgrade(empty, 1)
+
+    with pytest.raises(ConfigError, match=r"which cannot use version 3; deploy a Sluice of version 2 first$"):
+        _upgrade(empty, 3)
+
+    assert _recorded(empty)[1] == 1
+    _require(empty, 1)
+
+
+@pytest.mark.parametrize("made", [1, 2])
+def test_tables_of_the_hosts_own_migrations_are_taken_for_what_they_are(empty: Engine, made: int) -> None:
+    with empty.begin() as connection:
+        version(made).metadata.create_all(connection)
+    _commit(empty)
+    _require(empty, made)
+
+    assert _upgrade(empty, 2)[-1] == 2
+
+    _require(empty, 2)
+    assert _recorded(empty)[1] == 2
+
+
+@pytest.mark.parametrize("versioned", [tables.versioned, inbox_tables.versioned], ids=["outbox", "inbox"])
+def test_the_first_tables_ever_become_those_of_this_code(empty: Engine, versioned: VersionedTables) -> None:
+    """Whoever changes a table without a step to it, or another way than its step does, is stopped here."""
+    sql = (FIRST_TABLES / f"{empty.dialect.name}.sql").read_text()
+    with empty.begin() as connection:
+        for statement in filter(str.strip, sql.split(";\n")):
+            connection.execute(text(statement))
+
+    assert list(migrations.upgrade(empty, versioned)) == list(range(1, versioned.version + 1))
+
+    with empty.connect() as connection:
+        migrations.require(connection, versioned)
+
+
+def test_tables_that_somebody_changed_are_refused_with_what_differs(empty: Engine) -> None:
+    _upgrade(empty, 1)
+    with empty.begin() as connection:
+        connection.execute(text("ALTER TABLE sluice_outbox DROP COLUMN last_error"))
+
+    with pytest.raises(OutboxError, match=r"\(column sluice_outbox\.last_error is missing\); see `sluice outbox check"):
+        _upgrade(empty, 1)
+
+
+def test_a_step_waits_for_a_writer_and_no_longer_than_its_lock_timeout(
+    postgres: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes after it would wait with it. What it had begun is taken back, and a later try succeeds."""
+    monkeypatch.setattr(migrations, "_LOCK_SECONDS", 1)
+    _upgrade(postgres, 1)
+    with postgres.begin() as writer:
+        writer.execute(text("LOCK TABLE sluice_outbox IN ROW EXCLUSIVE MODE"))
+        with pytest.raises(OperationalError) as error:
+            _upgrade(postgres, 2)
+        assert engines.may_pass(error.value)
+
+    assert _upgrade(postgres, 2) == [2]
+
+
+@pytest.mark.parametrize("steps", [(Step((), 2),), (Step((), 1), Step((), 3)), (Step((), 1), Step((), 2), Step((), 1))])
+def test_a_version_that_the_code_before_it_could_not_use_cannot_be_written(steps: tuple[Step, ...]) -> None:
+    with pytest.raises(AssertionError):
+        VersionedTables("outbox", tables.metadata, steps)

@@ -1,0 +1,87 @@
+"""The authorities of RDS that come with the library: what they are, how long they hold, and for which hosts."""
+
+import hashlib
+import json
+import re
+import ssl
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from sluice.clock import Clock, SystemClock, VirtualClock
+from sluice.messaging.database.credentials import RDS_CERTIFICATES, database_url
+
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_NAME = re.compile(r"Amazon RDS ([a-z0-9-]+) Root CA (RSA2048|RSA4096|ECC384) G1")
+_NOTICE_SECONDS = 2 * 365 * 86_400
+_CLUSTER = "sluice.cluster-c1a2b3.eu-central-1.rds.amazonaws.com"
+
+
+def _certificates() -> list[dict[str, Any]]:
+    found = []
+    for text in _CERTIFICATE.findall(RDS_CERTIFICATES.read_text(encoding="ascii")):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=text)
+        found += context.get_ca_certs()
+    return found
+
+
+def _subject(certificate: dict[str, Any]) -> dict[str, str]:
+    return {name: value for ((name, value),) in certificate["subject"]}
+
+
+def _expiring(clock: Clock) -> list[str]:
+    """Return the names of those that do not hold for two years more."""
+    until = clock.now_us() / 1_000_000 + _NOTICE_SECONDS
+    return [
+        _subject(certificate)["commonName"]
+        for certificate in _certificates()
+        if ssl.cert_time_to_seconds(certificate["notAfter"]) < until
+    ]
+
+
+def test_the_file_is_the_one_that_was_compared() -> None:
+    assert hashlib.sha256(RDS_CERTIFICATES.read_bytes()).hexdigest() == (
+        "f159d8baad546754121bf45eafab725b56cd6d1c6774ec3be74328070adb6a92"
+    )
+
+
+def test_each_is_a_root_of_rds_and_each_region_has_three() -> None:
+    subjects = [_subject(certificate) for certificate in _certificates()]
+    names = [_NAME.fullmatch(subject["commonName"]) for subject in subjects]
+
+    assert {(subject["organizationName"], subject["organizationalUnitName"]) for subject in subjects} == {
+        ("Amazon Web Services, Inc.", "Amazon RDS")
+    }
+    assert all(certificate["issuer"] == certificate["subject"] for certificate in _certificates())
+    assert all(names)
+    regions = [name[1] for name in names if name]
+    assert len(regions) == 81
+    assert {regions.count(region) for region in regions} == {3}
+
+
+def test_none_expires_within_two_years() -> None:
+    assert _expiring(SystemClock()) == []
+    assert len(_expiring(VirtualClock(start_us=2_900_000_000_000_000))) == 27  # in 2061, the RSA2048 ones
+
+
+@pytest.mark.parametrize(
+    ("host", "variables", "file"),
+    [
+        (_CLUSTER, {}, str(RDS_CERTIFICATES)),
+        ("proxy-1.proxy-c1a2b3.eu-central-1.rds.amazonaws.com", {}, "system"),
+        ("db.internal", {}, "system"),
+        (_CLUSTER, {"SLUICE_DATABASE_CA": __file__}, __file__),
+    ],
+)
+def test_a_host_of_rds_is_verified_by_them_unless_others_are_named(
+    host: str, variables: dict[str, str], file: str
+) -> None:
+    class Secrets:
+        def get_secret_value(self, **_: str) -> dict[str, str]:
+            return {"SecretString": json.dumps({"username": "u", "password": "p", "host": host, "dbname": "d"})}
+
+    url = make_url(database_url(Secrets(), "arn:secret", variables))
+
+    assert dict(url.query) == {"sslmode": "verify-full", "sslrootcert": file}

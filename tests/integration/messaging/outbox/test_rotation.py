@@ -1,0 +1,201 @@
+"""Credentials that change under an engine, on a real Postgres that checks passwords."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+from sqlalchemy import Engine, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from sluice.clock import VirtualClock
+from sluice.messaging.database import engines, rotation
+from sluice.messaging.database.rotation import rotating_engine
+
+_THREADS = 12
+
+
+class _Secret:
+    """The secret: the password it has now, how often it was read, and whether Secrets Manager answers."""
+
+    def __init__(self, place: str) -> None:
+        self._place, self.value, self.reads, self.is_away = make_url(place), "first", 0, False
+
+    def read(self) -> str:
+        self.reads += 1
+        if self.is_away:
+            raise EndpointConnectionError(endpoint_url="https://secretsmanager")
+        url = self._place.set(username="consumer", password=self.value)
+        return url.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def owner(private_postgres: Any) -> Iterator[Engine]:
+    """Yield an engine on a Postgres that lets a consumer in with a password only: with "first" for now."""
+    engine = engines.engine(private_postgres.get_uri())
+    Path(private_postgres.pgdata, "pg_hba.conf").write_text(
+        "local all postgres trust\nlocal all all scram-sha-256\n", encoding="ascii"
+    )
+    _run(engine, "CREATE ROLE consumer LOGIN PASSWORD 'first'", "SELECT pg_reload_conf()")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def secret(owner: Engine) -> _Secret:
+    return _Secret(owner.url.render_as_string(hide_password=False))
+
+
+@pytest.fixture
+def engine(secret: _Secret, clock: VirtualClock) -> Iterator[Engine]:
+    engine = rotating_engine(secret.read, clock)
+    yield engine
+    engine.dispose()
+
+
+def _run(engine: Engine, *statements: str) -> None:
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def _change_password(owner: Engine, password: str) -> None:
+    _run(owner, f"ALTER ROLE consumer PASSWORD '{password}'")
+
+
+def _user(engine: Engine) -> str:
+    with engine.connect() as connection:
+        return str(connection.execute(text("SELECT current_user")).scalar_one())
+
+
+def test_a_new_connection_has_the_new_password_and_an_open_one_goes_on(
+    owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
+) -> None:
+    with engine.connect() as held:
+        held.execute(text("CREATE TEMPORARY TABLE kept (id INTEGER)"))
+        clock.sleep(10)
+        secret.value = "second"
+        _change_password(owner, "second")
+
+        assert _user(engine) == "consumer"
+
+        assert held.execute(text("SELECT count(*) FROM kept")).scalar_one() == 0
+    assert secret.reads == 2
+
+
+def test_the_secret_is_read_again_after_a_minute_and_not_before(
+    owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
+) -> None:
+    """Two users that take turns: the old one remains valid, so no refusal would ever tell."""
+    for seconds, reads in ((0, 1), (59, 1), (1, 2), (59, 2)):
+        clock.sleep(seconds)
+        engine.dispose()
+        assert _user(engine) == "consumer"
+        assert secret.reads == reads
+
+
+def test_between_the_database_and_the_secret_a_refusal_is_a_database_that_is_away(
+    owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
+) -> None:
+    refusals = engines.Refusals(engine)
+    _change_password(owner, "second")
+    for _ in range(3):
+        clock.sleep(rotation.REPEAT_SECONDS)
+        with pytest.raises(
+            OperationalError, match=r"refuses the credentials for now .*password authentication"
+        ) as away:
+            _user(engine)
+        assert engines.may_pass(away.value)
+        assert not engines.is_refused(away.value.orig)
+    assert (secret.reads, refusals.message) == (4, None)
+
+    secret.value = "second"
+    clock.sleep(rotation.REPEAT_SECONDS)
+
+    assert _user(engine) == "consumer"
+
+
+def test_credentials_that_remain_refused_are_refused_in_the_end(
+    owner: Engine, engine: Engine, clock: VirtualClock
+) -> None:
+    refusals = engines.Refusals(engine)
+    _change_password(owner, "second")
+    for _ in range(4):
+        clock.sleep(rotation.GRACE_SECONDS / 4)
+        with pytest.raises(OperationalError, match="for now"):
+            _user(engine)
+
+    clock.sleep(rotation.GRACE_SECONDS / 4)
+    with pytest.raises(OperationalError) as refused:
+        _user(engine)
+
+    assert engines.is_refused(refused.value.orig)
+    assert refusals.message is not None
+
+
+def test_two_rotations_far_apart_are_not_one_that_takes_long(
+    owner: Engine, engine: Engine, clock: VirtualClock
+) -> None:
+    """A refusal in the first, and no other connection until the second."""
+    for password in ("second", "third"):
+        _change_password(owner, password)
+        clock.sleep(rotation.GRACE_SECONDS + 1)
+        with pytest.raises(OperationalError, match="for now"):
+            _user(engine)
+
+
+def test_many_threads_that_are_refused_at_once_read_the_secret_once(
+    owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
+) -> None:
+    users: list[str] = []
+    clock.sleep(10)
+    secret.value = "second"
+    _change_password(owner, "second")
+    barrier = threading.Barrier(_THREADS)
+
+    def connect() -> None:
+        barrier.wait()
+        users.append(_user(engine))
+
+    threads = [threading.Thread(target=connect) for _ in range(_THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert users == ["consumer"] * _THREADS
+    assert secret.reads == 2
+
+
+def test_a_secret_that_cannot_be_read_leaves_the_last_credentials(
+    engine: Engine, secret: _Secret, clock: VirtualClock
+) -> None:
+    secret.is_away = True
+    clock.sleep(rotation.FRESH_SECONDS)
+
+    assert _user(engine) == "consumer"
+
+    assert secret.reads == 2
+
+
+def test_a_connection_that_listens_has_the_new_password_too(
+    owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
+) -> None:
+    clock.sleep(10)
+    secret.value = "second"
+    _change_password(owner, "second")
+
+    listening = engines.listening(engine, "orders")
+
+    _run(owner, "NOTIFY orders")
+    assert [notice.channel for notice in listening.notifies(timeout=5, stop_after=1)] == ["orders"]
+    assert list(listening.notifies(timeout=0)) == []
+    assert listening.execute("SELECT 1").fetchone() == (1,)
+    listening.close()

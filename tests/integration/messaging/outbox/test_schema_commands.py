@@ -1,0 +1,142 @@
+"""`sluice schema apply` as tasks run it: many at once, killed, too old, and while the database is away."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from sluice.messaging.database import engines, migrations
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables as outbox_tables
+from tests.support.command_line import KEYS, Run, command_line
+from tests.support.processes.messaging_process import MessagingProcess
+
+_DONE = "the outbox's tables are as this version needs them\nthe inbox's tables are as this version needs them\n"
+_AWAY = "postgresql://user@127.0.0.1:1/name"
+_NEWER = (
+    "sluice: the {part}'s tables are of version 9, which needs code of version 8 or later, and this code is of version"
+    " {version}; deploy a later Sluice\n"
+)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    with command_line(monkeypatch, capsys) as made:
+        yield made
+
+
+@pytest.fixture
+def dsn(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'shop.db'}"
+
+
+def _apply(dsn: str, log: Path, *options: str, **variables: str) -> MessagingProcess:
+    return MessagingProcess(["schema", "apply", "--dsn", dsn, *options], environment=KEYS | variables, log=log)
+
+
+def _require_made(dsn: str) -> None:
+    engine = engines.engine(dsn)
+    with engine.connect() as connection:
+        migrations.require(connection, outbox_tables.versioned)
+        migrations.require(connection, inbox_tables.versioned)
+    engine.dispose()
+
+
+def test_many_tasks_start_at_once_and_one_of_them_was_killed(dsn: str, tmp_path: Path) -> None:
+    """Killed between the two parts: the outbox's tables are committed, the inbox's are not."""
+    with _apply(dsn, tmp_path / "killed.log", SLUICE_FAILPOINT="in_step:2") as killed:
+        assert killed.ended() == -signal.SIGKILL
+    with ExitStack() as stack:
+        started = [stack.enter_context(_apply(dsn, tmp_path / f"{number}.log")) for number in range(4)]
+        assert [process.ended() for process in started] == [0] * 4
+        upgraded = [entry["part"] for process in started for entry in process.logged("upgraded")]
+
+    assert upgraded == ["inbox"]
+    _require_made(dsn)
+
+
+def test_it_waits_for_a_database_that_is_away(dsn: str, tmp_path: Path) -> None:
+    engine = engines.engine(dsn)
+    with engine.begin() as held:  # SQLite's one writer
+        held.execute(text("CREATE TABLE busy (id INTEGER)"))
+        with _apply(dsn, tmp_path / "waiting.log", "--wait", "60") as waiting:
+            logged = waiting.await_logged("the database does not answer yet")
+            held.commit()
+            assert waiting.ended() == 0
+    engine.dispose()
+
+    assert "database is locked" in logged["error"]
+    _require_made(dsn)
+
+
+def test_a_database_that_remains_away_is_one_line_and_exit_code_2(run: Run) -> None:
+    """Progress goes to the log until then."""
+    code, printed, text = run("schema", "apply", "--dsn", _AWAY, "--wait", "3")
+
+    *progress, last = text.splitlines()
+    assert (code, printed) == (2, "")
+    assert progress
+    assert all('"the database does not answer yet"' in line for line in progress)
+    assert last.startswith("sluice: the database does not do it (connection failed: ")
+
+
+def test_it_ends_when_its_task_is_stopped(tmp_path: Path) -> None:
+    with _apply(_AWAY, tmp_path / "stopped.log", "--wait", "600") as waiting:
+        waiting.await_logged("the database does not answer yet")
+        waiting.send(signal.SIGTERM)
+        code, log = waiting.ended(), waiting.log
+
+    assert code == 2
+    assert log.splitlines()[-1] == "sluice: stopped before the outbox's tables were upgraded; run it again"
+
+
+def test_a_second_time_nothing_is_changed(run: Run, dsn: str) -> None:
+    assert run("schema", "apply", "--dsn", dsn, "--log-level", "error") == (0, "", _DONE)
+    assert run("schema", "apply", "--dsn", dsn) == (0, "", _DONE)
+
+
+def test_whoever_is_too_old_for_the_tables_refuses_to_begin(run: Run, engine: Engine) -> None:
+    """The upgrade, the worker and the relay, each in one line with exit code 3."""
+    dsn = engine.url.render_as_string(hide_password=False)
+    assert run("schema", "apply", "--dsn", dsn)[0] == 0
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE sluice_schema SET version = 9, readable_from = 8"))
+
+    refused = {
+        "outbox": run("schema", "apply", "--dsn", dsn),
+        "inbox": run("worker", "--consumer", "billing", "--dsn", dsn, "--handlers", "examples.services.billing"),
+    }
+    relay = run("relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1")
+
+    lines = {
+        tables.part: _NEWER.format(part=tables.part, version=tables.version)
+        for tables in (outbox_tables.versioned, inbox_tables.versioned)
+    }
+    assert refused == {part: (3, "", line) for part, line in lines.items()}
+    assert relay == (3, "", lines["outbox"])
+
+
+def test_tables_of_an_older_version_are_not_used(run: Run, engine: Engine) -> None:
+    dsn = engine.url.render_as_string(hide_password=False)
+    assert run("schema", "apply", "--dsn", dsn)[0] == 0
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE sluice_schema SET version = 0"))
+
+    code, _, message = run("relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1")
+
+    assert (code, message) == (
+        2,
+        "sluice: the outbox's tables are of version 0, this code needs 1; run `sluice schema apply outbox`\n",
+    )
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_the_sql_of_both_parts_or_of_one(run: Run, kind: str) -> None:
+    both, outbox, inbox = (run("schema", "sql", kind, *part)[1] for part in ((), ("outbox",), ("inbox",)))
+
+    assert both == f"{outbox}\n{inbox}"
+    assert outbox.startswith("CREATE TABLE sluice_outbox (")
+    assert inbox.startswith("CREATE TABLE sluice_inbox_")

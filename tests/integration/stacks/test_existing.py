@@ -1,0 +1,168 @@
+"""Existing topics and queues, another account, a standard queue and two topics, on a real LocalStack.
+
+LocalStack enforces no policy; that messages arrive shows the subscriptions, and tests/unit/constructs the policies.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from emulator import localstack
+from sluice.clock import eventually
+from sluice.declaration import naming
+from tests.integration.stacks.shared_app import ACCOUNT, INVOICES, SHARED, SUBSCRIBER
+from tests.support.project import PROJECT
+
+pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
+BILLING, SEARCH, LEDGER, WAREHOUSE = SHARED.consumers
+FIFO = {"FifoQueue": "true"}
+VOLATILE = ("ApproximateNumberOfMessages", "LastModifiedTimestamp")
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+    """Yield a LocalStack where nothing is deployed; AWS_* point at it."""
+    with (
+        localstack.running(log=tmp_path_factory.mktemp("existing") / "localstack.log") as running,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in running.environment().items():
+            patch.setenv(name, value)
+        yield running
+
+
+def _cdk(*arguments: str, **variables: str) -> None:
+    ended = subprocess.run(
+        ["cdk", *arguments, "--no-notices", "--progress", "events"],
+        cwd=PROJECT,
+        env=os.environ | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def _change(action: str, *more: str, **variables: str) -> None:
+    app = f"{sys.executable} -m tests.integration.stacks.shared_app"
+    _cdk(action, "--exclusively", "--app", app, "shared/Messaging", *more, **variables)
+
+
+def _attributes(name: str) -> dict[str, str]:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+    found: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return {key: value for key, value in found.items() if key not in VOLATILE and not key.startswith("Approximate")}
+
+
+def _theirs() -> dict[str, Any]:
+    """Return what somebody else made, as it is now: the queue pair, the topic, and who is subscribed there."""
+    topic = SHARED.topics[2]
+    arn = naming.topic_arn(SHARED, ACCOUNT, topic.name)
+    subscribed = boto3.client("sns").list_subscriptions_by_topic(TopicArn=arn)["Subscriptions"]
+    return {
+        "queues": {name: _attributes(name) for name in ("invoices.fifo", "invoices-dead.fifo")},
+        "topic": json.loads(boto3.client("sns").get_topic_attributes(TopicArn=arn)["Attributes"]["Policy"]),
+        "subscribed": sorted(each["Endpoint"] for each in subscribed if each["Endpoint"] != _arn(WAREHOUSE)),
+    }
+
+
+def _arn(consumer: Any) -> str:
+    return naming.queue_arn(SHARED, naming.queue_name(SHARED, consumer), ACCOUNT)
+
+
+def _make_theirs() -> str:
+    """Make the things of somebody else, with a subscriber of their own; return its queue's name."""
+    sqs, sns = boto3.client("sqs"), boto3.client("sns")
+    sqs.create_queue(QueueName="invoices-dead.fifo", Attributes=FIFO)
+    redrive = json.dumps({"deadLetterTargetArn": INVOICES.dead_letter_queue_arn, "maxReceiveCount": 5})
+    attributes = FIFO | {"RedrivePolicy": redrive, "VisibilityTimeout": "60"}
+    sqs.create_queue(QueueName="invoices.fifo", Attributes=attributes)
+    sqs.create_queue(QueueName="audit.fifo", Attributes=FIFO)
+    topic = sns.create_topic(Name="stock.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+    endpoint = naming.queue_arn(SHARED, "audit.fifo", ACCOUNT)
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=endpoint, Attributes={"RawMessageDelivery": "true"})
+    return "audit.fifo"
+
+
+def _publish(topic: str, *bodies: str) -> None:
+    arn = naming.topic_arn(SHARED, ACCOUNT, topic)
+    for body in bodies:
+        boto3.client("sns").publish(
+            TopicArn=arn, Message=body, MessageGroupId="g1", MessageDeduplicationId=f"{topic}-{body}"
+        )
+
+
+def _drain(name: str, count: int, sqs: Any = None) -> list[str]:
+    """Return the bodies of so many messages, in the order in which they came, and delete them."""
+    sqs = boto3.client("sqs") if sqs is None else sqs
+    url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+    bodies: list[str] = []
+
+    def take() -> bool:
+        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", []):
+            bodies.append(message["Body"])
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return len(bodies) >= count
+
+    eventually(take, timeout_seconds=30, describe=f"{count} messages in {name}")
+    return bodies
+
+
+def _subscriber(service: str) -> Any:
+    """Return a client of the other account: LocalStack takes an access key of twelve digits for an account."""
+    return boto3.client(service, aws_access_key_id=SUBSCRIBER, aws_secret_access_key="secret")  # noqa: S106
+
+
+def _subscribe_from_another_account() -> Any:
+    sqs = _subscriber("sqs")
+    sqs.create_queue(QueueName="theirs.fifo", Attributes=FIFO)
+    arn = f"arn:aws:sqs:us-east-1:{SUBSCRIBER}:theirs.fifo"
+    topic = naming.topic_arn(SHARED, ACCOUNT, "orders")
+    raw = {"RawMessageDelivery": "true"}
+    _subscriber("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn, Attributes=raw)
+    return sqs
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+def test_what_is_somebody_elses_is_used_and_left_alone(empty: localstack.Running) -> None:
+    """Every queue gets the messages of its topic and no others; update and destruction change nothing of theirs."""
+    audit = _make_theirs()
+    before = _theirs()
+    _cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")
+
+    _change("deploy", "--require-approval", "never")
+
+    others = _subscribe_from_another_account()
+    _publish("orders", "o1", "o2", "o3")
+    _publish("payments", "p1", "p2")
+    _publish("stock", "s1")
+    assert _drain("invoices.fifo", 3) == ["o1", "o2", "o3"]
+    assert sorted(_drain("sluice-shared-search", 3)) == ["o1", "o2", "o3"]
+    assert _drain("theirs.fifo", 3, others) == ["o1", "o2", "o3"]
+    assert _drain("sluice-shared-ledger.fifo", 2) == ["p1", "p2"]
+    assert _drain("sluice-shared-warehouse.fifo", 1) == ["s1"]
+    assert _drain(audit, 1) == ["s1"]
+    assert _theirs() == before
+
+    _change("deploy", "--require-approval", "never", EDITED="1")
+
+    _publish("orders", "o4")
+    _publish("stock", "s2")
+    assert (_drain("invoices.fifo", 1), _drain(audit, 1)) == (["o4"], ["s2"])
+    assert _theirs() == before
+
+    _change("destroy", "--force")
+
+    assert _theirs() == before
+    urls = boto3.client("sqs").list_queues()["QueueUrls"]
+    assert sorted(url.rpartition("/")[2] for url in urls) == ["audit.fifo", "invoices-dead.fifo", "invoices.fifo"]

@@ -1,0 +1,26 @@
+"""The topic that a command about the outbox acts on."""
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.cli.place import outbox_target
+from sluice.declaration import Topic
+from sluice.errors import ConfigError
+from tests.support.declaration import environment
+
+TWO = replace(environment("local"), topics=(Topic(name="orders"), Topic(name="payments")))
+
+
+@pytest.mark.parametrize(("topic", "name"), [(None, "orders"), ("orders", "orders"), ("payments", "payments")])
+def test_a_command_acts_on_the_topic_it_names_or_the_first(topic: str | None, name: str) -> None:
+    with outbox_target(TWO, "sqlite://", topic) as found:
+        assert found.topic == f"sluice-local-{name}.fifo"
+
+
+def test_a_topic_nobody_declared_is_refused() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"topic is 'payment' \(did you mean 'payments'\?\), and environment 'local'"),
+        outbox_target(TWO, "sqlite://", "payment"),
+    ):
+        pass

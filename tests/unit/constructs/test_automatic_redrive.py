@@ -1,0 +1,125 @@
+"""What brings dead letters back by itself: an alarm, a rule on it, and a task that may do no more than that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.templates.documented_metrics import faults, of_alarm
+from tests.support.templates.environments import REDRIVEN
+from tests.support.templates.resources import Resource, Stacks, of_kind, resources, statements
+
+ALARM, RULE, DEFINITION = "AWS::CloudWatch::Alarm", "AWS::Events::Rule", "AWS::ECS::TaskDefinition"
+QUEUE, DLQ = (f"arn:aws:sqs:eu-central-1:111122223333:sluice-redriven-ledger{kind}.fifo" for kind in ("", "-dlq"))
+TASK = "sluice-redriven-ledger_redrive"
+TASK_ROLE, EXECUTION_ROLE = (
+    f"ConsumersConsumerledgerRedriveTaskDefinition{kind}Role" for kind in ("Task", "Execution")
+)
+
+
+@pytest.fixture(scope="module")
+def redriven(edited: Mapping[str, Stacks]) -> list[Resource]:
+    return resources(edited[REDRIVEN])
+
+
+def _rule(found: list[Resource]) -> dict[str, Any]:
+    (rule,) = (properties for name, properties in of_kind(found, RULE).items() if "ledger" in name)
+    return rule
+
+
+def test_the_task_begins_when_the_dlq_has_not_been_empty_for_the_quiet_time(redriven: list[Resource]) -> None:
+    """Ten minutes of ten, at one message. Operators were told by the alarm at the first one."""
+    alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive"]
+
+    names = ("Threshold", "ComparisonOperator", "DatapointsToAlarm", "EvaluationPeriods", "Period", "TreatMissingData")
+    assert [alarm[name] for name in names] == [1, "GreaterThanOrEqualToThreshold", 10, 10, 60, "ignore"]
+    ((metric,), unknown_ids) = of_alarm(alarm)
+    assert (metric.name, metric.dimensions) == (
+        "ApproximateNumberOfMessagesVisible",
+        (("QueueName", "sluice-redriven-ledger-dlq.fifo"),),
+    )
+    assert faults(metric, redriven) + unknown_ids == []
+    assert "AlarmActions" not in alarm
+
+
+def test_the_rule_waits_for_that_alarm_alone(redriven: list[Resource]) -> None:
+    """Its change to ALARM, not back."""
+    assert _rule(redriven)["EventPattern"] == {
+        "source": ["aws.cloudwatch"],
+        "detail-type": ["CloudWatch Alarm State Change"],
+        "resources": ["Arn(sluice-redriven-ledger-redrive)"],
+        "detail": {"state": {"value": ["ALARM"]}},
+    }
+
+
+def test_the_rule_runs_one_task_where_the_workers_run(redriven: list[Resource]) -> None:
+    """On Fargate, in the private subnets, in the tasks' security group, without a public address."""
+    (target,) = _rule(redriven)["Targets"]
+    workers = of_kind(redriven, "AWS::ECS::Service")["sluice-redriven-ledger"]
+
+    parameters = target["EcsParameters"]
+    assert (parameters["TaskDefinitionArn"], parameters["TaskCount"]) == (f"Ref({TASK})", 1)
+    assert parameters["LaunchType"] == "FARGATE"
+    assert (
+        parameters["NetworkConfiguration"]["AwsVpcConfiguration"]
+        == (workers["NetworkConfiguration"]["AwsvpcConfiguration"])
+    )
+
+
+def test_the_task_runs_the_command_in_the_workers_image(redriven: list[Resource]) -> None:
+    """Its consumer and settings are the workers'."""
+    definitions = of_kind(redriven, DEFINITION)
+    (task,) = (item for item in definitions[TASK]["ContainerDefinitions"] if item["Name"] == "ledger_redrive")
+    (worker,) = (
+        item for item in definitions["sluice-redriven-ledger"]["ContainerDefinitions"] if item["Name"] == "ledger"
+    )
+
+    assert task["Command"] == ["python", "-m", "sluice", "dlq", "automatic-redrive"]
+    assert [task[name] for name in ("Image", "Environment")] == [worker[name] for name in ("Image", "Environment")]
+
+
+def test_the_task_may_take_from_the_dlq_and_send_to_the_queue(redriven: list[Resource]) -> None:
+    """Neither receive from the queue nor send to the DLQ."""
+    assert [item for item in statements(redriven, TASK_ROLE) if "sqs:" in str(item["Action"])] == [
+        {
+            "Effect": "Allow",
+            "Action": [
+                *("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:GetQueueUrl"),
+                "sqs:ReceiveMessage",
+            ],
+            "Resource": DLQ,
+        },
+        {"Effect": "Allow", "Action": ["sqs:GetQueueUrl", "sqs:SendMessage"], "Resource": QUEUE},
+    ]
+
+
+def test_the_rule_may_run_that_task_in_that_cluster_and_pass_its_roles(redriven: list[Resource]) -> None:
+    """No other task, and no other role."""
+    (target,) = _rule(redriven)["Targets"]
+    found = statements(redriven, target["RoleArn"].removeprefix("Arn(").removesuffix(")"))
+
+    allowed = {str(item["Action"]): item for item in found}
+    assert sorted(allowed) == ["ecs:RunTask", "iam:PassRole"]
+    assert allowed["ecs:RunTask"]["Resource"] == f"Ref({TASK})"
+    assert allowed["ecs:RunTask"]["Condition"] == {"ArnEquals": {"ecs:cluster": "Arn(sluice-redriven)"}}
+    assert allowed["iam:PassRole"]["Resource"] == [f"Arn({EXECUTION_ROLE})", f"Arn({TASK_ROLE})"]
+
+
+def test_operators_hear_that_it_is_off(redriven: list[Resource]) -> None:
+    """At the first minute in which a worker reports it, and until one reports that it is on."""
+    alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive-off"]
+
+    ((metric,), _) = of_alarm(alarm)
+    assert (metric.name, metric.dimensions, metric.statistic) == (
+        "InboxRedriveOff",
+        (("Queue", "sluice-redriven-ledger.fifo"),),
+        "Maximum",
+    )
+    assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (1, 1, "ignore")
+    assert alarm["AlarmActions"] == alarm["OKActions"] == ["Ref(sluice-redriven-operators)"]
+
+
+def test_without_it_there_is_none_of_this(full: list[Resource]) -> None:
+    """Neither rule nor task nor alarm."""
+    assert of_kind(full, RULE) == {}
+    assert not [resource.name for resource in full if "redrive" in resource.name.lower()]

@@ -1,0 +1,138 @@
+"""The environment's own database: encrypted, reached by TLS, kept or deleted as declared, its password unknown.
+
+Who gets in: test_network.py; who reads its secret: test_task_service.py and test_policies.py.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from aws_cdk import aws_rds as rds
+
+from sluice.declaration import NewDatabase
+from tests.support.templates.resources import Resource, Stacks, of_kind, outputs
+
+CLUSTER, INSTANCE = "AWS::RDS::DBCluster", "AWS::RDS::DBInstance"
+PARAMETERS, SUBNETS = "AWS::RDS::DBClusterParameterGroup", "AWS::RDS::DBSubnetGroup"
+
+
+def _cluster(*, capacity: dict[str, float], backup_days: int, is_retained: bool) -> dict[str, Any]:
+    """Return a cluster whole; the retained ones here have a key of their own."""
+    key: dict[str, Any] = {"KmsKeyId": "Arn(DatabaseKey)", "MasterUserSecret": {"KmsKeyId": "Arn(DatabaseKey)"}}
+    return {
+        "Engine": "aurora-postgresql",
+        "EngineVersion": "17.9",
+        "DatabaseName": "sluice",
+        "MasterUsername": "sluice",
+        "ManageMasterUserPassword": True,
+        "Port": 5432,
+        "ServerlessV2ScalingConfiguration": capacity,
+        "DBClusterParameterGroupName": "Ref(aurora-postgresql17)",  # by its family
+        "DBSubnetGroupName": "Ref(DatabaseClusterSubnets)",
+        "VpcSecurityGroupIds": ["GroupId(DatabaseClients)"],
+        "StorageEncrypted": True,
+        "BackupRetentionPeriod": backup_days,
+        "CopyTagsToSnapshot": True,
+        "DeleteAutomatedBackups": not is_retained,
+        "DeletionProtection": is_retained,
+        **(key if is_retained else {}),
+    }
+
+
+def test_a_database_is_encrypted_backed_up_and_has_the_declared_capacity(
+    by_environment: Mapping[str, list[Resource]],
+) -> None:
+    """Whole; its password is RDS's to make and rotate, so no template and no task definition has one."""
+    clusters = {name: of_kind(by_environment[name], CLUSTER) for name in ("dev", "prod", "full")}
+
+    assert clusters == {
+        "dev": {
+            "DatabaseCluster": _cluster(
+                capacity={"MinCapacity": 0, "MaxCapacity": 2, "SecondsUntilAutoPause": 1_800},
+                backup_days=7,
+                is_retained=False,
+            )
+        },
+        "prod": {
+            "DatabaseCluster": _cluster(
+                capacity={"MinCapacity": 1, "MaxCapacity": 16}, backup_days=14, is_retained=True
+            )
+        },
+        "full": {
+            "DatabaseCluster": _cluster(
+                capacity={"MinCapacity": 0, "MaxCapacity": 32, "SecondsUntilAutoPause": 900},
+                backup_days=35,
+                is_retained=True,
+            )
+        },
+    }
+
+
+def test_a_retained_database_ends_as_a_snapshot_and_any_other_is_deleted(
+    by_environment: Mapping[str, list[Resource]],
+) -> None:
+    """Deletion protection is in the cluster itself, above; the instances hold nothing."""
+    policies = {
+        name: {
+            (resource.deletion_policy, resource.update_replace_policy) for resource in found if resource.kind == CLUSTER
+        }
+        for name, found in by_environment.items()
+    }
+
+    kept, deleted = {("Snapshot", "Snapshot")}, {("Delete", "Delete")}
+    assert policies == {
+        "local": deleted,
+        "dev": deleted,
+        "staging": kept,
+        "prod": kept,
+        "full": kept,
+        "hosted": set(),
+        "plain": set(),
+        "shared": set(),
+    }
+
+
+def test_no_connection_is_without_tls(declared: list[Resource]) -> None:
+    """The server itself refuses it."""
+    groups = of_kind(declared, PARAMETERS)
+
+    (group,) = groups.values()
+    assert (group["Family"], group["Parameters"]) == ("aurora-postgresql17", {"rds.force_ssl": "1"})
+
+
+def test_instances_are_private_and_a_standby_may_take_over(by_environment: Mapping[str, list[Resource]]) -> None:
+    """In the private subnets; the standby's tier lets it have the writer's capacity."""
+    prod = by_environment["prod"]
+
+    instances = {
+        name: (instance["DBInstanceClass"], instance["PromotionTier"], instance["PubliclyAccessible"])
+        for name, instance in of_kind(prod, INSTANCE).items()
+    }
+    assert instances == {
+        "DatabaseClusterWriter": ("db.serverless", 0, False),
+        "DatabaseClusterStandby": ("db.serverless", 1, False),
+    }
+    assert of_kind(prod, SUBNETS)["DatabaseClusterSubnets"]["SubnetIds"] == [
+        f"Ref({name})" for name in of_kind(prod, "AWS::EC2::Subnet")
+    ]
+    assert list(of_kind(by_environment["dev"], INSTANCE)) == ["DatabaseClusterWriter"]
+
+
+def test_the_version_of_a_new_database_is_one_that_cdk_knows() -> None:
+    """CDK leaves out what RDS has withdrawn, and here it has none that is to come."""
+    known = f"VER_{NewDatabase().engine_version.replace('.', '_')}"
+
+    assert hasattr(rds.AuroraPostgresEngineVersion, known)
+
+
+@pytest.mark.parametrize("name", ["staging", "full"])
+def test_the_outputs_say_what_producers_join_and_read(stacks: Mapping[str, Stacks], name: str) -> None:
+    """The policy of those with an outbox is among the messaging stack's: test_fan_out.py."""
+    of_database = outputs(stacks[name]["database"].template)
+    of_network = outputs(stacks[name]["network"].template)
+
+    assert of_database == {
+        "SecretArn": "MasterUserSecret.SecretArn(DatabaseCluster)",
+        "Endpoint": "Endpoint.Address(DatabaseCluster):Endpoint.Port(DatabaseCluster)",
+    }
+    assert of_network == {"ProducersSecurityGroupId": "GroupId(NetworkProducers)"}

@@ -1,0 +1,106 @@
+"""The image that is built: of which files, for which processors, and refused where there is nothing to build it of."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from sluice.constructs.images import Images
+from sluice.declaration import Architecture
+from sluice.errors import ConfigError
+from tests.support.declaration import environment
+from tests.support.project import PROJECT
+
+DEV = environment("dev")
+TEMPLATE = PROJECT / "sluice" / "templates" / "project"
+WITHIN = {"ours": "sluice/worker.py", "a new project's": "project_module/handlers.py"}
+OUTSIDE = ("tests/test_worker.py", "docs/guide.md", "CHANGELOG.md", "environments.py", "app.py", ".env", "local.db")
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(params=WITHIN)
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """Return a project with a Dockerfile and a .dockerignore that users get, and a file that gets into its image."""
+    project, (folder, dot) = tmp_path / "project", (PROJECT, ".") if request.param == "ours" else (TEMPLATE, "dot_")
+    within = WITHIN[request.param]
+    for name in (*OUTSIDE, within, "requirements-worker.lock"):
+        _write(project / name, "first")
+    shutil.copy(folder / "Dockerfile", project)
+    shutil.copy(folder / f"{dot}dockerignore", project / ".dockerignore")
+    return project, within
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
+    """Return what gives the name of a project's image, which is the hash of all that it is built of, and its source."""
+
+    def build(project: Path, architecture: Architecture = Architecture.X86_64) -> tuple[str, Any]:
+        cdk.AssetStaging.clear_asset_hash_cache()  # as for a process of its own
+        app = cdk.App(outdir=str(tmp_path / "out"))
+        stack = cdk.Stack(app, "Stack")
+        cdk.CfnResource(stack, "Other", type="AWS::SNS::Topic")  # CDK warns of a stack without resources
+        assert Images(stack, "Images", environment=replace(DEV, architecture=architecture), project=project).shared
+        app.synth()
+        manifest = json.loads((tmp_path / "out" / "Stack.assets.json").read_text(encoding="utf-8"))
+        ((name, image),) = manifest["dockerImages"].items()
+        return name, image["source"]
+
+    return build
+
+
+def test_a_file_that_is_not_in_the_image_makes_no_new_one(
+    files: tuple[Path, str], built: Callable[..., tuple[str, Any]]
+) -> None:
+    """Neither a changed test, document or declaration, nor what Python compiles beside the sources; a source does."""
+    project, within = files
+    before, _ = built(project)
+
+    for name in (*OUTSIDE, "docs/new.md", f"{Path(within).parent}/__pycache__/worker.pyc"):
+        _write(project / name, "second")
+    beside, _ = built(project)
+    _write(project / within, "second")
+    changed, source = built(project)
+
+    assert beside == before
+    assert changed != before
+    sent = {
+        file.relative_to(project.parent / "out" / source["directory"])
+        for file in (project.parent / "out" / source["directory"]).rglob("*")
+    }
+    assert Path(within) in sent
+    assert not {str(path) for path in sent} & {*OUTSIDE}
+
+
+def test_an_image_is_built_for_the_declared_processors(
+    files: tuple[Path, str], built: Callable[..., tuple[str, Any]]
+) -> None:
+    """Each has an image of its own: of one name they would take each other's place."""
+    x86, of_x86 = built(files[0])
+    arm, of_arm = built(files[0], Architecture.ARM64)
+
+    assert (of_x86["platform"], of_arm["platform"]) == ("linux/amd64", "linux/arm64")
+    assert x86 != arm
+
+
+def test_a_project_without_a_dockerfile_is_refused(tmp_path: Path) -> None:
+    """In one line, which names the file that is not there; what is declared needs none."""
+    stack = cdk.Stack(cdk.App(), "Stack")
+    images = Images(stack, "Images", environment=DEV, project=tmp_path)
+
+    with pytest.raises(ConfigError) as refused:
+        images.of(DEV.consumers[0])
+
+    assert str(refused.value) == (
+        f"Environment('dev').image is None, allowed is None with a Dockerfile to build it of, and there is no"
+        f" {tmp_path}/Dockerfile; write one, or declare an image that is in a registry"
+    )
+    assert Images(stack, "Declared", environment=replace(DEV, image="w:1"), project=tmp_path).shared.is_in_ecr

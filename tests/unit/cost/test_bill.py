@@ -1,0 +1,213 @@
+"""The bill of a month, by figures worked out by hand from AWS's price list, and what holds for every bill."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.cost.bill import Bill, MonthlyMessages, bill
+from sluice.cost.prices import messages, requests
+from sluice.declaration import Consumer, Encryption, Environment, ExistingNetwork, NewDatabase, NewNetwork
+from sluice.declaration.image import Architecture
+
+ONE = Environment(
+    name="prod",
+    encryption=Encryption.CMK,
+    network=NewNetwork(availability_zones=3),
+    consumers=(Consumer(name="billing", processing_seconds=1.0, lanes=4, min_tasks=2, max_tasks=20),),
+)
+SETTINGS = settings(max_examples=60, deadline=None, database=None, print_blob=True)
+ENVIRONMENTS = st.builds(
+    lambda network, architecture, spot, encryption, consumers: Environment(
+        name="any",
+        network=network,
+        architecture=architecture,
+        spot=spot,
+        encryption=encryption,
+        consumers=tuple(replace(consumer, name=f"c{number}") for number, consumer in enumerate(consumers)),
+    ),
+    st.sampled_from(
+        [NewNetwork(), ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",))]
+    ),
+    st.sampled_from(Architecture),
+    st.booleans(),
+    st.sampled_from(Encryption),
+    st.lists(
+        st.builds(
+            lambda seconds, lanes, least, more: Consumer(
+                name="c", processing_seconds=seconds, lanes=lanes, min_tasks=least, max_tasks=least + more
+            ),
+            st.floats(0.2, 20),
+            st.integers(1, 8),
+            st.integers(1, 4),
+            st.integers(0, 8),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+)
+VOLUMES = st.builds(
+    lambda count, size: MonthlyMessages(messages=count, message_bytes=size),
+    st.integers(0, 10**9),
+    st.integers(1, 1_048_576),
+)
+
+
+def _rounded(lines: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(usd, 2) for name, usd in lines.items()}
+
+
+def test_a_month_of_fifty_million_messages_by_hand() -> None:
+    """2,000 bytes each to one consumer that takes a second: 50e6 / 2,628,000 s is 19.03 lanes, five tasks of four."""
+    made = bill(ONE, MonthlyMessages(messages=50_000_000, message_bytes=2_000))
+
+    assert made.services[0].tasks == 5
+    assert _rounded(made.lines) == {
+        "SNS publish": 16.70,  # 50 x 0.30 + 100 GB x 0.017
+        "SNS delivery": 0.60,  # 50 x 0.01 + 100 GB x 0.001
+        "SQS send, receive, delete": 75.00,  # 3 x 50 x 0.50
+        "SQS long polls": 1.31,  # 20 lanes x 131,400 polls of 20 s x 0.50 / 1e6
+        "Fargate": 45.05,  # 730 h x 5 x (0.25 x 0.04048 + 0.5 x 0.004445)
+        "interface endpoints": 87.60,  # 4 x 3 zones x 730 h x 0.01
+        "through the endpoints": 1.00,  # 100 GB x 0.01
+        "Aurora at its least capacity": 0.0,
+        "Container Insights": 11.40,  # (13 + 25) x 0.30
+        "alarms": 2.00,  # (2 + 18) x 0.10
+        "dashboard": 3.00,
+        "KMS keys and their requests": 3.32,  # 3 x 1.00 + 4 x 3 x 8,760 x 0.03 / 10,000
+    }
+    assert made.usd == pytest.approx(246.97, abs=0.02)
+
+
+def test_what_could_be_declared_instead_by_hand() -> None:
+    """Tasks for 36.04 on ARM, 13.52 at 70 % off; gateways 3 x 730 x 0.045 + 100 GB x 0.045 in place of 88.60."""
+    made = bill(ONE, MonthlyMessages(messages=50_000_000, message_bytes=2_000))
+
+    differences = {name: round(usd - made.usd, 2) for name, usd in made.instead.items()}
+
+    assert differences == {
+        "architecture=Architecture.ARM64": -9.01,  # 730 x 5 x (0.25 x 0.03238 + 0.5 x 0.00356) = 36.04
+        "spot=True": -31.54,
+        "NAT gateways, one a zone": 14.45,  # 98.55 + 4.50 - 88.60
+    }
+
+
+def test_the_other_way_round_it_is_the_same_bill() -> None:
+    volume = MonthlyMessages(messages=50_000_000, message_bytes=2_000)
+    as_declared, on_arm = bill(ONE, volume), bill(replace(ONE, architecture=Architecture.ARM64), volume)
+    on_spot = bill(replace(ONE, spot=True), volume)
+
+    assert on_arm.usd == pytest.approx(as_declared.instead["architecture=Architecture.ARM64"])
+    assert on_arm.instead["architecture=Architecture.X86_64"] == pytest.approx(as_declared.usd)
+    assert on_spot.usd == pytest.approx(as_declared.instead["spot=True"])
+    assert on_spot.instead["spot=False"] == pytest.approx(as_declared.usd)
+
+
+def test_nothing_runs_in_an_idle_environment_that_may_sleep() -> None:
+    asleep = Consumer(name="billing", min_tasks=0, acceptable_latency_seconds=1_200)
+    made = bill(replace(ONE, consumers=(asleep,)), MonthlyMessages(messages=0, message_bytes=1_024))
+
+    assert (made.services[0].tasks, made.lines["Fargate"], made.lines["SQS long polls"]) == (0, 0, 0)
+    assert made.lines["alarms"] == pytest.approx(2.4)  # four more metrics tell that it is asleep
+
+
+def test_a_database_and_its_relay_by_hand() -> None:
+    """Two instances of one ACU, a secret, a key; two relay tasks, two more endpoints, three more alarms."""
+    idle = MonthlyMessages(messages=0, message_bytes=2_000)
+    declared = replace(ONE, database=NewDatabase(min_acus=1, standby=True))
+
+    without, made = bill(ONE, idle), bill(declared, idle)
+
+    more = {name: round(usd - without.lines[name], 2) for name, usd in made.lines.items() if usd != without.lines[name]}
+    assert more == {
+        "Fargate": 18.02,  # 730 h x 2 x (0.25 x 0.04048 + 0.5 x 0.004445)
+        "interface endpoints": 43.80,  # 2 x 3 zones x 730 h x 0.01
+        "Aurora at its least capacity": 175.60,  # 2 x 730 h x 0.12 + 0.40
+        "Container Insights": 7.50,  # 25 x 0.30
+        "alarms": 0.30,
+        "KMS keys and their requests": 1.00,
+    }
+
+
+def test_a_database_pauses_while_nothing_is_connected() -> None:
+    """Half a capacity unit for 730 hours is 43.80; its secret is 0.40 also while it pauses."""
+    asleep = Consumer(name="billing", min_tasks=0, acceptable_latency_seconds=1_200)
+    pausing = NewDatabase(min_acus=0, max_acus=2, pause_after_seconds=1_800)
+    declared = replace(ONE, consumers=(asleep,), database=pausing, relay=False)
+
+    idle, busy = (bill(declared, MonthlyMessages(messages=count, message_bytes=1_024)) for count in (0, 1_000))
+
+    assert idle.lines["Aurora at its least capacity"] == pytest.approx(0.40)
+    assert busy.lines["Aurora at its least capacity"] == pytest.approx(44.20)
+
+
+@pytest.mark.parametrize(
+    ("count", "tasks", "warnings"),
+    [
+        (0, 2, ()),
+        (21_024_000, 2, ()),  # eight lanes, all of two tasks
+        (21_024_001, 3, ()),
+        (210_240_000, 20, ()),
+        (
+            210_240_001,
+            20,
+            ("billing needs 21 tasks, max_tasks is 20: it falls behind; raise max_tasks or lanes",),
+        ),
+    ],
+)
+def test_tasks_follow_from_the_messages_and_the_handlers_time(
+    count: int, tasks: int, warnings: tuple[str, ...]
+) -> None:
+    made = bill(ONE, MonthlyMessages(messages=count, message_bytes=1_024))
+
+    assert (made.services[0].tasks, made.warnings) == (tasks, warnings)
+
+
+def test_sqs_counts_a_request_for_each_64_kib_begun() -> None:
+    """Of the send and of the receive; a delete is one."""
+    assert [requests(size) for size in (1, 65_536, 65_537, 131_072, 1_048_576)] == [1, 1, 2, 2, 16]
+    million = [
+        messages(published=1_000_000, delivered=1_000_000, message_bytes=size)["SQS send, receive, delete"]
+        for size in (65_536, 65_537, 1_048_576)
+    ]
+    assert million == pytest.approx([1.50, 2.50, 16.50])
+
+
+def test_a_million_messages_to_three_consumers() -> None:
+    """One publish, three deliveries, three requests to each of three queues, a kilobyte each."""
+    assert messages(published=1_000_000, delivered=3_000_000, message_bytes=1_000) == pytest.approx(
+        {"SNS publish": 0.317, "SNS delivery": 0.033, "SQS send, receive, delete": 4.50}
+    )
+
+
+@SETTINGS
+@given(environment=ENVIRONMENTS, volume=VOLUMES, more=st.integers(0, 10**9), larger=st.integers(0, 100_000))
+def test_no_line_is_less_for_more_or_larger_messages(
+    environment: Environment, volume: MonthlyMessages, more: int, larger: int
+) -> None:
+    small = bill(environment, volume)
+    for other in (
+        replace(volume, messages=volume.messages + more),
+        replace(volume, message_bytes=volume.message_bytes + larger),
+    ):
+        large: Bill = bill(environment, other)
+
+        assert {name for name, usd in large.lines.items() if usd < small.lines[name] - 1e-9} == set()
+
+
+@SETTINGS
+@given(environment=ENVIRONMENTS, volume=VOLUMES)
+def test_the_lines_add_up_to_the_month_and_nothing_is_negative(
+    environment: Environment, volume: MonthlyMessages
+) -> None:
+    made = bill(environment, volume)
+    fields: dict[str, Any] = dict(made.lines)
+
+    assert made.usd == pytest.approx(sum(fields.values()))
+    assert min(fields.values()) >= 0
+    assert min(made.instead.values()) > 0
+    for service, consumer in zip(made.services, environment.consumers, strict=True):
+        assert consumer.min_tasks <= service.tasks <= consumer.max_tasks

@@ -1,0 +1,77 @@
+"""What a public class or function is called with: a wrong type is refused where it is given, in one line."""
+
+import ast
+from typing import Any, cast
+
+import pytest
+
+from sluice.declaration import Consumer, Environment
+from sluice.declaration.arguments import typed
+from sluice.errors import FieldError
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.waiting import Wait
+from sluice.messaging.worker.build import build_worker
+from tests.support.project import PROJECT
+
+
+class Made:
+    @typed
+    def __init__(
+        self,
+        scope: Any,
+        *,
+        environment: Environment,
+        count: int | None = None,
+        wait: Wait | None = None,
+        **more: int,
+    ) -> None:
+        self.given = (scope, environment, count, wait, more)
+
+
+ENVIRONMENT = Environment(name="dev", consumers=(Consumer(name="billing"),))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            {"environment": "dev"},
+            "Made.environment is 'dev', allowed is a value of type Environment; load_declaration().environment('dev')"
+            " returns one",
+        ),
+        ({"environment": None}, "Made.environment is None, allowed is a value of type Environment"),
+        ({"environment": ENVIRONMENT, "count": "2"}, "Made.count is '2', allowed is a value of type int | None"),
+    ],
+)
+def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: str) -> None:
+    with pytest.raises(FieldError) as refused:
+        Made("scope", **arguments)
+
+    assert str(refused.value) == line
+
+
+def test_what_is_right_arrives_as_it_was_given() -> None:
+    wait = cast(Wait, object())  # what a protocol asks for is not looked at
+
+    made = Made("scope", environment=ENVIRONMENT, wait=wait, more=1)
+
+    assert made.given == ("scope", ENVIRONMENT, None, wait, {"more": 1})
+
+
+def test_a_worker_is_not_built_for_a_name() -> None:
+    with pytest.raises(FieldError, match=r"build_worker\.consumer is 'billing', allowed is a value of type Consumer"):
+        build_worker(cast(Consumer, "billing"), queue="q", database="sqlite://", handlers=Handlers({}))
+
+
+def test_every_construct_refuses_wrong_types() -> None:
+    unchecked = [
+        f"{path.name}: {found.name}"
+        for path in sorted((PROJECT / "sluice" / "constructs").glob("*.py"))
+        for found in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(found, ast.ClassDef)
+        for method in found.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if [ast.unparse(decorator) for decorator in method.decorator_list] != ["typed"]
+    ]
+
+    assert unchecked == []

@@ -1,0 +1,135 @@
+"""What the recorder writes of move tasks, and what the checker makes of a dead letter that comes back."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sluice.history.events import Event, Kind
+from sluice.recorder import record
+from sluice.recorder.move_tasks import MoveTasks
+from tests.support.histories.recorded_services import DEAD, QUEUE, Shop, anomalies, judged, recorded
+from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS, queue_arn
+
+
+def _died_and_came_back(folder: Path, *, is_move_recorded: bool = True) -> list[Event]:
+    """Return the recording of an order that dies, is seen in the DLQ, moved back and billed."""
+    shop = Shop()
+    arn = queue_arn(shop.sqs, shop.dead_url)
+    mover = shop.sqs if is_move_recorded else shop.simulator.client("sqs")
+    with record(shop.clients, folder, clock=shop.simulator.clock):
+        shop.order("ann", 0, deduplication_id="ann/0")
+        for _ in range(RECEIVES_MAX):
+            assert len(shop.receive(count=1)) == 1
+            shop.simulator.advance(VISIBILITY_SECONDS + 1)
+        assert shop.receive() == []
+        assert len(shop.receive(shop.dead_url)) == 1
+        shop.simulator.advance(VISIBILITY_SECONDS + 1)
+        mover.start_message_move_task(SourceArn=arn)
+        shop.simulator.advance(60)
+        mover.list_message_move_tasks(SourceArn=arn)
+        shop.bill()
+    return recorded(folder)
+
+
+def test_a_move_task_is_on_record_with_its_end_and_what_it_brings_is_lawful(tmp_path: Path) -> None:
+    events = _died_and_came_back(tmp_path)
+    (move,) = (event for event in events if event.kind == Kind.REDRIVEN)
+
+    assert (move.queue, move.outcome, move.moved_count, move.error) == (DEAD, "ok", 1, None)
+    assert move.detail == '{"destination": null}'
+    assert (move.responded_at_us or 0) > (move.invoked_at_us or 0) + 60_000_000
+    assert judged(events)["ann"].violations == ()
+    assert judged(events)["ann"].unknowns == ()
+
+
+@pytest.mark.parametrize("body_hash", ["as published", "unlike any"])
+def test_what_a_move_task_brings_has_ids_of_its_own_and_is_no_phantom(tmp_path: Path, body_hash: str) -> None:
+    """AWS does not say which deduplication id it gets. Its body tells which message it is; else nobody knows."""
+    events = _died_and_came_back(tmp_path)
+    moved_us = next(event.invoked_at_us or 0 for event in events if event.kind == Kind.REDRIVEN)
+    events = [
+        replace(event, deduplication_id="fresh", idx=7, body_hash=event.body_hash if "as" in body_hash else body_hash)
+        if event.kind == Kind.RECEIVED and event.queue == QUEUE and (event.invoked_at_us or 0) > moved_us
+        else event
+        for event in events
+    ]
+
+    found = judged(events)["ann"]
+
+    assert found.violations == ()
+    assert [*found.unknowns] == (
+        [] if "as" in body_hash else ["group ann: 1 message(s) nobody published may have come with a move task"]
+    )
+
+
+def test_a_dead_letter_that_comes_back_without_a_move_task_on_record_escaped(tmp_path: Path) -> None:
+    """Unless others may have brought it: then nobody knows."""
+    events = _died_and_came_back(tmp_path, is_move_recorded=False)
+
+    assert anomalies(judged(events)) == {"F13"}
+    found = judged(events, is_publishing_recorded=False)["ann"]
+    assert (found.violations, found.unknowns) == (
+        (),
+        ("group ann: 1 dead letter(s) came back, and the move task may not be on record",),
+    )
+
+
+def test_a_copy_that_a_tool_sent_for_a_dead_letter_has_not_escaped(tmp_path: Path) -> None:
+    """Its deduplication id names the dead letter, as `sluice dlq redrive` has it; the tool is not recorded."""
+    events = _died_and_came_back(tmp_path, is_move_recorded=False)
+    dead = next(event for event in events if event.kind == Kind.RECEIVED and event.queue == DEAD)
+    events = [
+        replace(event, sqs_message_id="copy", deduplication_id=f"redrive:1:{dead.sqs_message_id}")
+        if event.queue == QUEUE and (event.invoked_at_us or 0) > (dead.invoked_at_us or 0) and event.idx is not None
+        else event
+        for event in events
+    ]
+
+    assert "F13" not in anomalies(judged(events))
+
+
+def test_how_a_move_task_ended_is_not_known_before_it_is_listed(tmp_path: Path) -> None:
+    """Refused, cancelled, failed, still running, and a task of before that the list has too."""
+    shop = Shop()
+    arn, there = queue_arn(shop.sqs, shop.dead_url), queue_arn(shop.sqs, shop.url)
+    with record(shop.clients, tmp_path, clock=shop.simulator.clock):
+        shop.sqs.start_message_move_task(SourceArn=arn, DestinationArn=there)
+        shop.sqs.list_message_move_tasks(SourceArn=arn, MaxResults=10)
+        with pytest.raises(ClientError):
+            shop.sqs.start_message_move_task(SourceArn=there)
+        for number in range(5):
+            shop.sqs.send_message(
+                QueueUrl=shop.dead_url, MessageBody="x", MessageGroupId="g", MessageDeduplicationId=str(number)
+            )
+        slow = {"SourceArn": arn, "DestinationArn": there, "MaxNumberOfMessagesPerSecond": 1}
+        shop.simulator.advance(1)
+        handle = shop.sqs.start_message_move_task(**slow)["TaskHandle"]
+        shop.sqs.list_message_move_tasks(SourceArn=arn, MaxResults=10)
+        shop.sqs.cancel_message_move_task(TaskHandle=handle)
+        shop.simulator.advance(5)
+        shop.sqs.start_message_move_task(**slow)
+
+    moves = [event for event in recorded(tmp_path) if event.kind == Kind.REDRIVEN]
+
+    assert [(move.queue, move.outcome, move.error, move.responded_at_us is not None) for move in moves] == [
+        (DEAD, "ok", None, True),
+        (QUEUE, "fail", "InvalidParameterValue", True),
+        (DEAD, "info", "CANCELLED", True),
+        (DEAD, "info", None, False),
+    ]
+    assert {move.detail for move in moves} == {'{"destination": "billing.fifo"}', '{"destination": null}'}
+
+
+def test_the_end_of_a_task_that_another_process_began_before_is_not_that_of_this_one() -> None:
+    """It is within the seconds that two clocks may be apart, and over; this process's own runs on."""
+    tasks = MoveTasks()
+    tasks.start("dlq", "handle", {"invoked_at_us": 100_000_000})
+    earlier, own = (
+        {"StartedTimestamp": 70_000, "Status": "COMPLETED"},
+        {"StartedTimestamp": 100_010, "Status": "RUNNING"},
+    )
+
+    assert tasks.listed("dlq", [own, earlier]) == []
+    assert len(tasks.listed("dlq", [{**own, "Status": "COMPLETED"}, earlier])) == 1

@@ -1,0 +1,27 @@
+"""Which environments a load test takes, before it looks at an endpoint."""
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic
+from sluice.errors import ConfigError
+from spark_load.runtime import deployment
+
+THEIRS = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:stock.fifo")
+DEV = Environment(name="dev", consumers=(Consumer(name="billing"), Consumer(name="search", fifo=False)))
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (DEV, r"Consumer\('search'\).fifo is False, allowed for a load test is True"),
+        (
+            replace(DEV, topics=(THEIRS, Topic())),
+            r"Environment\('dev'\).topics begins with arn:aws:sns:us-east-1:111122223333:stock.fifo, allowed",
+        ),
+    ],
+)
+def test_what_has_no_order_or_is_somebody_elses_is_not_loaded(environment: Environment, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        deployment.find(environment, endpoint_url="http://127.0.0.1:9")
