@@ -1,6 +1,10 @@
-"""All tests, and all processes they start, run on the frozen declaration; tests of one xdist group on one worker."""
+"""All tests, and all processes they start, run on the frozen declaration; tests of one xdist group on one worker.
+
+Ctrl-C works in all processes they start: a run in a shell's background ignores it, and so would whatever it starts.
+"""
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ from sluice.declaration import loading
 from tests.support.declaration import FILE
 
 os.environ[loading.VARIABLE] = str(FILE)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
