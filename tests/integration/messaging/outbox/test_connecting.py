@@ -1,5 +1,6 @@
 """How outbox and inbox connect to a Postgres: over TLS where the secret does not say otherwise, and never for ever."""
 
+import contextlib
 import json
 import socket
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from sluice.messaging.database import engines
+from sluice.messaging.database import credentials, engines
 from sluice.messaging.database.credentials import database_url
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.waiting import Stop
+from tests.support.command_line import command_line
 from tests.support.endpoints.tcp_proxy import TcpProxy
 
 _TIMEOUTS = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")
@@ -79,3 +81,35 @@ def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: En
 
     assert {name: listening.get(name) for name in _TIMEOUTS} == {name: others[name] for name in _TIMEOUTS}
     assert others["connect_timeout"] == "5"
+
+
+def test_a_secrets_manager_that_never_answers_ends_a_command_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes connections and says nothing; a task would otherwise wait for it instead of being replaced."""
+    configured = credentials.client("eu-central-1").meta.config
+    monkeypatch.setattr(credentials, "_ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, command_line(monkeypatch, capsys) as run:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", url)
+        monkeypatch.setenv("SLUICE_DATABASE_SECRET_ARN", "arn:secret")
+        code, printed, error = run("schema", "apply", "--log-level", "error")
+        connections = _waiting(silent)
+
+    assert (configured.connect_timeout, configured.read_timeout, configured.retries["total_max_attempts"]) == (2, 3, 2)
+    assert (code, printed, connections) == (2, "", 2)
+    assert error == (
+        f'sluice: AWS does not answer as hoped (Read timeout on endpoint URL: "{url}/"); look at credentials, region'
+        " and --endpoint-url\n"
+    )
+
+
+def _waiting(server: socket.socket) -> int:
+    """Return how many connections were made to a server that has accepted none."""
+    server.settimeout(0)
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            count += 1
+    return count
