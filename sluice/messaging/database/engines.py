@@ -56,6 +56,7 @@ _UNDEFINED_TABLE = "42P01"
 # SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
 _AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03", "25006")
 _LOCKED = ("55P03", "40P01")  # lock_timeout, deadlock
+_MISFIT, _FORBIDDEN = "42", "42501"  # syntax error or access rule violation; insufficient_privilege
 _LOCK_MILLISECONDS = 200
 _ONLY_READ = "25006"  # by a connection to what was the primary before a failover
 _ONLY_READS = "sluice_only_reads"
@@ -245,6 +246,17 @@ def wait_briefly(connection: Connection) -> None:
 def is_locked(error: DBAPIError) -> bool:
     """Return whether the transaction failed because of a lock timeout or a deadlock."""
     return getattr(error.orig, "sqlstate", None) in _LOCKED
+
+
+def does_not_fit(error: DBAPIError) -> bool:
+    """Return whether a statement does not fit what is there: a column that it adds is there, or one it needs is not.
+
+    https://www.postgresql.org/docs/18/errcodes-appendix.html (read 2026-11-23)
+    """
+    state = getattr(error.orig, "sqlstate", None)
+    if isinstance(state, str):
+        return state.startswith(_MISFIT) and state != _FORBIDDEN
+    return _is_sqlite(error) and not may_pass(error)
 
 
 def _is_sqlite(error: DBAPIError) -> bool:

@@ -5,6 +5,9 @@ that are new are made from the metadata as well. Each step is one transaction wi
 begins with a lock: of any number of processes that upgrade at once, one does a step, and the others find it done. What
 a process that dies leaves behind is rolled back, and the next process begins with that step.
 
+A host's own migrations may have made the tables, or have brought them further than was recorded. Then they are of the
+version from which the steps that are left make the tables of this code, which is tried out and rolled back.
+
 During a rolling deployment code of the version before works on the new tables. So a step is additive: it adds tables,
 columns that may be NULL or have a default, and indexes that are not unique. A step that takes something away names the
 oldest code that does without it (`readable_from`), and this is older than the step itself: so at least two versions of
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Text, inspect, select, text
+from sqlalchemy.exc import DBAPIError
 
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines, schema
@@ -136,10 +140,10 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
                 _require_no_drift(connection, tables)
                 return None
             _require_running_code(tables, found)
-            version = found.version + 1
             tables.metadata.create_all(connection)
-            for statement in tables.steps[found.version - 1].statements:
-                connection.execute(text(statement))
+            version = found.version + 1
+            if not _step(connection, tables, found.version):
+                version = _recognized(connection, tables)
         _record(connection, tables, version, is_first=found is None)
         failpoint("in_step")
     failpoint("after_step")
@@ -147,20 +151,60 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
 
 
 def _begin(connection: Connection, tables: VersionedTables) -> int:
-    """Make tables whose version nobody recorded, or find out what they are; return their version.
-
-    Some may be there: made by hand, or by the host's own migrations, which may have brought them up to date.
-    """
+    """Make tables whose version nobody recorded, or recognize those that are there; return their version."""
     _versions.create(connection, checkfirst=True)
     names = {table.name for table in tables.metadata.sorted_tables}
     is_new = not names & set(inspect(connection).get_table_names())
     tables.metadata.create_all(connection)
-    return tables.version if is_new or not schema.drift(connection, tables.metadata) else 1
+    return tables.version if is_new else _recognized(connection, tables)
+
+
+def _step(connection: Connection, tables: VersionedTables, version: int) -> bool:
+    """Bring tables of a version to the next one; return False, and change nothing, where they are not of that version.
+
+    Raises:
+        DBAPIError: the database did not do it for another reason: a lock timeout, or a right that is missing.
+    """
+    try:
+        with connection.begin_nested():
+            for statement in tables.steps[version - 1].statements:
+                connection.execute(text(statement))
+    except DBAPIError as error:
+        if not engines.does_not_fit(error):
+            raise
+        return False
+    return True
+
+
+def _recognized(connection: Connection, tables: VersionedTables) -> int:
+    """Return the version of tables that somebody else made: the steps from there make the tables of this code.
+
+    Raises:
+        OutboxError: they are of no version.
+    """
+    found = schema.drift(connection, tables.metadata)
+    for version in range(tables.version, 0, -1):
+        tried = connection.begin_nested()
+        is_whole = all(_step(connection, tables, left) for left in range(version, tables.version))
+        fits = is_whole and not schema.drift(connection, tables.metadata)
+        tried.rollback()
+        if fits:
+            return version
+    raise OutboxError(
+        f"the {tables.part}'s tables were made by somebody else and are of no version up to {tables.version}"
+        f" ({found[0]}); bring them to that of `sluice schema sql`"
+    )
 
 
 def _lock(connection: Connection) -> None:
-    """Keep other processes from upgrading until the transaction ends. SQLite's has begun with a lock."""
+    """Keep other processes from upgrading until the transaction ends. SQLite's has begun with a lock.
+
+    Whoever waited for the lock has to see what the one before committed: under the stricter levels of isolation, which
+    a database or a role may have by default, it would see what was there before it waited.
+    https://www.postgresql.org/docs/18/transaction-iso.html (read 2026-11-23)
+    """
     if connection.dialect.name == "postgresql":
+        connection.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
         connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
 

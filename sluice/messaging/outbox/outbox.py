@@ -104,7 +104,8 @@ class Outbox:
             event.check_size(self._event_bytes_max)
         engines.require_durable(connection)
         with engines.explaining_missing_tables():
-            connection.execute(insert(tables.messages), self._numbered(connection, listed))
+            # Without RETURNING: a producer needs no right to read what others have committed.
+            connection.execute(insert(tables.messages).inline(), self._numbered(connection, listed))
             if self._notify and connection.dialect.name == "postgresql":
                 connection.execute(select(func.pg_notify(channel(self.topic), "")))
 

@@ -51,7 +51,8 @@ def no_agent() -> Iterator[None]:
 
 
 @contextmanager
-def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def private_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a Postgres nobody else uses."""
     with pytest.MonkeyPatch.context() as patch:
         # It looks for this folder when it is imported, and warns where there is none.
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
@@ -69,7 +70,7 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if VARIABLE in os.environ:
         yield os.environ[VARIABLE]
         return
-    with _server(tmp_path_factory) as server:
+    with private_server(tmp_path_factory) as server:
         _forgo_durability(server.get_uri())
         yield server.get_uri()
 
@@ -77,7 +78,7 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Yield a Postgres nobody else uses, which can be stopped and started."""
-    with _server(tmp_path_factory) as server:
+    with private_server(tmp_path_factory) as server:
         yield server
 
 

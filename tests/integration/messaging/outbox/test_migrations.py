@@ -2,14 +2,16 @@
 
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, inspect, make_url, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from sluice.clock import eventually
 from sluice.errors import ConfigError
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines, migrations, schema
@@ -152,17 +154,62 @@ def test_an_upgrade_that_running_code_would_not_survive_is_refused(empty: Engine
     _require(empty, 1)
 
 
-@pytest.mark.parametrize("made", [1, 2])
-def test_tables_of_the_hosts_own_migrations_are_taken_for_what_they_are(empty: Engine, made: int) -> None:
+@pytest.mark.parametrize(
+    ("made", "code", "upgraded"), [(1, 2, [1, 2]), (2, 2, [2]), (2, 3, [2, 3]), (3, 3, [3])], ids=str
+)
+def test_tables_of_the_hosts_own_migrations_are_taken_for_what_they_are(
+    empty: Engine, made: int, code: int, upgraded: list[int]
+) -> None:
     with empty.begin() as connection:
         version(made).metadata.create_all(connection)
     _commit(empty)
     _require(empty, made)
 
-    assert _upgrade(empty, 2)[-1] == 2
+    assert _upgrade(empty, code) == upgraded
+
+    _require(empty, code)
+    assert _recorded(empty)[1] == code
+
+
+def test_tables_that_the_hosts_own_migrations_brought_further_are_recorded_and_not_changed(empty: Engine) -> None:
+    _upgrade(empty, 1)
+    with empty.begin() as connection:
+        for statement in version(2).steps[0].statements:
+            connection.execute(text(statement))
+
+    assert _upgrade(empty, 2) == [2]
 
     _require(empty, 2)
-    assert _recorded(empty)[1] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        ("ALTER TABLE sluice_outbox DROP COLUMN last_error", "column sluice_outbox.last_error is missing"),
+        ("DROP INDEX sluice_outbox_tenant", "sluice_outbox has no index on (topic, tenant)"),
+        ("ALTER TABLE sluice_outbox ADD COLUMN more TEXT DEFAULT 'x' NOT NULL", None),
+    ],
+)
+def test_tables_of_no_version_are_refused_in_one_line_and_left_as_they_are(
+    empty: Engine, change: str, first: str | None
+) -> None:
+    """A step half done, or a column that is gone; what a host has besides is its own matter."""
+    with empty.begin() as connection:
+        version(3).metadata.create_all(connection)
+        connection.execute(text("DROP TABLE sluice_outbox_extra"))
+        connection.execute(text(change))
+    if first is None:
+        assert _upgrade(empty, 3) == [3]
+        return
+
+    with pytest.raises(OutboxError) as refused:
+        _upgrade(empty, 3)
+
+    assert str(refused.value) == (
+        f"the outbox's tables were made by somebody else and are of no version up to 3 ({first}); bring them to that of"
+        " `sluice schema sql`"
+    )
+    assert set(inspect(empty).get_table_names()) == {table.name for table in tables.metadata.sorted_tables}
 
 
 @pytest.mark.parametrize("versioned", [tables.versioned, inbox_tables.versioned], ids=["outbox", "inbox"])
@@ -188,19 +235,50 @@ def test_tables_that_somebody_changed_are_refused_with_what_differs(empty: Engin
         _upgrade(empty, 1)
 
 
+@pytest.mark.parametrize("is_recorded", [True, False])
 def test_a_step_waits_for_a_writer_and_no_longer_than_its_lock_timeout(
-    postgres: Engine, monkeypatch: pytest.MonkeyPatch
+    postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:
     """Whoever comes after it would wait with it. What it had begun is taken back, and a later try succeeds."""
     monkeypatch.setattr(migrations, "_LOCK_SECONDS", 1)
-    _upgrade(postgres, 1)
+    if is_recorded:
+        _upgrade(postgres, 1)
     with postgres.begin() as writer:
         writer.execute(text("LOCK TABLE sluice_outbox IN ROW EXCLUSIVE MODE"))
         with pytest.raises(OperationalError) as error:
             _upgrade(postgres, 2)
         assert engines.may_pass(error.value)
 
-    assert _upgrade(postgres, 2) == [2]
+    assert _upgrade(postgres, 2)[-1] == 2
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+def test_who_waited_for_another_sees_what_that_one_did_at_any_level_of_isolation(postgres: Engine, level: str) -> None:
+    """Both are there before the first commits; the level is what a role or a database may have by default."""
+    strict = engines.engine(
+        _with_options(postgres, f"-cdefault_transaction_isolation={level.replace(' ', chr(92) + ' ')}")
+    )
+    with ThreadPoolExecutor(1) as pool:
+        waiting: list[Future[list[int]]] = []
+
+        def another_comes(name: str) -> None:
+            if name == "in_step" and not waiting:
+                waiting.append(pool.submit(_upgrade, strict, 1))
+                eventually(lambda: _has_waiter(postgres), timeout_seconds=30, describe="another process to wait")
+
+        assert list(migrations.upgrade(strict, version(1), failpoint=another_comes)) == [1]
+        assert waiting[0].result() == []
+    strict.dispose()
+
+
+def _with_options(engine: Engine, *more: str) -> str:
+    return _dsn(engine, options=" ".join((str(make_url(engine.url).query["options"]), *more)))
+
+
+def _has_waiter(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        waiters = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = :lock"
+        return bool(connection.execute(text(waiters), {"lock": migrations._LOCK & 0xFFFFFFFF}).scalar_one())
 
 
 @pytest.mark.parametrize("steps", [(Step((), 2),), (Step((), 1), Step((), 3)), (Step((), 1), Step((), 2), Step((), 1))])

@@ -1,0 +1,261 @@
+"""The rights on the tables that the documentation gives each role, on a real Postgres: enough, and no more."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import Engine, make_url, text
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.orm import Session
+
+from sluice.declaration import AutomaticRedrive
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines, migrations
+from sluice.messaging.database.migrations import VersionedTables
+from sluice.messaging.handlers import Reject
+from sluice.messaging.inbox import maintenance
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.operations import InboxOperator
+from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, Verdict
+from sluice.messaging.outbox import tables as outbox_tables
+from sluice.messaging.outbox.operations import OutboxOperator
+from sluice.messaging.sqs.dead_letter_queue import DeadLetter
+from tests.integration.messaging.conftest import private_server
+from tests.support.command_line import command_line
+from tests.support.messaging import simulated_relays, worker_harness
+from tests.support.messaging.inbox_harness import arrived
+from tests.support.messaging.worker_harness import World
+from tests.support.project import PROJECT
+
+_PAGE = PROJECT / "docs" / "architecture" / "outbox.md"
+_ROLES = ("producer", "relay", "worker", "redrive", "operator")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Yield an engine of the tables' owner, on a Postgres whose roles have the documented rights."""
+    with private_server(tmp_path_factory) as made:
+        engine = engines.engine(made.get_uri())
+        _prepare(engine)
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture
+def owner(server: Engine) -> Engine:
+    """Return the engine of the owner; the tables are empty."""
+    _empty(server)
+    return server
+
+
+def _prepare(engine: Engine) -> None:
+    for versioned in (outbox_tables.versioned, inbox_tables.versioned):
+        list(migrations.upgrade(engine, versioned))
+    worker_harness.create_tables(engine)  # those of the handler, too
+    with engine.begin() as connection:
+        for role in _ROLES:
+            connection.execute(text(f"CREATE ROLE {role} LOGIN"))
+        connection.execute(text("GRANT SELECT, INSERT ON effects TO worker"))
+        connection.execute(text("GRANT USAGE ON SEQUENCE effects_id_seq TO worker"))
+        for statement in _documented():
+            connection.execute(text(statement))
+
+
+def _documented() -> list[str]:
+    block = re.search(r"<!-- rights -->\n```sql\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None, f"{_PAGE} has no block of rights"
+    return [statement for statement in block[1].split(";\n") if statement.strip()]
+
+
+@contextmanager
+def _of(owner: Engine, role: str) -> Iterator[Engine]:
+    engine = engines.engine(make_url(owner.url).set(username=role).render_as_string(hide_password=False))
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _produce(producer: Engine, owner: Engine) -> None:
+    """Commit events of a new group and of one that is known."""
+    for _ in range(2):
+        with Session(producer) as session:
+            Outbox(simulated_relays.TOPIC, notify=True).add(session, Event(type="t", group="a", data=None))
+            session.commit()
+
+    assert _rows(owner, "sluice_outbox", "sluice_outbox_group") == [2, 1]
+
+
+def _relay(relaying: Engine, owner: Engine) -> None:
+    """Publish what a producer has committed, and forget it, with its group, in the end."""
+    world = simulated_relays.World(relaying)
+    with Session(owner) as session:
+        world.outbox.add(session, Event(type="t", group="a", data=None))
+        session.commit()
+    relay = world.relay()
+    _require(relaying, outbox_tables.versioned)
+
+    simulated_relays.work(relay)
+    published = world.databases()
+    for seconds in (simulated_relays.SETTINGS.keep_sent_seconds, simulated_relays.SETTINGS.keep_groups_seconds):
+        world.simulator.advance(seconds + 60)
+        simulated_relays.work(relay)
+    relay.close()
+
+    assert (published, world.store.lag().pending_count) == ([("a", 1)], 0)
+    assert _rows(owner, "sluice_outbox", "sluice_outbox_group") == [0, 0]
+
+
+def _work(working: Engine, owner: Engine) -> None:
+    """Park behind a dead message and a gap, drain what comes back, after a failure; forget in the end."""
+    world = World(working, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    worker = world.worker(poll_seconds=0)
+    _require(working, inbox_tables.versioned)
+
+    world.says["a", 1], world.says["a", 2] = [Reject("no such customer")], [RuntimeError("the bank is away")]
+    world.send("a", "a")
+    world.put(worker_harness.envelope("b", 2))
+    world.work_off(worker, steps_max=20)
+    world.redrive()
+    world.put(worker_harness.envelope("b", 1))
+    world.work_off(worker, steps_max=20)
+    for _ in range(3):
+        worker.drainer.step()
+        world.simulator.advance(60)
+    counted = maintenance.counts(working, "billing")
+    for _ in range(2):
+        world.simulator.advance(100)
+        with working.begin() as connection:
+            world.inbox.forget(connection, 1)
+        world.send("c")
+        world.work_off(worker, steps_max=20)
+
+    assert sorted(world.effects()) == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]
+    assert set(counted.values()) == {0}
+    assert _rows(owner, "sluice_inbox_group", "sluice_inbox_exception") == [1, 0]
+
+
+def _redrive(redriving: Engine, owner: Engine) -> None:
+    """Begin a run, bring a message back whose death is recorded, and end; an operator's switch writes the same."""
+    came = arrived(1)
+    with owner.begin() as connection:
+        inbox = Inbox(Policy(consumer="billing"))
+        assert inbox.record_dead(connection, came, "the bank is away", is_permanent=False)
+    dead_letter = DeadLetter(
+        sqs_message_id=came.sqs_message_id,
+        first_ids=frozenset({came.sqs_message_id}),
+        receipt_handle="handle",
+        message_group_id="a",
+        body=came.body,
+        attributes={},
+        trace_header=None,
+        receive_count=1,
+        sent_at_us=0,
+        envelope=came.envelope,
+        fault=None,
+    )
+    guard = RedriveGuard(redriving, "billing", AutomaticRedrive(), run="r")
+    _require(redriving, inbox_tables.versioned)
+
+    guard.begin()
+    verdict = guard.judge(dead_letter)
+    guard.claim(dead_letter)
+    guard.end()
+
+    assert verdict is Verdict.BRING_BACK
+
+
+def _operate(operating: Engine, owner: Engine) -> None:
+    """Repair in outbox and inbox, with the audit of both."""
+    _produce(owner, owner)
+    with owner.begin() as connection:
+        connection.execute(text("UPDATE sluice_outbox SET status = 'quarantined' WHERE group_seq = 1"))
+        Inbox(Policy(consumer="billing")).record_dead(connection, arrived(1), "refused", is_permanent=True)
+    with operating.begin() as connection:
+        outbox = OutboxOperator(actor="me", reason="x", topic=simulated_relays.TOPIC)
+        outbox.skip(connection, "a", 1)
+        outbox.begin_epoch(connection)
+        InboxOperator(actor="me", reason="x", consumer="billing").skip(connection, "a", 1)
+        RedriveOperator(actor="me", reason="x", consumer="billing").switch_off(connection)
+
+    assert _rows(owner, "sluice_outbox_audit", "sluice_inbox_audit") == [2, 2]
+
+
+_WORK: Mapping[str, Callable[[Engine, Engine], None]] = {
+    "producer": _produce,
+    "relay": _relay,
+    "worker": _work,
+    "redrive": _redrive,
+    "operator": _operate,
+}
+
+
+def _require(engine: Engine, versioned: VersionedTables) -> None:
+    with engine.connect() as connection:
+        migrations.require(connection, versioned)
+
+
+def _rows(owner: Engine, *names: str) -> list[int]:
+    with owner.connect() as connection:
+        return [connection.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in names]  # noqa: S608
+
+
+def _empty(owner: Engine) -> None:
+    names = {*outbox_tables.metadata.tables, *inbox_tables.metadata.tables, "effects"}
+    with owner.begin() as connection:
+        connection.execute(text(f"TRUNCATE {', '.join(sorted(names))}"))
+
+
+@pytest.mark.parametrize("role", _WORK)
+def test_each_role_does_its_work_with_the_documented_rights(owner: Engine, role: str) -> None:
+    with _of(owner, role) as engine:
+        _WORK[role](engine, owner)
+
+
+@pytest.mark.parametrize("role", ["producer", "relay", pytest.param("worker", marks=pytest.mark.slow), "redrive"])
+def test_no_right_is_documented_that_a_role_does_without(owner: Engine, role: str) -> None:
+    """Without any one of its rights on tables it fails."""
+    idle = []
+    with owner.connect() as connection:
+        granted = text(
+            "SELECT privilege_type, table_name FROM information_schema.role_table_grants WHERE grantee = :it"
+        )
+        rights = [(right, table) for right, table in connection.execute(granted, {"it": role}) if table != "effects"]
+
+    for right, table in rights:
+        _empty(owner)
+        with owner.begin() as connection:
+            connection.execute(text(f"REVOKE {right} ON {table} FROM {role}"))
+        try:
+            with _of(owner, role) as engine:
+                _WORK[role](engine, owner)
+            idle.append((right, table))
+        except (ProgrammingError, AssertionError):
+            pass
+        with owner.begin() as connection:
+            connection.execute(text(f"GRANT {right} ON {table} TO {role}"))
+
+    assert idle == []
+
+
+def test_a_role_without_tables_applies_nothing_and_is_refused_in_one_line_where_something_is_to_be_done(
+    owner: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in the tasks: the owner has applied the tables before the deployment, or has not."""
+    dsn = make_url(owner.url).set(username="worker").render_as_string(hide_password=False)
+    with command_line(monkeypatch, capsys) as run:
+        done = run("schema", "apply", "--dsn", dsn)
+        with owner.begin() as connection:
+            connection.execute(text("UPDATE sluice_schema SET version = 1 WHERE part = 'inbox'"))
+            connection.execute(text("ALTER TABLE sluice_inbox_exception DROP COLUMN is_permanent"))
+        refused = run("schema", "apply", "inbox", "--dsn", dsn)
+        list(migrations.upgrade(owner, inbox_tables.versioned))
+
+    assert done[0] == 0
+    assert refused[0] == 2
+    assert refused[2] == (
+        "sluice: the database does not do it (must be owner of table sluice_inbox_exception); look at --dsn\n"
+    )
