@@ -20,6 +20,8 @@ export ENV PROFILE WORKERS YES SEED COMMITS
 export PATH := $(CURDIR)/.venv/node/bin:$(CURDIR)/node_modules/.bin:$(CURDIR)/.venv/bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := 1
 export PYTHONPATH := $(CURDIR)
+# Where a machine forbids it, each of a thousand processes would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := pytest --quiet
 EMULATED := python -m emulator run --

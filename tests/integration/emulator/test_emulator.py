@@ -76,8 +76,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def start_process(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            # A shell runs its background jobs, and so perhaps pytest, with SIGINT ignored, which would be inherited.
-            ["env", "--default-signal=INT", sys.executable, "-m", "emulator", *arguments],
+            [sys.executable, "-m", "emulator", *arguments],
             cwd=PROJECT,
             env=_environment(tmp_path),
             stdout=subprocess.PIPE,
