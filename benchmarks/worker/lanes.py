@@ -278,15 +278,14 @@ def _calls_table(spent: Mapping[_Cell, _Spent]) -> str:
     rows = []
     for size, (calls, of) in counted.items():
         a_message = calls.total() / of
-        through = prices.messages(published=1_000_000, delivered=1_000_000, message_bytes=1_000) | {
-            "SQS send, receive, delete": 1_000_000 * (1 + a_message) * prices.usd("SQS FIFO request")
-        }
+        topic = prices.fan_out(published=1_000_000, delivered=1_000_000, message_bytes=1_000)
+        queue = 1_000_000 * (1 + a_message) * prices.usd("SQS FIFO request")
         receives = calls["ReceiveMessage"] / of
         rows.append(
             (
                 *(size, f"{receives:.2f}", f"{a_message - receives:.2f}", f"{a_message:.2f}"),
                 f"{1_000_000 * a_message * prices.usd('SQS FIFO request'):.2f}",
-                f"{sum(through.values()):.2f}",
+                f"{sum(topic.values()) + queue:.2f}",
             )
         )
     head = (

@@ -422,7 +422,7 @@ def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
     described = {"ActionsEnabled": True, **notified}
 
     # What wakes a service, takes a version back or begins a redrive is no word to operators; the unit tests hold it.
-    of_services = ("-asleep", "-dying", "-delayed", "-redrive")
+    of_services = ("-asleep", "-failing", "-dying", "-delayed", "-redrive")
     alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith(of_services)}
     seen = {
         name: {key: alarms[name].get(key) for key in expected[name] | described} for name in alarms.keys() & expected

@@ -203,7 +203,7 @@ class Alarms(Construct):
         self._alarm(
             consumer.name,
             "parked",
-            metrics.inbox_gauge(self._environment, consumer, PARKED_GROUPS),
+            metrics.inbox_metric(self._environment, consumer, PARKED_GROUPS),
             threshold=1,
             minutes=minutes,
             of_minutes=minutes,
@@ -216,7 +216,7 @@ class Alarms(Construct):
         self._alarm(
             consumer.name,
             "redrive-off",
-            metrics.inbox_gauge(self._environment, consumer, REDRIVE_OFF),
+            metrics.inbox_metric(self._environment, consumer, REDRIVE_OFF),
             threshold=1,
             missing=_IGNORE,
             description="Automatic redrive is off: a message that it brought back died again, a run died, or an"

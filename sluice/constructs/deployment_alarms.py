@@ -1,7 +1,8 @@
 """Alarms for ECS alone, which takes a new version back if one of them rings while it is deployed.
 
-The circuit breaker sees only tasks that do not start. A version that starts and then fails every message shows in the
-queues: dead letters increase, or messages get late. What operators hear of both is in `sluice/constructs/alarms.py`.
+The circuit breaker sees only tasks that do not start. A version that starts and then fails every message shows in what
+its workers count and in the queues: it gives messages up, dead letters increase, or messages get late. What operators
+hear of it is in `sluice/constructs/alarms.py`.
 
 An alarm that rings when a deployment starts makes ECS watch none of them during that deployment. So these do not ring
 for as long as a dead letter lies there, which may be weeks, but only for some minutes after there are more of them. The
@@ -17,18 +18,24 @@ from constructs import Construct
 from sluice.constructs import metrics
 from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.arguments import typed
+from sluice.declaration.metrics import DEAD
 from sluice.scaling import backlog
 
+_CONDITIONS = ("failing", "dying", "delayed")
 _MINUTES = 15
 """How long an increase counts: ECS goes on watching after the last task was replaced, longer for a longer alarm, and a
 message takes some minutes to use up its attempts."""
 
 
 class DeploymentAlarms(Construct):
-    """Two alarms about a consumer's queues, by which ECS judges a new version of its workers.
+    """Three alarms about a consumer, by which ECS judges a new version of its workers.
 
-    An increase is one since the minute before. A DLQ that nobody has used for six hours reports nothing, so the first
-    minute with dead letters has nothing it could have increased from; the next one has.
+    `failing` is of what workers count themselves and write within a minute or two. A worker that is killed by its
+    message counts nothing; for that there is `dying`, of the DLQ. An increase is one since the minute before. A DLQ
+    that nobody has used for six hours reports nothing, and then up to 15 minutes late. Its first minute with dead
+    letters has nothing that it could have increased from; the next minute that brings more has.
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
+    (read 2026-11-23).
     """
 
     @typed
@@ -45,6 +52,15 @@ class DeploymentAlarms(Construct):
         self._environment, self._consumer = environment, consumer
         dead_letters = metrics.queue_metric(
             naming.dead_letter_queue_name(environment, consumer), "ApproximateNumberOfMessagesVisible", "Maximum"
+        )
+        self._alarm(
+            "failing",
+            metrics.inbox_metric(environment, consumer, DEAD),
+            threshold=1,
+            operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            minutes=1,
+            of_minutes=_MINUTES,
+            description="Workers give messages up. While a version is deployed, ECS takes it back.",
         )
         self._alarm(
             "dying",
@@ -69,7 +85,7 @@ class DeploymentAlarms(Construct):
             of_minutes=5,
             description="Messages are late. While a version is deployed, ECS takes it back.",
         )
-        names = [naming.alarm_name(environment, consumer.name, condition) for condition in ("dying", "delayed")]
+        names = [naming.alarm_name(environment, consumer.name, condition) for condition in _CONDITIONS]
         service.enable_deployment_alarms(names, behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM)
         service.node.add_dependency(self)
 

@@ -11,12 +11,14 @@ from sluice.declaration import Encryption, Environment, naming
 
 
 def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key | None:
-    """Make the key of an environment's log groups, of tasks and network; None if it has no keys of its own.
+    """Make the key of an environment's log groups, of tasks and network; None if SQS holds the keys.
+
+    One of its own also where topics and queues have existing keys: those are there for other services.
 
     CloudWatch Logs may use it for groups whose names begin with the environment's, and for no other of the account.
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html (read 2026-11-23).
     """
-    if environment.encryption is not Encryption.CMK or environment.keys is not None:
+    if environment.encryption is not Encryption.CMK:
         return None
     key = kms.Key(
         scope,

@@ -39,9 +39,13 @@ def outbox_metric(
     return _metric(written.NAMESPACE, metric_name, written.dimensions(environment, topic.name), statistic)
 
 
-def inbox_gauge(environment: Environment, consumer: Consumer, metric_name: str) -> cloudwatch.Metric:
-    """Return a gauge that every worker of a consumer writes of its inbox; not reported while no worker runs."""
-    return _metric(written.NAMESPACE, metric_name, written.inbox_dimensions(environment, consumer), "Maximum")
+def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str) -> cloudwatch.Metric:
+    """Return what a consumer's workers write of its inbox, by the minute; not reported while no worker runs.
+
+    What they count is summed over them; of a gauge all write the same.
+    """
+    statistic = "Sum" if metric_name in written.COUNTED else "Maximum"
+    return _metric(written.NAMESPACE, metric_name, written.inbox_dimensions(environment, consumer), statistic)
 
 
 def running_tasks(environment: Environment, service: str) -> cloudwatch.Metric:

@@ -3,7 +3,8 @@
 Tasks follow from Little's law: a message occupies a lane for `processing_seconds`, so a consumer needs its messages a
 second times that many lanes, between `min_tasks` and `max_tasks` tasks of them. Every consumer gets every message of
 its topic, each handled once: filter policies and retries are not counted, and neither are peaks, which take more tasks
-for a while. Long polls are counted as if every lane were idle, and every queue as a FIFO queue of its own.
+for a while. Long polls are counted as if every lane were idle. What is published to, delivered by or asked of an
+existing topic or queue is on its owner's bill, and not here.
 """
 
 from collections.abc import Mapping
@@ -19,17 +20,22 @@ from sluice.declaration.image import Architecture
 _MONTH_SECONDS = MONTH_HOURS * 3_600
 _GIGABYTE = 1e9
 _SPOT_SHARE = 0.3  # of the price: "up to 70% off", https://aws.amazon.com/fargate/pricing/ (read 2026-11-23)
-_RELAY_TASKS, _RELAY_CPU, _RELAY_MEMORY_MIB = 2, 256, 512
+_RELAY_TASKS = 2
+_SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # a relay's task, and one of automatic redrive
+# Assumed: somebody's service is away once a day, and a run brings back all it may, ten messages a second. Fargate
+# counts a minute at least, from the pull of the image on.
+_REDRIVE_RUNS, _REDRIVE_START_SECONDS, _REDRIVES_PER_SECOND = 30, 60, 10
 # As counted in AWS's list of Container Insights metrics on 2026-11-21; its page was not noted.
 _CLUSTER_METRICS, _SERVICE_METRICS = 13, 25
 _TOPIC_ALARM_METRICS, _RELAY_ALARM_METRICS = 2, 3
-_CONSUMER_ALARM_METRICS = 12 + 6  # six of two alarms that target tracking makes
+_CONSUMER_ALARM_METRICS = 10 + 6  # six of two alarms that target tracking makes
+_STUCK_ALARM_METRICS = 3
 _ASLEEP_ALARM_METRICS = 4
 _ACUS_AWAKE = 0.5  # the least of an instance that is connected to
 _ENDPOINTS = 4  # SQS, two of ECR, CloudWatch Logs
 # Of the topic and of each queue in five minutes, with one producer and one consumer, as AWS estimates it; noted on
 # 2026-11-21 without its page.
-_KEYS, _KMS_REQUESTS = 3, 3 * _MONTH_SECONDS / 300
+_KMS_REQUESTS = 3 * _MONTH_SECONDS / 300
 _QUEUES = 3  # of a consumer
 
 NOT_COUNTED = (
@@ -117,29 +123,44 @@ def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
 
 
 def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Service, ...]) -> dict[str, float]:
-    messages = prices.messages(
-        published=volume.messages * len(_own_topics(environment)),
-        delivered=volume.messages * len(environment.consumers),
-        message_bytes=volume.message_bytes,
-    )
-    lanes = sum(
-        service.tasks * consumer.lanes for service, consumer in zip(services, environment.consumers, strict=True)
-    )
-    is_cmk = environment.encryption is Encryption.CMK
-    encrypted = len(_own_topics(environment)) + _QUEUES * len(environment.consumers)
-    made = (environment.keys is None) * _KEYS + isinstance(environment.database, NewDatabase)
-    keys = made * usd("KMS key") + encrypted * _KMS_REQUESTS * usd("KMS request")
+    topics = _own_topics(environment)
+    delivered = volume.messages * sum(len(environment.consumers_of(topic)) for topic in topics)
+    own_queues = [
+        (service, consumer)
+        for service, consumer in zip(services, environment.consumers, strict=True)
+        if consumer.queue is None
+    ]
+    polls = _MONTH_SECONDS / limits.WAIT_SECONDS_MAX
     return {
-        **messages,
-        "SQS long polls": lanes * _MONTH_SECONDS / limits.WAIT_SECONDS_MAX * usd("SQS FIFO request"),
+        **prices.fan_out(
+            published=volume.messages * len(topics), delivered=delivered, message_bytes=volume.message_bytes
+        ),
+        "SQS send, receive, delete": sum(
+            prices.queued(delivered=volume.messages, message_bytes=volume.message_bytes, is_fifo=consumer.fifo)
+            for _, consumer in own_queues
+        ),
+        "SQS long polls": sum(
+            service.tasks * consumer.lanes * polls * prices.queue_request(is_fifo=consumer.fifo)
+            for service, consumer in own_queues
+        ),
         "Fargate": _fargate(environment, services, environment.architecture, spot=environment.spot),
         **_network(environment, volume),
         "Aurora at its least capacity": _database(environment, services),
         "Container Insights": _insights_metrics(environment) * usd("Container Insights"),
         "alarms": _alarm_metrics(environment) * usd("alarm"),
         "dashboard": usd("dashboard"),
-        "KMS keys and their requests": keys if is_cmk else 0.0,
+        "KMS keys and their requests": _keys(environment),
     }
+
+
+def _keys(environment: Environment) -> float:
+    """Return what keys cost: of logs and a new database always, of topics and queues unless they are existing ones."""
+    if environment.encryption is not Encryption.CMK:
+        return 0.0
+    made = 1 + isinstance(environment.database, NewDatabase) + 2 * (environment.keys is None)
+    queues = sum(_QUEUES if consumer.queue is None else 1 for consumer in environment.consumers)
+    encrypted = len(_own_topics(environment)) + queues
+    return made * usd("KMS key") + encrypted * _KMS_REQUESTS * usd("KMS request")
 
 
 def _own_topics(environment: Environment) -> list[Topic]:
@@ -172,16 +193,27 @@ def _database(environment: Environment, services: tuple[Service, ...]) -> float:
 def _fargate(
     environment: Environment, services: tuple[Service, ...], architecture: Architecture, *, spot: bool
 ) -> float:
-    suffix = " on ARM" if architecture is Architecture.ARM64 else ""
+    """Return the cost of all tasks; a run of automatic redrive is never on spot."""
     sizes = [
         (service.tasks, consumer.cpu, consumer.memory_mib)
         for service, consumer in zip(services, environment.consumers, strict=True)
     ]
-    sizes.append((_RELAY_TASKS * _relays(environment), _RELAY_CPU, _RELAY_MEMORY_MIB))
-    vcpus = sum(tasks * cpu for tasks, cpu, _ in sizes) / 1_024
-    gigabytes = sum(tasks * memory_mib for tasks, _, memory_mib in sizes) / 1_024
-    hourly = vcpus * usd(f"Fargate CPU{suffix}") + gigabytes * usd(f"Fargate memory{suffix}")
-    return MONTH_HOURS * hourly * (_SPOT_SHARE if spot else 1)
+    sizes.append((_RELAY_TASKS * _relays(environment), _SMALL_CPU, _SMALL_MEMORY_MIB))
+    hourly = sum(tasks * _task_hour(cpu, memory_mib, architecture) for tasks, cpu, memory_mib in sizes)
+    redrives = _redrive_hours(environment) * _task_hour(_SMALL_CPU, _SMALL_MEMORY_MIB, architecture)
+    return MONTH_HOURS * hourly * (_SPOT_SHARE if spot else 1) + redrives
+
+
+def _task_hour(cpu: int, memory_mib: int, architecture: Architecture) -> float:
+    suffix = " on ARM" if architecture is Architecture.ARM64 else ""
+    return (cpu * usd(f"Fargate CPU{suffix}") + memory_mib * usd(f"Fargate memory{suffix}")) / 1_024
+
+
+def _redrive_hours(environment: Environment) -> float:
+    """Return for how long tasks of automatic redrive run in a month."""
+    declared = [consumer.automatic_redrive for consumer in environment.consumers]
+    seconds = [_REDRIVE_START_SECONDS + each.messages_max / _REDRIVES_PER_SECOND for each in declared if each]
+    return _REDRIVE_RUNS * sum(seconds) / 3_600
 
 
 def _network(environment: Environment, volume: MonthlyMessages) -> dict[str, float]:
@@ -210,7 +242,8 @@ def _insights_metrics(environment: Environment) -> int:
 def _alarm_metrics(environment: Environment) -> int:
     asleep = sum(consumer.min_tasks == 0 for consumer in environment.consumers)
     consumers = len(environment.consumers) * _CONSUMER_ALARM_METRICS + asleep * _ASLEEP_ALARM_METRICS
+    ordered = _STUCK_ALARM_METRICS * sum(consumer.fifo for consumer in environment.consumers)
     parking = sum(consumer.parks for consumer in environment.consumers)
     redrives = 2 * sum(consumer.automatic_redrive is not None for consumer in environment.consumers)
     topics = len(_own_topics(environment)) * _TOPIC_ALARM_METRICS + _relays(environment) * _RELAY_ALARM_METRICS
-    return topics + consumers + parking + redrives
+    return topics + consumers + ordered + parking + redrives

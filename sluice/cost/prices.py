@@ -53,6 +53,9 @@ PRICES = {
     "SQS FIFO request": Price(
         usd=0.50, quantity=_MILLION, unit="million requests of up to 64 KiB", source="Infracost sqs_queue; press"
     ),
+    "SQS standard request": Price(
+        usd=0.40, quantity=_MILLION, unit="million requests of up to 64 KiB", source="Infracost sqs_queue; press"
+    ),
 }
 
 
@@ -66,18 +69,20 @@ def requests(call_bytes: float) -> int:
     return max(1, ceil(call_bytes / REQUEST_BYTES))
 
 
-def messages(*, published: int, delivered: int, message_bytes: float) -> dict[str, float]:
-    """Return what messages cost that consumers take one by one, in US dollars by line.
+def queue_request(*, is_fifo: bool) -> float:
+    """Return the price of one request to a queue of that type."""
+    return usd(f"SQS {'FIFO' if is_fifo else 'standard'} request")
+
+
+def queued(*, delivered: int, message_bytes: float, is_fifo: bool) -> float:
+    """Return what messages of one queue cost that a consumer takes one by one, in US dollars.
 
     Args:
-        published: messages, to all topics together.
-        delivered: messages, to all queues together.
+        delivered: messages.
         message_bytes: size of one; SQS counts a request for each 64 KiB begun, when it is sent and when it is received.
+        is_fifo: whether it is a FIFO queue.
     """
-    return {
-        **fan_out(published=published, delivered=delivered, message_bytes=message_bytes),
-        "SQS send, receive, delete": delivered * (2 * requests(message_bytes) + 1) * usd("SQS FIFO request"),
-    }
+    return delivered * (2 * requests(message_bytes) + 1) * queue_request(is_fifo=is_fifo)
 
 
 def fan_out(*, published: int, delivered: int, message_bytes: float) -> Mapping[str, float]:

@@ -55,8 +55,8 @@ class Environment:
         event_bytes_max: size of the largest message, body and message attributes together, and of a whole publish
             call. The topic and the consumers' queues take no more, the relay sends no more, and producers give it to
             their `Outbox`.
-        keys: existing keys of topics and queues for `Encryption.CMK`; None makes them, and one for log groups. A new
-            database has its own in either case.
+        keys: existing keys of topics and queues for `Encryption.CMK`; None makes them. Log groups and a new database
+            have their own in either case.
         archive_days: how long each of its own topics archives every message for replay; None archives nothing. AWS
             refuses to delete a topic that archives.
         network: where the tasks run.

@@ -12,7 +12,7 @@ from tests.support.templates.resources import Resource
 _TOPIC, _QUEUE, _KEY = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key"
 _POLICY, _ALARM, _TASK_DEFINITION = "AWS::IAM::Policy", "AWS::CloudWatch::Alarm", "AWS::ECS::TaskDefinition"
 _ALARMS_OF_CONSUMER = ("dead-letters", "undelivered", "late", "expiring", "pinned")
-_ALARMS_OF_SERVICE = ("dying", "delayed")
+_ALARMS_OF_SERVICE = ("failing", "dying", "delayed")
 _OF_QUEUE = (
     *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"),
     *("sqs:GetQueueUrl", "sqs:GetQueueAttributes"),
@@ -66,6 +66,10 @@ def _encryption(found: list[Resource], environment: Environment) -> Iterator[str
         seen = {key: value for key, value in resource.properties.items() if key.startswith(("Kms", "SqsManaged"))}
         if seen != (of_queues if resource.kind == _QUEUE else of_topics):
             yield f"{resource.name} is encrypted with {seen}"
+    of_logs = "Arn(NetworkLogKey)" if is_own else None
+    for group in _of_kind(found, "AWS::Logs::LogGroup"):
+        if group.properties.get("KmsKeyId") != of_logs:
+            yield f"{group.name} is encrypted with {group.properties.get('KmsKeyId')}"
 
 
 def _key_arns(environment: Environment) -> tuple[str, str]:
@@ -75,7 +79,7 @@ def _key_arns(environment: Environment) -> tuple[str, str]:
 
 def _keys(found: list[Resource], environment: Environment) -> Iterator[str]:
     """Check that keys are there as declared, and let in services on our behalf alone, after the account itself."""
-    if environment.keys is not None or environment.encryption is not Encryption.CMK:
+    if environment.encryption is not Encryption.CMK:
         yield from (f"nobody declared the key {key.name}" for key in _of_kind(found, _KEY))
         return
     account = _account(environment)
@@ -84,9 +88,12 @@ def _keys(found: list[Resource], environment: Environment) -> Iterator[str]:
     delivered = [topic for topic in environment.topics if environment.consumers_of(topic)]
     groups = f"arn:aws:logs:{environment.region}:{account}:log-group:"
     logged = [f"{groups}{prefix}{naming.service_name(environment, '*')}" for prefix in ("/ecs/", "")]
-    expected = {
+    messaging = {
         "FanoutKeysTopic": [alarms, *(_sns(naming.topic_arn(environment, account, each.name)) for each in archived)],
         "FanoutKeysQueues": [_sns(f"Ref({naming.topic_name(environment, each.name)})") for each in delivered],
+    }
+    expected = {
+        **(messaging if environment.keys is None else {}),
         **({"DatabaseKey": []} if isinstance(environment.database, NewDatabase) else {}),
         "NetworkLogKey": [
             (f"logs.{environment.region}.amazonaws.com", {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logged}})

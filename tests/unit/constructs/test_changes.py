@@ -32,7 +32,7 @@ def _exports(stacks: Stacks) -> set[str]:
 
 
 def test_one_more_consumer_changes_nothing_but_adds_its_own(stacks: Mapping[str, Stacks], edited: Edited) -> None:
-    """Three queues and what belongs to them, a service, eight alarms."""
+    """Three queues and what belongs to them, a service, nine alarms."""
     before, after = _resources(stacks["local"]), _resources(edited["local, with search"])
 
     added = Counter(resource["Type"] for id_, resource in after.items() if id_ not in before)
@@ -48,7 +48,7 @@ def test_one_more_consumer_changes_nothing_but_adds_its_own(stacks: Mapping[str,
         "AWS::Logs::LogGroup": 1,
         "AWS::ApplicationAutoScaling::ScalableTarget": 1,
         "AWS::ApplicationAutoScaling::ScalingPolicy": 1,
-        "AWS::CloudWatch::Alarm": 8,
+        "AWS::CloudWatch::Alarm": 9,
     }
 
 

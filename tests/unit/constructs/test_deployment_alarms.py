@@ -49,6 +49,29 @@ def test_more_dead_letters_than_a_minute_before_ring_for_a_while(
 
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
+def test_a_message_that_a_worker_gives_up_rings_for_a_while(
+    declared: list[Resource], environment: Environment, consumer: str
+) -> None:
+    """By what workers count: the metrics of a DLQ that nobody used begin up to 15 minutes late."""
+    name = f"sluice-{environment.name}-{consumer}"
+
+    assert of_kind(declared, ALARM)[f"{name}-failing"] == {
+        "AlarmName": f"{name}-failing",
+        "AlarmDescription": "Workers give messages up. While a version is deployed, ECS takes it back.",
+        "Namespace": "Sluice",
+        "MetricName": "InboxDead",
+        "Dimensions": [{"Name": "Queue", "Value": f"{name}.fifo"}],
+        "Statistic": "Sum",
+        "Period": 60,
+        "Threshold": 1,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 1,
+        "EvaluationPeriods": 15,
+        "TreatMissingData": "notBreaching",
+    }
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
 def test_late_messages_ring_as_operators_hear_of_them(
     declared: list[Resource], environment: Environment, consumer: str
 ) -> None:
@@ -73,7 +96,7 @@ def test_each_alarm_is_made_before_the_service_that_names_it(
 
     for service in (service for service in services if watched[service.name]):
         named = watched[service.name]["AlarmNames"]
-        assert len(named) == 2
+        assert len(named) == 3
         assert set(named) <= made & set(service.depends_on)
     assert {name for name, alarms in watched.items() if alarms} == {
         f"sluice-{environment.name}-{consumer}" for consumer in CONSUMERS

@@ -177,7 +177,7 @@ def test_each_consumer_has_a_service_whose_task_count_is_scalings(
             "LaunchType": "FARGATE",
             "DeploymentConfiguration": {
                 "Alarms": {
-                    "AlarmNames": [f"{prefix}-{consumer}-dying", f"{prefix}-{consumer}-delayed"],
+                    "AlarmNames": [f"{prefix}-{consumer}-{alarm}" for alarm in ("failing", "dying", "delayed")],
                     "Enable": True,
                     "Rollback": True,
                 },

@@ -9,8 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.cost.bill import Bill, MonthlyMessages, bill
-from sluice.cost.prices import messages, requests
-from sluice.declaration import Consumer, Encryption, Environment, ExistingNetwork, NewDatabase, NewNetwork
+from sluice.cost.prices import fan_out, queued, requests
+from sluice.declaration import (
+    AutomaticRedrive,
+    Consumer,
+    Encryption,
+    Environment,
+    ExistingKeys,
+    ExistingNetwork,
+    ExistingQueue,
+    ExistingTopic,
+    NewDatabase,
+    NewNetwork,
+)
 from sluice.declaration.image import Architecture
 
 ONE = Environment(
@@ -75,11 +86,11 @@ def test_a_month_of_fifty_million_messages_by_hand() -> None:
         "through the endpoints": 1.00,  # 100 GB x 0.01
         "Aurora at its least capacity": 0.0,
         "Container Insights": 11.40,  # (13 + 25) x 0.30
-        "alarms": 2.00,  # (2 + 18) x 0.10
+        "alarms": 2.10,  # (2 + 19) x 0.10
         "dashboard": 3.00,
         "KMS keys and their requests": 3.32,  # 3 x 1.00 + 4 x 3 x 8,760 x 0.03 / 10,000
     }
-    assert made.usd == pytest.approx(246.97, abs=0.02)
+    assert made.usd == pytest.approx(247.07, abs=0.02)
 
 
 def test_what_could_be_declared_instead_by_hand() -> None:
@@ -111,7 +122,7 @@ def test_nothing_runs_in_an_idle_environment_that_may_sleep() -> None:
     made = bill(replace(ONE, consumers=(asleep,)), MonthlyMessages(messages=0, message_bytes=1_024))
 
     assert (made.services[0].tasks, made.lines["Fargate"], made.lines["SQS long polls"]) == (0, 0, 0)
-    assert made.lines["alarms"] == pytest.approx(2.4)  # four more metrics tell that it is asleep
+    assert made.lines["alarms"] == pytest.approx(2.5)  # four more metrics tell that it is asleep
 
 
 def test_a_database_and_its_relay_by_hand() -> None:
@@ -169,18 +180,89 @@ def test_tasks_follow_from_the_messages_and_the_handlers_time(
 def test_sqs_counts_a_request_for_each_64_kib_begun() -> None:
     """Of the send and of the receive; a delete is one."""
     assert [requests(size) for size in (1, 65_536, 65_537, 131_072, 1_048_576)] == [1, 1, 2, 2, 16]
-    million = [
-        messages(published=1_000_000, delivered=1_000_000, message_bytes=size)["SQS send, receive, delete"]
-        for size in (65_536, 65_537, 1_048_576)
-    ]
+    million = [queued(delivered=1_000_000, message_bytes=size, is_fifo=True) for size in (65_536, 65_537, 1_048_576)]
     assert million == pytest.approx([1.50, 2.50, 16.50])
 
 
 def test_a_million_messages_to_three_consumers() -> None:
     """One publish, three deliveries, three requests to each of three queues, a kilobyte each."""
-    assert messages(published=1_000_000, delivered=3_000_000, message_bytes=1_000) == pytest.approx(
-        {"SNS publish": 0.317, "SNS delivery": 0.033, "SQS send, receive, delete": 4.50}
+    assert fan_out(published=1_000_000, delivered=3_000_000, message_bytes=1_000) == pytest.approx(
+        {"SNS publish": 0.317, "SNS delivery": 0.033}
     )
+    assert queued(delivered=3_000_000, message_bytes=1_000, is_fifo=True) == pytest.approx(4.50)
+
+
+def _differences(environment: Environment, before: Environment) -> dict[str, float]:
+    """Return what other lines of the bill for a million messages of 1,000 bytes cost more or less."""
+    volume = MonthlyMessages(messages=1_000_000, message_bytes=1_000)
+    lines, others = bill(environment, volume).lines, bill(before, volume).lines
+    return {name: round(usd - others[name], 3) for name, usd in lines.items() if abs(usd - others[name]) > 1e-9}
+
+
+def test_a_standard_queue_by_hand() -> None:
+    """3 million requests and 1,051,200 polls of 8 lanes at 0.40 in place of 0.50; no alarm for a stuck group."""
+    standard = replace(ONE, consumers=(replace(ONE.consumers[0], fifo=False),))
+
+    assert _differences(standard, ONE) == {
+        "SQS send, receive, delete": -0.30,
+        "SQS long polls": -0.105,
+        "alarms": -0.30,
+    }
+
+
+def test_an_existing_queue_is_on_its_owners_bill() -> None:
+    """Its requests, and those of its DLQ and its own to a key: two queues x 26,280 x 0.03 / 10,000."""
+    queue = ExistingQueue(
+        arn="arn:aws:sqs:us-east-1:111122223333:invoices.fifo",
+        dead_letter_queue_arn="arn:aws:sqs:us-east-1:111122223333:invoices-dead.fifo",
+    )
+    owned = replace(ONE, account="111122223333")
+    existing = replace(owned, consumers=(replace(ONE.consumers[0], queue=queue),))
+
+    assert _differences(existing, owned) == {
+        "SQS send, receive, delete": -1.50,
+        "SQS long polls": -0.526,  # 8 lanes x 131,400 x 0.50 / 1e6
+        "KMS keys and their requests": -0.158,
+    }
+
+
+@pytest.mark.parametrize("relay", [False, True])
+def test_an_existing_topic_is_on_its_owners_bill(relay: bool) -> None:  # noqa: FBT001 (a parameter of the test)
+    """Publishing to it, delivery, its alarms and its requests to a key; a relay's tasks and alarms are not."""
+    topic = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:stock.fifo", relay=relay)
+    before = replace(ONE, database=NewDatabase())
+    tasks = {} if relay else {"Fargate": -18.02, "Container Insights": -7.50}
+    network = {} if relay else {"through the endpoints": -0.01}
+
+    assert _differences(replace(before, topics=(topic,)), before) == {
+        "SNS publish": -0.317,
+        "SNS delivery": -0.011,
+        "alarms": -0.20 if relay else -0.50,
+        "KMS keys and their requests": -0.079,
+        **tasks,
+        **network,
+    }
+
+
+def test_existing_keys_are_on_their_owners_bill() -> None:
+    """Two of three: log groups have their own. Requests to them are asked for here."""
+    arn = "arn:aws:kms:us-east-1:444455556666:key/0a1b2c3d-1111-2222-3333-444455556666"
+
+    assert _differences(replace(ONE, keys=ExistingKeys(topic_arn=arn, queues_arn=arn)), ONE) == {
+        "KMS keys and their requests": -2.0
+    }
+
+
+@pytest.mark.parametrize("spot", [False, True])
+def test_automatic_redrive_by_hand(spot: bool) -> None:  # noqa: FBT001 (a parameter of the test)
+    """30 runs of 60 s and 10,000 messages at ten a second; the quarter of a vCPU and half a GB are never on spot.
+
+    8.8333 hours x (0.25 x 0.04048 + 0.5 x 0.004445); two alarms.
+    """
+    before = replace(ONE, spot=spot, consumers=(replace(ONE.consumers[0], handlers="their.handlers"),))
+    declared = replace(before.consumers[0], automatic_redrive=AutomaticRedrive(messages_max=10_000))
+
+    assert _differences(replace(before, consumers=(declared,)), before) == {"Fargate": 0.109, "alarms": 0.20}
 
 
 @SETTINGS

@@ -25,6 +25,7 @@ CONSUMER_CONDITIONS = (
     "stuck",
     "pinned",
     "asleep",
+    "failing",
     "dying",
     "delayed",
 )
@@ -119,6 +120,7 @@ def test_names_of_the_local_environment() -> None:
             "sluice-local-billing-stuck",
             "sluice-local-billing-pinned",
             "sluice-local-billing-asleep",
+            "sluice-local-billing-failing",
             "sluice-local-billing-dying",
             "sluice-local-billing-delayed",
         ],
@@ -156,7 +158,7 @@ def test_all_names_of_all_environments_are_legal_and_none_is_used_twice() -> Non
         "cluster": 4,
         "service": 4 * 4,
         "log group": 4 * 4,
-        "alarm": 4 * (2 + 3 * 9),
+        "alarm": 4 * (2 + 3 * 10),
         "key alias": 4 * 2,
         "output": 4 * (2 + 3 * 4),
     }
@@ -203,7 +205,7 @@ def test_the_longest_names_an_environment_may_have_are_legal_everywhere() -> Non
 
 
 _RESERVED = ["dlq", "fifo", "undelivered", "dead", "letter", "letters", "relay", "topic", "late", "operators", "dying"]
-_RESERVED += ["queue", "arn", "publish", "policy", "consumer"]
+_RESERVED += ["failing", "queue", "arn", "publish", "policy", "consumer"]
 _WORDS = st.text("abz059", min_size=1, max_size=8) | st.sampled_from(_RESERVED)
 _NAMES = st.lists(_WORDS, min_size=1, max_size=3).map("-".join)
 
