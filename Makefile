@@ -24,6 +24,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := pytest --quiet
+CHECKOV := 3.3.30
 EMULATED := python -m emulator run --
 
 .PHONY: help
@@ -100,6 +101,11 @@ emulator: setup ## Run LocalStack in the foreground, on port 4566; Ctrl-C stops 
 .PHONY: synth
 synth: setup ## Write the CloudFormation templates of ENV
 	@cdk synth --quiet --no-notices -c "env=$$ENV" "$$ENV/*"
+
+.PHONY: checkov
+checkov: setup ## Check the templates of every environment with checkov, in an environment of its own
+	@rm -rf cdk.out/checkov && python -m tests.support.templates.synthesis cdk.out/checkov
+	@uvx --quiet --python .venv/bin/python --from 'checkov==$(CHECKOV)' checkov --config-file .checkov.yaml --directory cdk.out/checkov
 
 .PHONY: deploy
 deploy: setup ## Deploy ENV: local to the LocalStack of AWS_ENDPOINT_URL; any other to AWS, after a question
