@@ -1,11 +1,16 @@
-"""Automatic redrive of a consumer: an alarm on its DLQ, a rule on the alarm, and a task that the rule runs.
+"""Automatic redrive of a consumer: an alarm on its DLQ, a rule on the alarm, a schedule, and a task that both run.
+
+The alarm begins a run when a DLQ that was empty is not; the schedule begins those that no change of the alarm does: for
+what a run left, and for what died while other messages stayed in the DLQ.
 
 The task is `sluice dlq automatic-redrive`, in the image of the consumer's workers, with a role of its own. EventBridge
 starts it from outside, so a network without internet needs no further endpoint. What a run may do is decided by the
 guard in the inbox's database (`sluice.messaging.inbox.redrive_guard`), never here.
 
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch-and-eventbridge.html,
-https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-identity-based.html (read 2026-11-23).
+https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-identity-based.html,
+https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-rule-schedule.html (read 2026-11-23): which calls
+rules with a schedule legacy, but one role then starts the task for both, and EventBridge Scheduler would need another.
 """
 
 import aws_cdk as cdk
@@ -24,7 +29,7 @@ from sluice.declaration.arguments import typed
 
 
 class AutomaticRedriveRule(Construct):
-    """Runs a task once the DLQ has held messages for the declared quiet time.
+    """Runs a task once the DLQ has held messages for the declared quiet time, and then by a schedule.
 
     Args:
         declared: the consumer's bounds.
@@ -59,23 +64,31 @@ class AutomaticRedriveRule(Construct):
                 detail={"state": {"value": ["ALARM"]}},
             ),
         )
-        rule.add_target(
-            targets.EcsTask(
-                cluster=cluster,
-                task_definition=task_definition,
-                role=_starting_role(self, task_definition, cluster).without_policy_updates(),
-                launch_type=ecs.LaunchType.FARGATE,
-                subnet_selection=network.subnets,
-                security_groups=[network.security_group],
-                assign_public_ip=False,
+        schedule = events.Rule(
+            self,
+            "Schedule",
+            description=f"Bring dead letters of {consumer.name} back that are left",
+            schedule=events.Schedule.rate(cdk.Duration.minutes(declared.repeat_minutes)),
+        )
+        role = _starting_role(self, task_definition, cluster).without_policy_updates()
+        for each, overrides in {rule: None, schedule: [_of_old(task_definition, declared)]}.items():
+            each.add_target(
+                targets.EcsTask(
+                    cluster=cluster,
+                    task_definition=task_definition,
+                    container_overrides=overrides,
+                    role=role,
+                    launch_type=ecs.LaunchType.FARGATE,
+                    subnet_selection=network.subnets,
+                    security_groups=[network.security_group],
+                    assign_public_ip=False,
+                )
             )
-        )
-
-        acknowledge(
-            rule,
-            "Serverless-EventBusDLQ",
-            "a run that does not start leaves dead letters, and their alarm goes on ringing",
-        )
+            acknowledge(
+                each,
+                "Serverless-EventBusDLQ",
+                "a run that does not start leaves dead letters, and their alarm goes on ringing",
+            )
 
     def _alarm(self, environment: Environment, consumer: Consumer, declared: AutomaticRedrive) -> cloudwatch.Alarm:
         """Return the alarm that a run waits for. It tells no operator: the alarm of the DLQ has, at its first message.
@@ -97,6 +110,14 @@ class AutomaticRedriveRule(Construct):
             evaluation_periods=declared.quiet_minutes,
             treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
         )
+
+
+def _of_old(task_definition: ecs.FargateTaskDefinition, declared: AutomaticRedrive) -> targets.ContainerOverride:
+    """Return the command of a run that no alarm began: what has just died has its quiet time, too."""
+    container = task_definition.default_container
+    assert container is not None, "the task has a container"
+    command = ["python", "-m", "sluice", "dlq", "automatic-redrive", "--older-than", f"{declared.quiet_seconds}s"]
+    return targets.ContainerOverride(container_name=container.container_name, command=command)
 
 
 def _starting_role(scope: Construct, task_definition: ecs.FargateTaskDefinition, cluster: ecs.ICluster) -> iam.Role:

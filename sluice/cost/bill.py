@@ -14,7 +14,7 @@ from math import ceil
 from sluice import limits
 from sluice.cost import prices
 from sluice.cost.prices import MONTH_HOURS, usd
-from sluice.declaration import Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
+from sluice.declaration import AutomaticRedrive, Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
 from sluice.declaration.image import Architecture
 
 _MONTH_SECONDS = MONTH_HOURS * 3_600
@@ -212,8 +212,14 @@ def _task_hour(cpu: int, memory_mib: int, architecture: Architecture) -> float:
 def _redrive_hours(environment: Environment) -> float:
     """Return for how long tasks of automatic redrive run in a month."""
     declared = [consumer.automatic_redrive for consumer in environment.consumers]
-    seconds = [_REDRIVE_START_SECONDS + each.messages_max / _REDRIVES_PER_SECOND for each in declared if each]
-    return _REDRIVE_RUNS * sum(seconds) / 3_600
+    return sum(map(_redrive_seconds, filter(None, declared))) / 3_600
+
+
+def _redrive_seconds(declared: AutomaticRedrive) -> float:
+    """Return for how long runs that bring something back, and those by the schedule, which find nothing, take."""
+    scheduled = MONTH_HOURS * 60 / declared.repeat_minutes
+    moving = _REDRIVE_RUNS * declared.messages_max / _REDRIVES_PER_SECOND
+    return (scheduled + _REDRIVE_RUNS) * _REDRIVE_START_SECONDS + moving
 
 
 def _network(environment: Environment, volume: MonthlyMessages) -> dict[str, float]:

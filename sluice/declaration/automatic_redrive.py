@@ -3,7 +3,7 @@
 from sluice.declaration.validation import between, checked, declared
 from sluice.limits import ALARM_SECONDS_MAX
 
-_MINUTE_SECONDS = 60
+_MINUTE_SECONDS, _HOUR_SECONDS = 60, 3_600
 
 
 @declared
@@ -30,3 +30,8 @@ class AutomaticRedrive:
     def quiet_minutes(self) -> int:
         """Return the quiet time as the alarm counts it."""
         return self.quiet_seconds // _MINUTE_SECONDS
+
+    @property
+    def repeat_minutes(self) -> int:
+        """Return how often a run begins by itself: for what a run left, and what died while the alarm rang."""
+        return max(self.quiet_seconds, _HOUR_SECONDS) // _MINUTE_SECONDS

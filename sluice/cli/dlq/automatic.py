@@ -28,16 +28,21 @@ _FAILED = {LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
 
 @dataclass(slots=True)
 class _Guarded:
-    """What the guard lets a run bring back, and the queue it is sent to."""
+    """What the guard lets a run bring back, of what died before an instant; None is whenever. And where it is sent."""
 
     guard: RedriveGuard
     destination: Destination
+    before_us: int | None
     failpoint: Failpoint
     verdicts: dict[str, Verdict] = field(default_factory=dict)
 
     def matches(self, dead_letter: DeadLetter) -> bool:
         """Return whether a message may be brought back; remember why not."""
-        verdict = self.verdicts[dead_letter.sqs_message_id] = self.guard.judge(dead_letter)
+        verdict = self.guard.judge(dead_letter)
+        is_fresh = self.before_us is not None and dead_letter.sent_at_us >= self.before_us
+        if verdict is Verdict.BRING_BACK and is_fresh:
+            verdict = Verdict.TOO_FRESH
+        self.verdicts[dead_letter.sqs_message_id] = verdict
         return verdict is Verdict.BRING_BACK
 
     def send(self, dead_letter: DeadLetter, *, deduplication_id: str) -> str:
@@ -52,7 +57,7 @@ class _Guarded:
         return {verdict.name.lower(): count for verdict, count in Counter(kept).items()}
 
 
-def automatic_redrive(*, dlq: DlqTarget) -> None:
+def automatic_redrive(*, dlq: DlqTarget, older_than: int | None) -> None:
     """Run the command."""
     declared = _declared(dlq.place.consumer)
     if dlq.is_undelivered:
@@ -64,12 +69,15 @@ def automatic_redrive(*, dlq: DlqTarget) -> None:
     destination = Destination(dlq.sqs(), naming.queue_name(dlq.place.environment, dlq.place.consumer))
     with stoppable() as (stop, clock):
         run = new_run(clock)
-        guard = RedriveGuard(dlq.place.engine, dlq.place.consumer.name, declared, run=run)
+        before_us = None if older_than is None else clock.now_us() - older_than * 1_000_000
+        guard = RedriveGuard(dlq.place.engine, dlq.place.consumer.name, declared, run=run, own_clock=clock)
         guard.begin()
-        failpoint("after_begin")
-        guarded = _Guarded(guard, destination, failpoint)
-        result = _bring_back(queue, guarded, declared, clock, stop)
-        guard.end()
+        try:
+            failpoint("after_begin")
+            guarded = _Guarded(guard, destination, before_us, failpoint)
+            result = _bring_back(queue, guarded, declared, clock, stop)
+        finally:
+            guard.end()
     fields = {"run": run, "source": queue.name, "moved": len(result.moved), "left": guarded.left()}
     ended = {"is_off": guard.is_off, "is_whole": result.is_whole, "error": result.error}
     output.as_json(fields | ended, indent=None)
@@ -92,7 +100,7 @@ def _bring_back(
     """Look for a message that failed again first, and bring nothing back where one is."""
 
     def is_stopped() -> bool:
-        return stop.is_stopped() or guarded.guard.is_off
+        return stop.is_stopped() or not guarded.guard.may_go_on()
 
     with Reading(queue, clock=clock) as reading:
         for dead_letter in peek(reading, declared.messages_max, is_stopped=is_stopped):

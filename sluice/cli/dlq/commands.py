@@ -21,6 +21,9 @@ from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ, Age, Number
 
 _CANARY_MAX = 1_000_000
+_older_than_option = click.option(
+    "--older-than", type=Age(), metavar="AGE", help="Only messages that died longer ago than this: 90s, 15m, 2h, 7d."
+)
 
 
 @click.group("dlq", cls=Group, short_help="Look at dead letters, mend them, bring them back.")
@@ -86,9 +89,7 @@ def inspect(**given: Any) -> None:
 @click.option("--group", "groups", multiple=True, help="Only this group. It, --type and --event-id may be repeated.")
 @click.option("--type", "types", multiple=True, help="Only events of this type.")
 @click.option("--event-id", "event_ids", multiple=True, help="Only this event.")
-@click.option(
-    "--older-than", type=Age(), metavar="AGE", help="Only messages that died longer ago than this: 90s, 15m, 2h, 7d."
-)
+@_older_than_option
 @click.option(
     "--canary",
     type=click.IntRange(1, _CANARY_MAX),
@@ -115,14 +116,15 @@ def redrive(**given: Any) -> None:
 
 
 @group.command("automatic-redrive")
+@_older_than_option
 @dlq_options
 @runs("sluice.cli.dlq.automatic")
 def automatic_redrive(**given: Any) -> None:
     """Bring dead letters back within the bounds of the consumer's `automatic_redrive`, and print a line of JSON.
 
-    A task runs it once the DLQ has held messages for the declared quiet time. Only messages whose attempts were used up
-    come back; what was refused stays, and what is behind it in its group. A message that was brought back this way and
-    died again switches automatic redrive off.
+    A task runs it once the DLQ has held messages for the declared quiet time, and again and again while it does. Only
+    messages whose attempts were used up come back; what was refused stays, and what is behind it in its group. One that
+    was brought back this way and died again switches automatic redrive off.
 
     Exit code 1: it was switched off, or stopped before the end. 2: it is off, another run works, or it could not run.
     """

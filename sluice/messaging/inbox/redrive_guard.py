@@ -5,20 +5,21 @@ the inbox refused, what cannot be read, and what died without a record (it may k
 does what is behind it in its group.
 
 Each act is a row of the audit. The rows are also the memory: a message is known by group, epoch, number and event id,
-which a redriven copy keeps; the copy's SQS message id is another. Under one SQS message id in the DLQ a message is
-brought back once, however often a run that died is repeated.
+which a redriven copy keeps; the copy's SQS message id is another. What a run that died had begun is finished by the
+next one, which counts no second time as long as SQS takes both copies for one message; later it is a further time.
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select, update
 
-from sluice.clock import Clock
+from sluice import limits
+from sluice.clock import Clock, SystemClock
 from sluice.declaration import AutomaticRedrive
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
@@ -27,8 +28,10 @@ from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.tables import DEAD, REDRIVEN, audit, redrives
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter
 
-LEASE_SECONDS = 300
+LEASE_SECONDS = 120
 """How long a run that died keeps others away. A run that is slower sends nothing more once another has begun."""
+_RENEWED_SECONDS = LEASE_SECONDS / 4
+_SAME_US = (limits.DEDUPLICATION_WINDOW_SECONDS - 60) * 1_000_000  # less what a send may take
 ACTOR = "automatic redrive"
 _BROUGHT_BACK, _OFF, _ON = "automatic-redrive", "automatic-off", "automatic-on"
 
@@ -37,6 +40,7 @@ class Verdict(StrEnum):
     """What automatic redrive does with a message, and why."""
 
     BRING_BACK = "its attempts were used up"
+    TOO_FRESH = "its attempts were used up a short time ago"
     POISON = "it was refused, cannot be read, or nobody recorded why it died"
     FAILED_AGAIN = "it was brought back by itself, and died again"
     USED_UP = "it was brought back by itself as often as is declared"
@@ -47,12 +51,18 @@ class Past:
     """What the audit has of one message.
 
     Args:
-        begun: SQS message ids under which it was brought back by itself.
+        times: how often it was brought back by itself.
+        begun: SQS message ids under which it was, to the instant of the last time, microseconds UTC.
         noted: SQS message ids under which it has switched automatic redrive off.
     """
 
-    begun: frozenset[str] = frozenset()
+    times: int = 0
+    begun: Mapping[str, int] = field(default_factory=dict)
     noted: frozenset[str] = frozenset()
+
+    def is_same(self, sqs_message_id: str, now_us: int) -> bool:
+        """Return whether SQS would take another copy of it for the one that may have been sent, and drop it."""
+        return sqs_message_id in self.begun and now_us < self.begun[sqs_message_id] + _SAME_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +79,16 @@ class Death:
     is_final: bool
 
 
-def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max: int) -> Verdict:
+def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max: int, now_us: int) -> Verdict:
     """Return what is done with a message that is in the DLQ under that SQS message id."""
-    is_begun = sqs_message_id in past.begun  # its run died before the delete, or the delete failed
-    if is_begun and death is not None and death.state == REDRIVEN:
-        return Verdict.BRING_BACK  # its copy was handled; the second is dropped
-    if past.begun and not is_begun and sqs_message_id not in past.noted:
+    if past.times and death is not None and death.state == REDRIVEN:
+        return Verdict.BRING_BACK  # it was handled: neither its first nor a copy was deleted, and the inbox drops both
+    if past.times and sqs_message_id not in past.begun and sqs_message_id not in past.noted:
         return Verdict.FAILED_AGAIN
     if death is None or death.state != DEAD or death.is_final:
         return Verdict.POISON
-    return Verdict.BRING_BACK if is_begun or len(past.begun) < attempts_max else Verdict.USED_UP
+    is_within = past.is_same(sqs_message_id, now_us) or past.times < attempts_max
+    return Verdict.BRING_BACK if is_within else Verdict.USED_UP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +144,23 @@ class RedriveGuard:
     Args:
         run: its id.
         clock: for tests; None means the database's own.
+        own_clock: of this process; None means the machine's.
     """
 
     def __init__(
-        self, engine: Engine, consumer: str, declared: AutomaticRedrive, *, run: str, clock: Clock | None = None
+        self,
+        engine: Engine,
+        consumer: str,
+        declared: AutomaticRedrive,
+        *,
+        run: str,
+        clock: Clock | None = None,
+        own_clock: Clock | None = None,
     ) -> None:
         self._engine, self._consumer, self._declared = engine, consumer, declared
         self._run, self._clock = run, clock
+        self._own_clock = SystemClock() if own_clock is None else own_clock
+        self._renewed_at = 0.0
         reason = f"run {run}, at most {declared.messages_max} messages, each {declared.attempts_max} times"
         self._operator = RedriveOperator(consumer=consumer, actor=ACTOR, reason=reason, clock=clock)
         self.is_off = False
@@ -164,9 +184,19 @@ class RedriveGuard:
                 raise DeadLetterError(
                     f"run {row.run} of {self._consumer} works, or died less than {LEASE_SECONDS} s ago; wait for it"
                 )
-            _change(connection, self._consumer, run=self._run, held_until_us=now_us + LEASE_SECONDS * 1_000_000)
+            self._hold(connection)
 
         self._in_transaction(take)
+
+    def may_go_on(self) -> bool:
+        """Renew the lease, a while after the last time; return False once another run has it, or it is switched off."""
+        if self.is_off or self._own_clock.monotonic() - self._renewed_at < _RENEWED_SECONDS:
+            return not self.is_off
+        with self._engine.begin() as connection, engines.explaining_missing_tables():
+            is_ours = self._is_ours(connection)
+            if is_ours:
+                self._hold(connection)
+        return is_ours
 
     def judge(self, dead_letter: DeadLetter) -> Verdict:
         """Return what is done with a message; one that failed again switches automatic redrive off."""
@@ -178,21 +208,20 @@ class RedriveGuard:
         return verdict
 
     def claim(self, dead_letter: DeadLetter) -> None:
-        """Record that a message is brought back, right before it is sent; nothing new where that was begun before.
+        """Record that a message is brought back, right before it is sent; nothing new where that was just begun.
 
         Raises:
             TransientError: it may not be: another run has the lease, or automatic redrive was switched off meanwhile.
         """
 
         def record(connection: Connection) -> None:
-            row = locked(connection, self._consumer)
-            if row.run != self._run or row.off_at_us is not None:
+            if not self._is_ours(connection):
                 raise TransientError("another run has taken over, or automatic redrive was switched off")
             if self._judged(connection, dead_letter) is not Verdict.BRING_BACK:
                 raise TransientError("what was recorded about the message has changed")
-            until_us = engines.now_us(connection, self._clock) + LEASE_SECONDS * 1_000_000
-            _change(connection, self._consumer, held_until_us=until_us)
-            if dead_letter.sqs_message_id not in self._past(connection, dead_letter).begun:
+            self._hold(connection)
+            now_us = engines.now_us(connection, self._clock)
+            if not self._past(connection, dead_letter).is_same(dead_letter.sqs_message_id, now_us):
                 self._operator.record_return(connection, dead_letter, self._run)
 
         self._in_transaction(record)
@@ -206,13 +235,24 @@ class RedriveGuard:
 
         self._in_transaction(release)
 
+    def _is_ours(self, connection: Connection) -> bool:
+        row = locked(connection, self._consumer)
+        return row.run == self._run and row.off_at_us is None
+
+    def _hold(self, connection: Connection) -> None:
+        until_us = engines.now_us(connection, self._clock) + LEASE_SECONDS * 1_000_000
+        _change(connection, self._consumer, run=self._run, held_until_us=until_us)
+        self._renewed_at = self._own_clock.monotonic()
+
     def _in_transaction(self, act: Callable[[Connection], None]) -> None:
         with self._engine.begin() as connection, engines.explaining_missing_tables():
             act(connection)
 
     def _judged(self, connection: Connection, dead_letter: DeadLetter) -> Verdict:
         past, death = self._past(connection, dead_letter), self._death(connection, dead_letter)
-        return judge(dead_letter.sqs_message_id, death, past, attempts_max=self._declared.attempts_max)
+        now_us = engines.now_us(connection, self._clock)
+        attempts_max = self._declared.attempts_max
+        return judge(dead_letter.sqs_message_id, death, past, attempts_max=attempts_max, now_us=now_us)
 
     def _death(self, connection: Connection, dead_letter: DeadLetter) -> Death | None:
         envelope = dead_letter.envelope
@@ -229,16 +269,18 @@ class RedriveGuard:
     def _past(self, connection: Connection, dead_letter: DeadLetter) -> Past:
         if dead_letter.envelope is None:
             return Past()
-        columns = {**_place(dead_letter), "consumer": self._consumer}
-        here = [audit.c[name] == value for name, value in columns.items()]
-        acts = select(audit.c.action, audit.c.detail).where(*here, audit.c.action.in_((_BROUGHT_BACK, _OFF)))
-        ids: dict[str, set[str]] = {_BROUGHT_BACK: set(), _OFF: set()}
+        place = {**_place(dead_letter), "consumer": self._consumer}
+        here = [audit.c[name] == value for name, value in place.items()]
+        columns = (audit.c.action, audit.c.at_us, audit.c.detail)
+        acts = select(*columns).where(*here, audit.c.action.in_((_BROUGHT_BACK, _OFF))).order_by(audit.c.id)
+        instants: dict[str, list[tuple[str, int]]] = {_BROUGHT_BACK: [], _OFF: []}
         identity = _identity(dead_letter)
-        for action, detail in connection.execute(acts):
+        for action, at_us, detail in connection.execute(acts):
             kept = json.loads(detail)
             if identity.items() <= kept.items():
-                ids[action].add(kept["sqs_message_id"])
-        return Past(begun=frozenset(ids[_BROUGHT_BACK]), noted=frozenset(ids[_OFF]))
+                instants[action].append((kept["sqs_message_id"], at_us))
+        begun = instants[_BROUGHT_BACK]
+        return Past(times=len(begun), begun=dict(begun), noted=frozenset(dict(instants[_OFF])))
 
 
 def locked(connection: Connection, consumer: str) -> Row[Any]:

@@ -1,16 +1,19 @@
-"""What brings dead letters back by itself: an alarm, a rule on it, and a task that may do no more than that."""
+"""What brings dead letters back by itself: an alarm, a rule on it, a schedule, and a task that may do no more."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from sluice.declaration import AutomaticRedrive
 from tests.support.templates.documented_metrics import faults, of_alarm
 from tests.support.templates.environments import REDRIVEN
 from tests.support.templates.resources import Resource, Stacks, of_kind, resources, statements
 
 ALARM, RULE, DEFINITION = "AWS::CloudWatch::Alarm", "AWS::Events::Rule", "AWS::ECS::TaskDefinition"
 QUEUE, DLQ = (f"arn:aws:sqs:eu-central-1:111122223333:sluice-redriven-ledger{kind}.fifo" for kind in ("", "-dlq"))
+COMMAND = ["python", "-m", "sluice", "dlq", "automatic-redrive"]
 TASK = "sluice-redriven-ledger_redrive"
 TASK_ROLE, EXECUTION_ROLE = (
     f"ConsumersConsumerledgerRedriveTaskDefinition{kind}Role" for kind in ("Task", "Execution")
@@ -22,9 +25,10 @@ def redriven(edited: Mapping[str, Stacks]) -> list[Resource]:
     return resources(edited[REDRIVEN])
 
 
-def _rule(found: list[Resource]) -> dict[str, Any]:
-    (rule,) = (properties for name, properties in of_kind(found, RULE).items() if "ledger" in name)
-    return rule
+def _rules(found: list[Resource]) -> list[dict[str, Any]]:
+    """Return the rule on the alarm, and the one by a schedule."""
+    rules = [properties for name, properties in of_kind(found, RULE).items() if "ledger" in name]
+    return sorted(rules, key=lambda rule: "ScheduleExpression" in rule)
 
 
 def test_the_task_begins_when_the_dlq_has_not_been_empty_for_the_quiet_time(redriven: list[Resource]) -> None:
@@ -44,7 +48,10 @@ def test_the_task_begins_when_the_dlq_has_not_been_empty_for_the_quiet_time(redr
 
 def test_the_rule_waits_for_that_alarm_alone(redriven: list[Resource]) -> None:
     """Its change to ALARM, not back."""
-    assert _rule(redriven)["EventPattern"] == {
+    rule, _ = _rules(redriven)
+
+    assert "ScheduleExpression" not in rule
+    assert rule["EventPattern"] == {
         "source": ["aws.cloudwatch"],
         "detail-type": ["CloudWatch Alarm State Change"],
         "resources": ["Arn(sluice-redriven-ledger-redrive)"],
@@ -52,9 +59,25 @@ def test_the_rule_waits_for_that_alarm_alone(redriven: list[Resource]) -> None:
     }
 
 
-def test_the_rule_runs_one_task_where_the_workers_run(redriven: list[Resource]) -> None:
+def test_a_dlq_that_stays_filled_begins_runs_by_a_schedule(redriven: list[Resource]) -> None:
+    """Every hour. Such a run brings nothing back that died less than the ten minutes of quiet time ago."""
+    _, schedule = _rules(redriven)
+    (target,) = schedule["Targets"]
+    (container,) = json.loads(target["Input"])["containerOverrides"]
+
+    assert "EventPattern" not in schedule
+    assert (schedule["ScheduleExpression"], schedule["State"]) == ("rate(1 hour)", "ENABLED")
+    assert container == {"name": "ledger_redrive", "command": [*COMMAND, "--older-than", "600s"]}
+
+
+def test_a_quiet_time_over_an_hour_is_the_time_between_runs() -> None:
+    assert [AutomaticRedrive(quiet_seconds=seconds).repeat_minutes for seconds in (60, 3_600, 5_400)] == [60, 60, 90]
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["alarm", "schedule"])
+def test_both_rules_run_one_task_where_the_workers_run(redriven: list[Resource], number: int) -> None:
     """On Fargate, in the private subnets, in the tasks' security group, without a public address."""
-    (target,) = _rule(redriven)["Targets"]
+    (target,) = _rules(redriven)[number]["Targets"]
     workers = of_kind(redriven, "AWS::ECS::Service")["sluice-redriven-ledger"]
 
     parameters = target["EcsParameters"]
@@ -74,7 +97,7 @@ def test_the_task_runs_the_command_in_the_workers_image(redriven: list[Resource]
         item for item in definitions["sluice-redriven-ledger"]["ContainerDefinitions"] if item["Name"] == "ledger"
     )
 
-    assert task["Command"] == ["python", "-m", "sluice", "dlq", "automatic-redrive"]
+    assert task["Command"] == COMMAND
     assert [task[name] for name in ("Image", "Environment")] == [worker[name] for name in ("Image", "Environment")]
 
 
@@ -93,9 +116,10 @@ def test_the_task_may_take_from_the_dlq_and_send_to_the_queue(redriven: list[Res
     ]
 
 
-def test_the_rule_may_run_that_task_in_that_cluster_and_pass_its_roles(redriven: list[Resource]) -> None:
+def test_the_rules_may_run_that_task_in_that_cluster_and_pass_its_roles(redriven: list[Resource]) -> None:
     """No other task, and no other role."""
-    (target,) = _rule(redriven)["Targets"]
+    target, same = (rule["Targets"][0] for rule in _rules(redriven))
+    assert target["RoleArn"] == same["RoleArn"]
     found = statements(redriven, target["RoleArn"].removeprefix("Arn(").removesuffix(")"))
 
     allowed = {str(item["Action"]): item for item in found}

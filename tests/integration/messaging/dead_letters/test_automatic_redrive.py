@@ -9,15 +9,17 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, select, update
 
 from sluice.cli.main import cli
+from sluice.clock import SystemClock, VirtualClock
 from sluice.declaration import AutomaticRedrive, task_settings
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database.audit import acts
 from sluice.messaging.errors import DeadLetterError, TransientError
-from sluice.messaging.inbox import maintenance
-from sluice.messaging.inbox.redrive_guard import ACTOR, Past, RedriveGuard
+from sluice.messaging.inbox import maintenance, redrive_guard
+from sluice.messaging.inbox.redrive_guard import ACTOR, LEASE_SECONDS, Past, RedriveGuard
 from sluice.messaging.inbox.tables import audit, redrives
 from sluice.messaging.sqs import queue
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue
 from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, DlqHarness, envelope
 from tests.support.messaging.inbox_harness import InboxHarness, arrived
 from tests.support.messaging.worker_harness import Place
@@ -46,12 +48,13 @@ class Billing:
 
     def die_again(self, *places: Place, is_permanent: bool = False) -> None:
         """Let copies die that a run brought back."""
-        waiting = {(body["group"], body["seq"]): id_ for body, id_ in self._waiting()}
+        waiting = self._waiting()
         self._record({place: waiting[place] for place in places}, is_permanent=is_permanent)
 
-    def _waiting(self) -> list[tuple[dict[str, Any], str]]:
+    def _waiting(self) -> dict[Place, str]:
         received = self._harness._receive(QUEUE, hidden_seconds=0)
-        return [(json.loads(message["Body"]), message["MessageId"]) for message in received]
+        bodies = [(json.loads(message["Body"]), message["MessageId"]) for message in received]
+        return {(body["group"], body["seq"]): sqs_message_id for body, sqs_message_id in bodies}
 
     def _record(self, ids: dict[Place, str], *, is_permanent: bool) -> None:
         with self.engine.begin() as connection:
@@ -64,9 +67,13 @@ class Billing:
         """Park groups behind their dead messages from now on."""
         self._inbox = InboxHarness(self.engine, parks_poison=True, parks_gaps=True).inbox
 
-    def handle(self, *places: Place) -> None:
-        """Let a worker handle what was brought back."""
-        assert self._harness.places(QUEUE) == list(places)
+    def handle(self, *places: Place, is_deleted: bool = True) -> None:
+        """Let a worker handle what was brought back; what it does not delete dies in the end."""
+        assert list(self._waiting()) == list(places)
+        if is_deleted:
+            self._harness.drained(QUEUE)
+        else:
+            self._harness.kill()
         with self.engine.begin() as connection:
             for group, seq in places:
                 came = replace(arrived(seq, group=group, id=f"{group}-{seq}"), sqs_message_id="a copy")
@@ -102,8 +109,8 @@ class Billing:
             rows = acts(connection, audit.c.consumer, "billing", most=100)
         return [(row["action"], row["actor"], row["group_id"], row["seq"]) for row in reversed(rows)]
 
-    def guard(self, run: str) -> RedriveGuard:
-        return RedriveGuard(self.engine, "billing", ONE, run=run)
+    def guard(self, run: str, **more: Any) -> RedriveGuard:
+        return RedriveGuard(self.engine, "billing", ONE, run=run, **more)
 
 
 @pytest.fixture
@@ -285,7 +292,7 @@ def test_two_runs_are_not_at_work_at_once(billing: Billing, harness: DlqHarness)
     (dead_letter,) = harness.dead_letters().receive_some(1)
     slow, other = billing.guard("slow"), billing.guard("other")
     slow.begin()
-    with pytest.raises(DeadLetterError, match=r"run slow of billing works, or died less than 300 s ago; wait for it"):
+    with pytest.raises(DeadLetterError, match=r"run slow of billing works, or died less than 120 s ago; wait for it"):
         other.begin()
 
     _end_lease(billing)
@@ -302,6 +309,72 @@ def test_two_runs_are_not_at_work_at_once(billing: Billing, harness: DlqHarness)
 def _end_lease(billing: Billing) -> None:
     with billing.engine.begin() as connection:
         connection.execute(update(redrives).values(held_until_us=1))
+
+
+def test_a_run_that_only_looks_keeps_its_lease(
+    billing: Billing, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing may be brought back. Each look takes so long that a lease that is not renewed is over after two."""
+    monkeypatch.setattr(redrive_guard, "_RENEWED_SECONDS", 0)
+    billing.die(("a", 1), ("b", 1), ("c", 1), is_permanent=True)
+    looks: list[int] = []
+    receive_some = DeadLetterQueue.receive_some
+
+    def slow(queue: DeadLetterQueue, most: int) -> Any:
+        looks.append(most)
+        with billing.engine.begin() as connection:
+            connection.execute(update(redrives).values(held_until_us=redrives.c.held_until_us - 70_000_000))
+        with pytest.raises(DeadLetterError, match="works, or died"):
+            billing.guard("other").begin()
+        return receive_some(queue, most)
+
+    monkeypatch.setattr(DeadLetterQueue, "receive_some", slow)
+
+    assert billing.run()[1]["left"] == {"poison": 3}
+    assert len(looks) > 2
+
+
+def test_a_lease_is_not_renewed_at_each_look(billing: Billing) -> None:
+    """But in time."""
+    clock = VirtualClock()
+    guard = billing.guard("r", own_clock=clock)
+    guard.begin()
+    _end_lease(billing)
+
+    assert (guard.may_go_on(), billing.gauge) == (True, 1)
+    clock.sleep(LEASE_SECONDS / 4)
+    assert (guard.may_go_on(), billing.gauge) == (True, 0)
+
+
+@pytest.mark.parametrize("taken", [{"run": "other"}, {"off_at_us": 1}], ids=["another run", "switched off"])
+def test_a_run_without_its_lease_looks_no_further(
+    billing: Billing, monkeypatch: pytest.MonkeyPatch, taken: dict[str, Any]
+) -> None:
+    """It ends, and leaves to the other what is the other's."""
+    monkeypatch.setattr(redrive_guard, "_RENEWED_SECONDS", 0)
+    billing.die(("a", 1), ("b", 1))
+
+    def take(name: str) -> None:
+        if name == "after_delete":
+            with billing.engine.begin() as connection:
+                connection.execute(update(redrives).values(taken))
+
+    monkeypatch.setattr(failpoints, "from_environment", lambda *_: take)
+
+    code, printed = billing.run()
+
+    assert (code, printed["moved"], printed["is_whole"], printed["error"]) == (1, 1, False, None)
+    assert billing.dead == [("b", 1)]
+
+
+def test_a_run_that_fails_gives_its_lease_back(billing: Billing, harness: DlqHarness) -> None:
+    """The next one need not wait."""
+    billing.die(("a", 1))
+    harness.line.refuse("ServiceUnavailable", 1, operation="ReceiveMessage")
+    with pytest.raises(TransientError):
+        billing.run()
+
+    assert billing.run()[1]["moved"] == 1
 
 
 def test_switched_off_meanwhile_a_run_sends_nothing_more(billing: Billing, harness: DlqHarness) -> None:
@@ -328,6 +401,48 @@ def test_an_operator_frees_what_a_dead_run_held(billing: Billing) -> None:
     assert billing.gauge == 0
     with billing.engine.connect() as connection:
         assert connection.execute(select(redrives)).one() == ("billing", None, None, None)
+
+
+def test_a_run_by_the_schedule_leaves_what_has_just_died(billing: Billing, harness: DlqHarness) -> None:
+    """But it sees that one died again. The simulator lives in January 2026: there an hour is years."""
+    billing.die(("a", 1), ("b", 1))
+    hours = (SystemClock().now_us() - harness.clock.now_us()) // 3_600_000_000
+
+    code, printed = billing.run("--older-than", f"{hours + 1}h")
+    assert (code, printed["moved"], printed["left"]) == (0, 0, {"too_fresh": 2})
+    assert billing.run("--older-than", f"{hours - 1}h")[1]["moved"] == 2
+
+    billing.die_again(("a", 1))
+    assert billing.run("--older-than", f"{hours + 1}h")[1]["is_off"]
+
+
+def test_a_copy_that_was_handled_and_died_all_the_same_is_no_failure(billing: Billing) -> None:
+    """Its worker committed, and died before each delete. It goes back, and the inbox drops it."""
+    billing.die(("a", 1))
+    billing.run()
+    billing.handle(("a", 1), is_deleted=False)
+
+    code, printed = billing.run()
+
+    assert (code, printed["moved"], printed["is_off"]) == (0, 1, False)
+
+
+def test_what_a_run_began_and_did_not_delete_is_no_more_than_is_declared_later(
+    billing: Billing, harness: DlqHarness
+) -> None:
+    """Five minutes later the queue would take a second copy: that is a further time."""
+    billing.declare(AutomaticRedrive(attempts_max=2))
+    billing.die(("a", 1))
+    for moved in (0, 0):
+        harness.line.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
+        assert billing.run()[1]["moved"] == moved
+        with billing.engine.begin() as connection:
+            connection.execute(update(audit).values(at_us=audit.c.at_us - 300_000_000))
+
+    assert billing.run()[1]["left"] == {"used_up": 1}
+
+    assert len(billing.acts()) == 2
+    assert billing.dead == [("a", 1)]
 
 
 def test_what_a_run_began_and_did_not_delete_is_finished(billing: Billing, harness: DlqHarness) -> None:

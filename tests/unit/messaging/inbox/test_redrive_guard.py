@@ -6,8 +6,12 @@ from sluice.messaging.inbox.redrive_guard import Death, Past, Verdict, judge
 
 HERE, BEFORE = "in the DLQ now", "in the DLQ before"
 DEAD = Death(state="dead", is_final=False)
-NEVER, ONCE = Past(), Past(begun=frozenset({BEFORE}))
-NOTED = Past(begun=frozenset({BEFORE}), noted=frozenset({HERE}))
+HANDLED = Death(state="redriven", is_final=True)
+NOW_US = 1_000_000_000
+JUST_NOW, LONG_AGO = NOW_US - 100_000_000, NOW_US - 300_000_000
+NEVER, ONCE = Past(), Past(times=1, begun={BEFORE: JUST_NOW})
+NOTED = Past(times=1, begun={BEFORE: JUST_NOW}, noted=frozenset({HERE}))
+BEGUN, BEGUN_LONG_AGO = Past(times=1, begun={HERE: JUST_NOW}), Past(times=1, begun={HERE: LONG_AGO})
 
 
 @pytest.mark.parametrize(
@@ -17,22 +21,39 @@ NOTED = Past(begun=frozenset({BEFORE}), noted=frozenset({HERE}))
         (Death(state="dead", is_final=True), NEVER, Verdict.POISON),
         (None, NEVER, Verdict.POISON),
         *((Death(state=state, is_final=True), NEVER, Verdict.POISON) for state in ("gap", "filled", "skipped")),
-        (Death(state="redriven", is_final=True), NEVER, Verdict.POISON),
+        (HANDLED, NEVER, Verdict.POISON),
         (DEAD, ONCE, Verdict.FAILED_AGAIN),
         (Death(state="dead", is_final=True), ONCE, Verdict.FAILED_AGAIN),
         (None, ONCE, Verdict.FAILED_AGAIN),
         (DEAD, NOTED, Verdict.BRING_BACK),
         (Death(state="dead", is_final=True), NOTED, Verdict.POISON),
-        (DEAD, Past(begun=frozenset({HERE})), Verdict.BRING_BACK),
-        (Death(state="redriven", is_final=True), Past(begun=frozenset({HERE})), Verdict.BRING_BACK),
-        (Death(state="dead", is_final=True), Past(begun=frozenset({HERE})), Verdict.POISON),
+        (DEAD, BEGUN, Verdict.BRING_BACK),
+        (Death(state="dead", is_final=True), BEGUN, Verdict.POISON),
+        *((HANDLED, past, Verdict.BRING_BACK) for past in (BEGUN, BEGUN_LONG_AGO, ONCE, NOTED)),
     ],
 )
 def test_only_what_used_up_its_attempts_comes_back(death: Death | None, past: Past, verdict: Verdict) -> None:
     """A message is brought back twice at most here. What a dead run began is finished, and is no further time."""
-    assert judge(HERE, death, past, attempts_max=2) is verdict
+    assert judge(HERE, death, past, attempts_max=2, now_us=NOW_US) is verdict
 
 
 def test_a_message_comes_back_no_more_often_than_is_declared() -> None:
     """Also where an operator has switched automatic redrive on again."""
-    assert judge(HERE, DEAD, NOTED, attempts_max=1) is Verdict.USED_UP
+    assert judge(HERE, DEAD, NOTED, attempts_max=1, now_us=NOW_US) is Verdict.USED_UP
+
+
+@pytest.mark.parametrize(
+    ("past", "attempts_max", "verdict"),
+    [
+        (BEGUN, 1, Verdict.BRING_BACK),
+        (BEGUN_LONG_AGO, 1, Verdict.USED_UP),
+        (BEGUN_LONG_AGO, 2, Verdict.BRING_BACK),
+        (Past(times=2, begun={HERE: JUST_NOW}), 2, Verdict.BRING_BACK),
+        (Past(times=2, begun={HERE: LONG_AGO}), 2, Verdict.USED_UP),
+    ],
+)
+def test_another_copy_under_one_id_is_a_further_time_once_the_queue_would_take_both(
+    past: Past, attempts_max: int, verdict: Verdict
+) -> None:
+    """SQS drops the second within five minutes of the first."""
+    assert judge(HERE, DEAD, past, attempts_max=attempts_max, now_us=NOW_US) is verdict
