@@ -1,7 +1,6 @@
-"""From environments to templates: `python -m tests.support.templates.synthesis FOLDER` writes those that tests read."""
+"""From environments to templates."""
 
 import json
-import sys
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -14,9 +13,7 @@ from sluice.constructs.network import Network
 from sluice.constructs.stage import Consumers
 from sluice.declaration import Environment, NewDatabase
 from stacks.stage import EnvironmentStage
-from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
-from tests.support.templates.environments import ALONE, EDITED, EXTRA, FULL
 from tests.support.templates.resources import Stacks, read
 
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
@@ -54,9 +51,3 @@ def synthesize_alone(environment: Environment, directory: Path) -> None:
     Alarms(stack, "Alarms", environment=environment, topic=operators.topic)
     Dashboard(stack, "Dashboard", environment=environment)
     app.synth()
-
-
-if __name__ == "__main__":
-    synthesize_alone(FULL, Path(sys.argv[1]) / ALONE)
-    for name, environment in {**ENVIRONMENTS, **EXTRA, **EDITED}.items():
-        synthesize(environment, Path(sys.argv[1]) / name)

@@ -1,9 +1,5 @@
-"""The templates of every environment, synthesized once for all processes of a test run and read by each."""
+"""The templates of every environment, synthesized once for all tests of constructs."""
 
-import fcntl
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,22 +7,25 @@ import pytest
 
 from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
-from tests.support.project import PROJECT
-from tests.support.templates.environments import EDITED, EXTRA
+from tests.support.templates.environments import ALONE, EDITED, EXTRA, FULL
 from tests.support.templates.resources import Resource, Stacks, read, resources
+from tests.support.templates.synthesis import synthesize, synthesize_alone
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put them all on one worker of pytest-xdist: there CDK starts once, and every template is synthesized once."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("cdk"))
 
 
 @pytest.fixture(scope="session")
 def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of all templates; the first process of the test run makes them, the others wait for it."""
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    folder = shared / "templates"
-    with (shared / "templates.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            command = [sys.executable, "-m", "tests.support.templates.synthesis", str(folder)]
-            subprocess.run(command, cwd=PROJECT, check=True, timeout=200)
+    """Return the folder of all templates."""
+    folder = tmp_path_factory.mktemp("templates")
+    synthesize_alone(FULL, folder / ALONE)
+    for name, environment in {**ENVIRONMENTS, **EXTRA, **EDITED}.items():
+        synthesize(environment, folder / name)
     return folder
 
 
