@@ -79,7 +79,7 @@ prove: setup ## Test every promise under its saboteurs: each test must fail; on 
 
 .PHONY: proofs
 proofs: setup
-	@$(PYTEST) -n "$$WORKERS" contract_tests --prove --target simulator -m "not deployment"
+	@$(PYTEST) -n 2 contract_tests --prove --target simulator -m "not deployment"
 
 .PHONY: simulate
 simulate: setup ## Test every promise on the simulator, then with one rule of the model broken at a time; no server

@@ -12,7 +12,6 @@ A block of text after commands is what they print, line by line and in order; `â
 """
 
 import json
-import multiprocessing
 import os
 import re
 import runpy
@@ -34,6 +33,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from tests.support.declaration import environment
+from tests.support.processes.forked import forking
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("local")  # the environment whose names they use
@@ -48,10 +48,8 @@ DECLARED: Mapping[str | None, Mapping[str, Any]] = {
 }
 _BLOCK = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- (run|ends|not run|file|given)(?:: (.+))? -->")
-# A process is forked from one that has imported everything, which takes seconds.
-_forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload(
-    [__name__, "tests.support.processes.messaging_process", "examples.services.__main__", "pandas"]
+_forked = forking(
+    __name__, "examples.services.__main__", "sluice.cli.services.relay", "sluice.cli.services.worker", "pandas"
 )
 
 

@@ -1,6 +1,5 @@
 """Made-up versions of the outbox's tables, and processes that upgrade to them, which can be killed."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ from sluice.messaging.database import engines, migrations
 from sluice.messaging.database.migrations import Step, VersionedTables
 from sluice.messaging.failpoints import from_environment
 from sluice.messaging.outbox import tables
+from tests.support.processes.forked import forking
 
 FIRST_TABLES = Path(__file__).with_name("first_tables")
 """A folder with the SQL of the first tables of outbox and inbox, by kind of database; it never changes."""
@@ -27,8 +27,7 @@ _STEPS = (
         readable_from=2,
     ),
 )
-_forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload([__name__])
+_forked = forking(__name__)
 
 
 def version(number: int) -> VersionedTables:

@@ -1,7 +1,6 @@
 """`sluice …` as processes of their own, which can be stopped and killed."""
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -15,12 +14,12 @@ from sluice.clock import eventually
 from sluice.declaration import Environment, task_settings
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
+from tests.support.processes.forked import forking
 
 PATIENCE_SECONDS = 60
 
-_forked = multiprocessing.get_context("forkserver")
 # The commands, and pandas, which pyarrow looks for when it makes its first array.
-_forked.set_forkserver_preload([__name__, "sluice.cli.services.relay", "sluice.cli.services.worker", "pandas"])
+_forked = forking(__name__, "sluice.cli.services.relay", "sluice.cli.services.worker", "pandas")
 
 
 class MessagingProcess:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -37,6 +36,7 @@ from tests.support.histories.recorded_services import (
     recorded,
 )
 from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
+from tests.support.processes.forked import forking
 
 
 def _order_number(body: str) -> str:
@@ -357,9 +357,7 @@ def test_a_key_that_fails_in_an_unheard_of_way_stops_the_recording_only(
     assert Kind.CLOSED not in {event.kind for event in recorded(tmp_path)}
 
 
-# A process is forked from one that has imported everything; of those there is one for all tests.
-_forked = multiprocessing.get_context("forkserver")
-_forked.set_forkserver_preload(["tests.support.histories.recorded_services", "sluice.recorder.recorder"])
+_forked = forking("tests.support.histories.recorded_services", "sluice.recorder.recorder")
 _of_processes = pytest.mark.xdist_group("processes")
 
 
