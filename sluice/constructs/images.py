@@ -6,9 +6,11 @@ image of the same files is there. So what is not to make a new image has to stay
 AWS: https://docs.aws.amazon.com/cdk/v2/guide/assets.html (read 2026-11-23).
 """
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import aws_cdk as cdk
 from aws_cdk import aws_ecr as ecr
@@ -16,6 +18,7 @@ from aws_cdk import aws_ecr_assets as assets
 from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
+from sluice.constructs.dockerfile import copies
 from sluice.declaration import Architecture, Consumer, Environment
 from sluice.declaration.arguments import typed
 from sluice.declaration.image import parse_image
@@ -58,9 +61,14 @@ class Images(Construct):
         """Return what a consumer's workers run.
 
         Raises:
-            ConfigError: it is to be built, and there is no Dockerfile.
+            ConfigError: it is to be built, and there is no Dockerfile, or it would not hold the consumer's handlers.
         """
-        return self.shared if consumer.image is None else self._declared(consumer.image, f"Image-{consumer.name}")
+        if consumer.image is not None:
+            return self._declared(consumer.image, f"Image-{consumer.name}")
+        shared = self.shared
+        if self._environment.image is None and consumer.handlers is not None:
+            self._require_held(consumer, consumer.handlers)
+        return shared
 
     @cached_property
     def shared(self) -> TaskImage:
@@ -84,6 +92,44 @@ class Images(Construct):
         )
         return TaskImage(container=ecs.ContainerImage.from_docker_image_asset(asset), architecture=architecture)
 
+    def _require_held(self, consumer: Consumer, handlers: str) -> None:
+        """Refuse handlers that the image would not hold, as far as can be told; what pip installs there is not here."""
+        project = self._file.parent
+        file = _module_file(handlers, [project, *map(Path, sys.path)])
+        if file is None or {"site-packages", "dist-packages"} & {*file.parts}:
+            return
+        require(
+            consumer,
+            file.is_relative_to(project),
+            field="handlers",
+            allowed=f"a module in {project}, of which the image is built, and this one is {file}; move it there, or"
+            " declare an image that holds it",
+        )
+        within = PurePosixPath(file.relative_to(project))
+        top = within.parts[0]
+        require(
+            consumer,
+            not self._ignored.ignores(str(file)),
+            field="handlers",
+            allowed=f"a module that the image holds, and {project}/.dockerignore keeps {within} back; add a line to it:"
+            f" !{top}",
+        )
+        into = f"{top}/" if within.parts[1:] else "./"
+        require(
+            consumer,
+            copies(self._file.read_text(encoding="utf-8", errors="replace"), within) is not False,
+            field="handlers",
+            allowed=f"a module that the image holds, and {self._file} does not copy {within}; add to its last stage:"
+            f" COPY {top} {into}",
+        )
+
+    @cached_property
+    def _ignored(self) -> cdk.IgnoreStrategy:
+        """Return what stays out of the build, as the asset reads it."""
+        file = self._file.with_name(".dockerignore")
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
+        return cdk.IgnoreStrategy.docker(str(self._file.parent), [line for line in lines if line])
+
     def _declared(self, image: str, id_: str) -> TaskImage:
         """Return a declared image; one in ECR with the right to pull it, and no other."""
         parts = parse_image(image)
@@ -106,3 +152,13 @@ class Images(Construct):
             service="ecr", account=account, region=region, resource="repository", resource_name=name
         )
         return ecr.Repository.from_repository_attributes(self, id_, repository_arn=arn, repository_name=name)
+
+
+def _module_file(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return the file of a module, which is not imported, in the first folder that has one."""
+    for folder in folders:
+        module = folder.resolve().joinpath(*name.split("."))
+        for file in (module / "__init__.py", module.with_name(f"{module.name}.py")):
+            if file.is_file():
+                return file
+    return None

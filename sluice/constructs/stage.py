@@ -201,7 +201,8 @@ class EnvironmentStage(cdk.Stage):
 
     Raises:
         ConfigError: it has handlers and no database; it keeps its data, and nobody would hear that some is late, dead
-            or about to be deleted; or its image is to be built, and there is no Dockerfile.
+            or about to be deleted; or its image is to be built, and there is no Dockerfile, or the image would not hold
+            a consumer's handlers.
     """
 
     @typed

@@ -104,3 +104,70 @@ def test_a_project_without_a_dockerfile_is_refused(tmp_path: Path) -> None:
         f" {tmp_path}/Dockerfile; write one, or declare an image that is in a registry"
     )
     assert Images(stack, "Declared", environment=replace(DEV, image="w:1"), project=tmp_path).shared.is_in_ecr
+
+
+def _of(project: Path, handlers: str) -> object:
+    """Return the image of a consumer with those handlers, built of a project."""
+    stack = cdk.Stack(cdk.App(), "Stack")
+    consumer = replace(DEV.consumers[0], handlers=handlers)
+    return Images(stack, "Images", environment=replace(DEV, consumers=(consumer,)), project=project).of(consumer)
+
+
+def _refused(project: Path, handlers: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        _of(project, handlers)
+    return str(refused.value).replace(str(project), "PROJECT")
+
+
+def test_handlers_that_the_image_would_not_hold_are_refused(files: tuple[Path, str]) -> None:
+    """In one line that says what to add, in the projects that users get: to .dockerignore, then to the Dockerfile."""
+    project, within = files
+    held = within.removesuffix(".py").replace("/", ".")
+    _write(project / "orders" / "billing" / "__init__.py", "")
+    _write(project / "alone.py", "")
+    begun = "Consumer('billing').handlers is"
+
+    assert _of(project, held)
+    assert _refused(project, "orders.billing") == (
+        f"{begun} 'orders.billing', allowed is a module that the image holds, and PROJECT/.dockerignore keeps"
+        " orders/billing/__init__.py back; add a line to it: !orders"
+    )
+
+    with (project / ".dockerignore").open("a", encoding="utf-8") as file:
+        file.write("!orders\n!alone.py\n")
+
+    assert _refused(project, "orders.billing") == (
+        f"{begun} 'orders.billing', allowed is a module that the image holds, and PROJECT/Dockerfile does not copy"
+        " orders/billing/__init__.py; add to its last stage: COPY orders orders/"
+    )
+    assert _refused(project, "alone").endswith("does not copy alone.py; add to its last stage: COPY alone.py ./")
+
+    with (project / "Dockerfile").open("a", encoding="utf-8") as file:
+        file.write("COPY orders orders/\nCOPY alone.py ./\n")
+
+    assert _of(project, "orders.billing")
+    assert _of(project, "alone")
+
+
+def test_handlers_outside_the_folder_of_the_image_are_refused(
+    files: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Python finds them here no builder looks. What is installed may be installed there, too."""
+    _write(tmp_path / "elsewhere" / "their_handlers.py", "")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+
+    assert _refused(files[0], "their_handlers") == (
+        "Consumer('billing').handlers is 'their_handlers', allowed is a module in PROJECT, of which the image is built,"
+        f" and this one is {tmp_path}/elsewhere/their_handlers.py; move it there, or declare an image that holds it"
+    )
+    assert _of(files[0], "sqlalchemy.orm")
+
+
+def test_handlers_of_an_image_that_is_declared_are_not_looked_for(files: tuple[Path, str]) -> None:
+    _write(files[0] / "orders.py", "")
+    declared = replace(DEV, image="w:1", consumers=(replace(DEV.consumers[0], handlers="orders"),))
+    own = replace(DEV.consumers[0], handlers="orders", image="w:2")
+
+    for environment_, consumer in ((declared, declared.consumers[0]), (DEV, own)):
+        stack = cdk.Stack(cdk.App(), "Stack")
+        assert Images(stack, "Images", environment=environment_, project=files[0]).of(consumer).is_in_ecr
