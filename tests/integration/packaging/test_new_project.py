@@ -69,7 +69,7 @@ def test_a_handlers_module_that_is_not_there_is_refused_at_synth(project: Path, 
     assert "handlers are 'order_desk.handler', and there is no such module" in line
 
 
-def test_the_python_and_the_workflow_of_a_new_project_are_clean(project: Path) -> None:
+def test_the_python_and_the_workflows_of_a_new_project_are_clean(project: Path) -> None:
     """For ruff, with imports in the project's own order, and for actionlint."""
     ruff = PROJECT / ".venv" / "bin" / "ruff"
     files = ("app.py", "environments.py", "order_desk", "tests")
@@ -102,7 +102,7 @@ def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
     assert done(sluice, "--version", cwd=project).stdout == "sluice, version 0.1.1\n"
     assert "4 passed" in printed
     assert _files(project) == before
-    assert len(before) == 17
+    assert len(before) == 18
     assert done(sluice, "env", "dev", cwd=project).stdout == names
     assert names.startswith("topics: order-desk-dev-events.fifo\n")
 

@@ -51,6 +51,7 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
     assert _files(tmp_path / "order-desk") == [
         ".dockerignore",
         ".github/workflows/ci.yml",
+        ".github/workflows/deploy.yml",
         ".gitignore",
         "Dockerfile",
         "Makefile",

