@@ -161,7 +161,7 @@ _REDRIVEN = replace(
         for consumer in FULL.consumers
     ),
 )
-_LOCAL, _STAGING = ENVIRONMENTS["local"], ENVIRONMENTS["staging"]
+_LOCAL, _DEV, _STAGING = (ENVIRONMENTS[name] for name in ("local", "dev", "staging"))
 EDITED = {
     REDRIVEN: _REDRIVEN,
     "full, without a relay": replace(FULL, relay=False),
@@ -174,6 +174,8 @@ EDITED = {
         ),
     ),
     "local, with 45 tags": replace(_LOCAL, tags={f"key{number}": "" for number in range(45)}),
+    "dev, on spot": replace(_DEV, spot=True),
+    "dev, with keys": replace(_DEV, encryption=Encryption.CMK),
     "staging, without billing": replace(_STAGING, consumers=_STAGING.consumers[1:]),
 }
 """Environments after an edit of their declaration, by what was edited."""

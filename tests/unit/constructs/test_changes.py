@@ -1,10 +1,11 @@
 """What a change of the declaration changes, and what it leaves alone."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from tests.support.templates.resources import Stacks
 
@@ -92,3 +93,25 @@ def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mappin
         "ConsumersConsumershippingWorkerTaskDefinition",
         "FanoutConsumershippingQueue",
     ]
+
+
+def _may_replace(before: Stacks, after: Stacks) -> dict[str, set[str]]:
+    """Return by type the changed properties for which CloudFormation replaces a resource, always or at times."""
+    was = _resources(before)
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for id_, resource in _resources(after).items():
+        properties, old = resource.get("Properties", {}), was.get(id_, resource).get("Properties", {})
+        changed = {name for name in {*properties, *old} if properties.get(name) != old.get(name)}
+        schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", resource["Type"]).schema if changed else {}
+        fixed = {*schema.get("createOnlyProperties", ()), *schema.get("conditionalCreateOnlyProperties", ())}
+        if replacing := {name for name in changed if f"/properties/{name}" in fixed}:
+            found[resource["Type"]] |= replacing
+    return dict(found)
+
+
+def test_what_is_to_be_chosen_before_the_first_deployment(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+    """By CloudFormation's own schemas, as cfn-lint has them: docs/guides/first-deployment.md#what-to-know."""
+    on_spot, with_keys = (_may_replace(stacks["dev"], edited[name]) for name in ("dev, on spot", "dev, with keys"))
+
+    assert on_spot == {"AWS::ECS::Service": {"LaunchType"}}
+    assert with_keys == {"AWS::RDS::DBCluster": {"KmsKeyId"}}
