@@ -104,7 +104,7 @@ synth: setup ## Write the CloudFormation templates of ENV
 
 .PHONY: checkov
 checkov: setup ## Check the templates of every environment with checkov, in an environment of its own
-	@rm -rf cdk.out/checkov && python -m tests.support.templates.synthesis cdk.out/checkov
+	@rm -rf cdk.out/checkov && python -m tests.support.templates.synthesis cdk.out/checkov && test -d cdk.out/checkov
 	@uvx --quiet --python .venv/bin/python --from 'checkov==$(CHECKOV)' checkov --config-file .checkov.yaml --directory cdk.out/checkov
 
 .PHONY: deploy

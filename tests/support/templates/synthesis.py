@@ -1,6 +1,7 @@
-"""From environments to templates."""
+"""From environments to templates: `python -m tests.support.templates.synthesis FOLDER` writes every one."""
 
 import json
+import sys
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -13,7 +14,9 @@ from sluice.constructs.network import Network
 from sluice.constructs.stage import Consumers
 from sluice.declaration import Environment, NewDatabase
 from stacks.stage import EnvironmentStage
+from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
+from tests.support.templates.environments import ALONE, EDITED, EXTRA, FULL
 from tests.support.templates.resources import Stacks, read
 
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
@@ -51,3 +54,14 @@ def synthesize_alone(environment: Environment, directory: Path) -> None:
     Alarms(stack, "Alarms", environment=environment, topic=operators.topic)
     Dashboard(stack, "Dashboard", environment=environment)
     app.synth()
+
+
+def synthesize_all(directory: Path) -> None:
+    """Write the templates of every environment that the tests know, each into a folder of its name."""
+    synthesize_alone(FULL, directory / ALONE)
+    for name, environment in {**ENVIRONMENTS, **EXTRA, **EDITED}.items():
+        synthesize(environment, directory / name)
+
+
+if __name__ == "__main__":
+    synthesize_all(Path(sys.argv[1]))

@@ -7,9 +7,9 @@ import pytest
 
 from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
-from tests.support.templates.environments import ALONE, EDITED, EXTRA, FULL
+from tests.support.templates.environments import EDITED, EXTRA
 from tests.support.templates.resources import Resource, Stacks, read, resources
-from tests.support.templates.synthesis import synthesize, synthesize_alone
+from tests.support.templates.synthesis import synthesize_all
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,9 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of all templates."""
     folder = tmp_path_factory.mktemp("templates")
-    synthesize_alone(FULL, folder / ALONE)
-    for name, environment in {**ENVIRONMENTS, **EXTRA, **EDITED}.items():
-        synthesize(environment, folder / name)
+    synthesize_all(folder)
     return folder
 
 
