@@ -8,7 +8,7 @@ Terms, used by all rules as defined here:
   becomes another instance.
 - *definite lease* of a received event: from its answer to the earliest of: its visibility timeout counted from the
   call, or from a visibility change that certainly replaced it; the first delete tried on the same message; an expiry
-  that a visibility change may have brought forward.
+  that a visibility change may have brought forward. To repeat a receive with its attempt id is a visibility change.
 - *possible lease*: to the latest of: its visibility timeout counted from the answer, an expiry put off by a visibility
   change; but no longer than to the answer of a delete.
 - *settled delete*: answered ok, for the newest receive, before that could have expired.
@@ -25,7 +25,7 @@ from itertools import permutations
 
 from sluice import limits
 from sluice.history.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
-from sluice.history.checker.expectation import Expectation, QueueContext
+from sluice.history.checker.expectation import Expectation, Move, QueueContext
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Kind, Outcome, is_end_marker
 
@@ -61,9 +61,19 @@ def number(event: Event) -> str | None:
 
 
 def is_same_receive(event: Event, other: Event) -> bool:
-    """Return whether two received events are one receive, or a lawful replay of it."""
+    """Return whether two received events are of one answer, or of one repeated with its attempt id (RCV-11)."""
+    return event.call_id == other.call_id or is_repeat(event, other)
+
+
+def is_repeat(event: Event, other: Event) -> bool:
+    """Return whether another call brought a message again by its attempt id, and so with the handle it had."""
     attempt = event.receive_request_attempt_id
-    return event.call_id == other.call_id or (attempt is not None and attempt == other.receive_request_attempt_id)
+    return (
+        event.call_id != other.call_id
+        and attempt is not None
+        and attempt == other.receive_request_attempt_id
+        and event.receipt_handle_hash == other.receipt_handle_hash
+    )
 
 
 class Group:
@@ -177,8 +187,14 @@ class Group:
             return None
         if idx in self.order:
             return (self.acked[idx].queue, self.order[idx]) if len(ids) == 1 else None
-        numbers = sorted({number(event) or "" for event in self.publishes[idx] if event.outcome != Outcome.FAIL})
-        is_certain = "" not in numbers and not self.spread_us(queue) and self.is_proven(queue)
+        tries = [event for event in self.publishes[idx] if event.outcome != Outcome.FAIL]
+        numbers = sorted({number(event) or "" for event in tries})
+        is_certain = (
+            "" not in numbers
+            and len({event.queue for event in tries}) == 1
+            and not self.spread_us(queue)
+            and self.is_proven(queue)
+        )
         is_certain = is_certain and not self.expectation.lost_receives.get(queue)
         return (self.acked[idx].queue, numbers[ids.index(id_)]) if is_certain and len(ids) <= len(numbers) else None
 
@@ -297,16 +313,33 @@ class Group:
         return self.dead_letter(queue, idx) is not None
 
     def is_moved(self, queue: str, idx: int) -> bool:
-        """Return whether the message, for all that is known, left the queue and came back with a move task."""
-        moves = [move for move in self.around.moves if move.destination == queue]
-        if not moves:
-            return False
+        """Return whether a move task, for all that is known, brought the message, behind others or beside itself.
+
+        The task may have begun long before. It may be that of another queue's DLQ, or bring what was never seen here.
+        """
         times = self.receives(queue, idx)
         return bool(times) and any(
-            not self.is_after(times[0], move.began_at_us)
-            and responded(times[-1]) + self.around_bound_us >= move.began_at_us
-            for move in moves
+            self._may_have_brought(move, times) for move in self.around.moves if move.destination == queue
         )
+
+    def _may_have_brought(self, move: Move, times: Sequence[Event]) -> bool:
+        """Return whether a move task to their queue may have brought what these receives brought last.
+
+        What a message needs to die first is on record, lost, or went on while the task began.
+        """
+        queue, began_us = times[0].queue or "", move.began_at_us
+        if responded(times[-1]) + self.around_bound_us < began_us:
+            return False
+        is_in_between = any(
+            not self.is_after(e, began_us) and responded(e) + self.around_bound_us >= began_us for e in times
+        )
+        if is_in_between or not self.is_proven(queue):
+            return True
+        lost, most = self.expectation.lost_receives.get(queue, 0), self.expectation.max_receive_count.get(queue, 1)
+        if move.source != self.expectation.dead_letter_queues.get(queue):
+            return len(times) + lost > 1
+        is_over = move.is_finished and all(self.is_after(event, move.ended_at_us) for event in times)
+        return len(times) + lost > most and (lost >= most or not is_over)
 
     def may_be_from_dlq(self, event: Event) -> bool:
         """Return whether a move task to its queue may have begun before a message was received."""
@@ -368,9 +401,9 @@ class Group:
     def possible_expiry_us(self, event: Event) -> int:
         """Return the latest instant at which a receive's hold ended by itself, deletes left aside."""
         put_off = [
-            self._latest_us(attempt, event) + _seconds_us(attempt)
+            self._latest_us(attempt, event) + self._held_us(attempt)
             for attempt in self._effective_tries(event)
-            if attempt.kind == Kind.VISIBILITY_CHANGED
+            if attempt.kind != Kind.DELETED
         ]
         expired = self._expiry_us(event) - invoked(event) + responded(event) if self._is_timed(event) else NEVER_US
         return max([expired, *put_off])
@@ -379,7 +412,7 @@ class Group:
         """Return what may have had its effect after this receive was asked for."""
         return [
             attempt
-            for attempt in self.tries(event)
+            for attempt in self._with_repeats(event, self.tries(event))
             if attempt.outcome != Outcome.FAIL and self._latest_us(attempt, event) >= invoked(event)
         ]
 
@@ -391,27 +424,40 @@ class Group:
         """Return when a call was made at the earliest, by the clock of an event."""
         return invoked(attempt) - self.bound_us(event, attempt)
 
+    def _with_repeats(self, event: Event, tries: list[Event]) -> list[Event]:
+        """Return what was tried, with what repeated a receive by its attempt id: that hides it anew (RCV-28)."""
+        if event.receive_request_attempt_id is None:
+            return tries
+        repeats = [
+            sibling
+            for sibling in self.siblings(event)
+            if is_repeat(event, sibling) and not self.is_before(sibling, event)
+        ]
+        return sorted([*tries, *repeats], key=by_time) if repeats else tries
+
+    def _held_us(self, attempt: Event) -> int:
+        """Return for how long a visibility change hides a message, or a receive."""
+        seconds = attempt.visibility_timeout_seconds
+        if seconds is None and attempt.kind == Kind.RECEIVED:
+            seconds = self.expectation.visibility_timeout_seconds.get(attempt.queue or "", 0)
+        return (seconds or 0) * 1_000_000
+
     def _is_timed(self, event: Event) -> bool:
         """Return whether it is known for how long the message was held; else that ends at once, or never."""
         is_given = event.visibility_timeout_seconds is not None
         return is_given or event.queue in self.expectation.visibility_timeout_seconds
 
     def _expiry_us(self, event: Event) -> int:
-        seconds = event.visibility_timeout_seconds
-        if seconds is None:
-            seconds = self.expectation.visibility_timeout_seconds.get(event.queue or "", 0)
-        return invoked(event) + seconds * 1_000_000
+        return invoked(event) + self._held_us(event)
 
     def expiry_us(self, event: Event) -> int:
         """Return the earliest instant at which a receive's hold may have ended by itself, deletes left aside."""
-        return self._held_until_us(
-            event,
-            [
-                attempt
-                for attempt in self._tried(event, event.receipt_handle_hash)
-                if attempt.kind == Kind.VISIBILITY_CHANGED and attempt.outcome != Outcome.FAIL
-            ],
-        )
+        changes = [
+            attempt
+            for attempt in self._tried(event, event.receipt_handle_hash)
+            if attempt.kind == Kind.VISIBILITY_CHANGED and attempt.outcome != Outcome.FAIL
+        ]
+        return self._held_until_us(event, self._with_repeats(event, changes))
 
     def _held_until_us(self, event: Event, tries: Iterable[Event]) -> int:
         """Return the earliest end of a hold after deletes and changes, by time of answer, that may have had effects.
@@ -421,14 +467,15 @@ class Group:
         ends: list[tuple[Event | None, int]] = [(None, self._expiry_us(event))]
         for attempt in tries:
             is_certain = (
-                attempt.kind == Kind.VISIBILITY_CHANGED
+                attempt.kind != Kind.DELETED
                 and attempt.outcome == Outcome.OK
                 and attempt.receipt_handle_hash == event.receipt_handle_hash
+                and (attempt.kind != Kind.RECEIVED or self.is_before(event, attempt))
                 and self._latest_us(attempt, event) < min(end for _, end in ends)
             )
             if is_certain:
                 ends = [(by, end) for by, end in ends if by is not None and not self.is_before(by, attempt)]
-            held_us = _seconds_us(attempt) if attempt.kind == Kind.VISIBILITY_CHANGED else 0
+            held_us = self._held_us(attempt) if attempt.kind != Kind.DELETED else 0
             ends.append((attempt, max(self._earliest_us(attempt, event), invoked(event)) + held_us))
         return min(end for _, end in ends)
 
@@ -490,14 +537,11 @@ class Group:
         tried = [
             attempt for attempt in self._tried(event, event.receipt_handle_hash) if attempt.outcome != Outcome.FAIL
         ]
+        tried = self._with_repeats(event, tried)
         for delete in tried:
             if delete.kind != Kind.DELETED or delete.outcome != Outcome.OK:
                 continue
-            changes = [
-                change
-                for change in tried
-                if change.kind == Kind.VISIBILITY_CHANGED and not self.is_before(delete, change)
-            ]
+            changes = [change for change in tried if change.kind != Kind.DELETED and not self.is_before(delete, change)]
             end = self._held_until_us(event, changes)
             if self._latest_us(delete, event) <= end and self._is_newest(event, delete):
                 return delete
@@ -581,7 +625,7 @@ class Group:
             if attempt.kind == Kind.VISIBILITY_CHANGED
             and attempt.outcome == Outcome.OK
             and responded(attempt) <= until_us
-            and responded(attempt) + _seconds_us(attempt) > own_us
+            and responded(attempt) + self._held_us(attempt) > own_us
         ]
         return changes[-1:] if own_us < until_us else []
 
@@ -622,10 +666,6 @@ def _distinct_events(
         if event.kind == Kind.RECEIVED and event.sqs_message_id is not None:
             known.setdefault(event.sqs_message_id, distinct[-1].idx)
     return distinct
-
-
-def _seconds_us(change: Event) -> int:
-    return (change.visibility_timeout_seconds or 0) * 1_000_000
 
 
 def _first_by_idx(events: Iterable[Event]) -> dict[int, Event]:

@@ -42,7 +42,7 @@ def passed(group: Group) -> Sequence[Passed]:
 
 def _all_passed(group: Group) -> Iterator[Passed]:
     for queue in group.expectation.queues:
-        for line in _queue_lines(group, queue):
+        for line in queue_lines(group, queue):
             yield from _passed(group, line)
         yield from _passed_by_followers(group, queue)
 
@@ -52,7 +52,7 @@ def is_free(group: Group, skip: Passed) -> bool:
     return group.is_after(skip.event, group.possible_expiry_us(skip.ahead), by=skip.ahead)
 
 
-def _queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]:
+def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]:
     """Yield the receives of each message whose place among others in the queue is known, in that order.
 
     The queue's own sequence numbers tell the order of all it has. Without them that of the publishes does, for what was
@@ -94,7 +94,8 @@ def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
     candidates += [invoked(delete) for receive in receives if (delete := group.settled_delete(receive)) is not None]
     is_left_open = any(map(group.may_be_dead_lettered, receives)) or group.is_dead_lettered(last.queue or "", last.idx)
     if is_left_open or not group.is_proven(last.queue or ""):
-        candidates.append(max(seen_us, min(group.expiry_us(receive) for receive in receives)))
+        latest = [e for e in receives if _may_be_last(group, receives, e.receipt_handle_hash)] or receives
+        candidates.append(max(seen_us, min(map(group.expiry_us, latest))))
     if last.idx is not None and may_be_removed(group, last.queue or "", last.idx):
         candidates.append(max(seen_us, removed_from_us(group, last.queue or "", group.publishes.get(last.idx, ()))))
     return min(candidates, default=NEVER_US)
@@ -120,7 +121,7 @@ def _passed(group: Group, line: Sequence[Sequence[Event]]) -> Iterator[Passed]:
 def _passed_by_followers(group: Group, queue: str) -> Iterator[Passed]:
     """Yield what messages passed that no number places, but that were published behind acknowledged ones."""
     followers = group.followers(queue)
-    for line in _queue_lines(group, queue) if followers else ():
+    for line in queue_lines(group, queue) if followers else ():
         for published_to, behind in followers.items():
             yield from _passed_by(group, queue, line, published_to, sorted(behind))
 

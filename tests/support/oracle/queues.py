@@ -3,6 +3,16 @@
 Written from AWS's documents alone; it shares no code with the checker. A message is in a queue from its publish on, or
 from any later instant (SNS delivers at once and says not by when). A message stays hidden at least for its visibility
 timeout, and for as long as the queue likes after it (VIS-15). Nothing behind a hidden message is delivered (GRP-10).
+
+A receive repeated with its attempt id brings the same messages and handles, and hides them anew, while nobody deleted,
+hid or received one of them (RCV-11, RCV-28, RCV-30); for five minutes (RCV-13, RCV-32). What brings something else with
+that id is a receive like any other, and comes when the id is too old or a message may be free again; of an id that is
+refused nobody says for how long. Whether a repeat is counted nobody says either. A repeat is repeated as it was: one
+whose answer was lost hides no shorter than its receive did.
+
+A move task receives as a consumer does, from the front of the group (MOV-20, MOV-26), and puts a new message with
+another id at the end of the group in its destination (MOV-18). Whether that counts its receives anew is disputed
+(MOV-19), so it may be dead-lettered again at any time until it had all the receives of a new one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,6 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 NEVER_US = 2**62
+ATTEMPT_US = 300_000_000
+MOVES_MAX = 2
+"""How often one move task moves one message: what comes to the DLQ while it runs it may move as well."""
 
 type Place = Literal["waiting", "held", "gone", "dead"]
 """Where a copy is: it may be received, it is in flight, it was deleted, or it went to the DLQ."""
@@ -29,6 +42,10 @@ class Copy:
         free_at_us: the earliest instant at which it may be received again.
         receives: how often it was received here.
         is_given_back: whether it was received with a timeout of 0, or its timeout was set to 0: nobody holds it.
+        is_changed: whether its visibility timeout was changed since its newest receive.
+        is_moved: whether a move task brought it.
+        moved_by: the move tasks that moved it so far, in order.
+        former_id: the SQS message id it had in the DLQ it was moved from.
     """
 
     idx: int
@@ -40,6 +57,27 @@ class Copy:
     free_at_us: int = 0
     receives: int = 0
     is_given_back: bool = False
+    is_changed: bool = False
+    is_moved: bool = False
+    moved_by: tuple[int, ...] = ()
+    former_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a receive brought, as far as it can be repeated.
+
+    Args:
+        id: the attempt id; None of a receive nobody saw the answer of: it may be any.
+        members: (instance, handle, how often it had been received with that), in order; a handle of "" is not known.
+        from_us: the earliest instant of the first receive.
+        until_us: the latest instant of the last repeat.
+    """
+
+    id: str | None
+    members: tuple[tuple[int, str, int], ...]
+    from_us: int
+    until_us: int = NEVER_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +90,7 @@ class Received:
     handle: str
     receive_count: int | None
     visibility_us: int
+    is_given_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +103,7 @@ class QueueState:
         may_die_early: whether a message may be dead-lettered after any receive: nobody knows how many it may have.
         is_dead_letter_queue: whether only the order of first receives is looked at: operators read it as they like.
         handles: every receipt handle given out here, to its copy's instance.
+        attempts: the receives that may be repeated.
     """
 
     copies: tuple[Copy, ...] = ()
@@ -71,6 +111,7 @@ class QueueState:
     may_die_early: bool = False
     is_dead_letter_queue: bool = False
     handles: frozenset[tuple[str, int]] = field(default_factory=frozenset)
+    attempts: tuple[Attempt, ...] = ()
 
     def with_copy(self, copy: Copy) -> "QueueState":
         """Return the queue with one copy more, at the end of the group."""
@@ -105,7 +146,7 @@ class QueueState:
             return
         if self.is_dead_letter_queue and copy.place == "held":
             yield from self._walk(position + 1, answer, dead, at_us)
-        if self.may_die_early and copy.receives:
+        if copy.is_moved or (self.may_die_early and copy.receives):
             yield from self.changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
         if self.receives_max is not None and copy.receives >= self.receives_max:
             yield from self.changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
@@ -125,8 +166,9 @@ class QueueState:
             place="held",
             handle=received.handle,
             free_at_us=at_us + received.visibility_us,
-            receives=copy.receives + 1,
-            is_given_back=received.visibility_us == 0,
+            receives=max(copy.receives + 1, (self.is_dead_letter_queue and received.receive_count) or 0),
+            is_given_back=received.is_given_back,
+            is_changed=False,
         )
         return replace(delivered, handles=self.handles | {(received.handle, copy.instance)})
 
@@ -139,7 +181,88 @@ class QueueState:
                 for copy in available
                 if self.receives_max is None or copy.receives < self.receives_max
             ][:count]
-            yield from self.receiving(answer, at_us)
+            for state, dead in self.receiving(answer, at_us):
+                yield state.remembering(None, self, from_us=at_us), dead
+
+    def remembering(self, attempt_id: str | None, before: "QueueState", *, from_us: int) -> "QueueState":
+        """Return the queue that remembers what the last receive brought, which was made from the state before."""
+        receives = {copy.instance: copy.receives for copy in before.copies}
+        members = tuple(
+            (copy.instance, copy.handle, copy.receives)
+            for copy in self.copies
+            if copy.place == "held" and copy.receives != receives.get(copy.instance)
+        )
+        others = tuple(attempt for attempt in self.attempts if attempt_id is None or attempt.id != attempt_id)
+        return replace(self, attempts=(*others, Attempt(attempt_id, members, from_us))) if members else self
+
+    def answered_by(self, until_us: int) -> "QueueState":
+        """Return the queue, in which every receive so far happened before an instant."""
+        if all(attempt.until_us <= until_us for attempt in self.attempts):
+            return self
+        attempts = tuple(replace(each, until_us=min(each.until_us, until_us)) for each in self.attempts)
+        return replace(self, attempts=attempts)
+
+    def repeating(self, attempt_id: str, answer: Sequence[Received], at_us: int) -> Iterator["QueueState"]:
+        """Yield every state that the repeat of a receive with this answer may leave."""
+        for attempt in self.attempts:
+            is_known = attempt.id == attempt_id or (
+                attempt.id is None and all(other.id != attempt_id for other in self.attempts)
+            )
+            if is_known and self._is_repeatable(attempt) and at_us - attempt.until_us < ATTEMPT_US:
+                yield from self._repeated(attempt, attempt_id, answer, at_us)
+
+    def may_be_new(self, attempt_id: str, at_us: int, by_us: int) -> bool:
+        """Return whether a receive with this attempt id, between two instants, may be one of its own."""
+        attempt = next((attempt for attempt in self.attempts if attempt.id == attempt_id), None)
+        if attempt is None or by_us - attempt.from_us >= ATTEMPT_US or not self._is_repeatable(attempt):
+            return True
+        members = {instance for instance, _, _ in attempt.members}
+        return any(copy.free_at_us <= at_us for copy in self.copies if copy.instance in members)
+
+    def _is_repeatable(self, attempt: Attempt) -> bool:
+        """Return whether all that a receive brought is still held as it was received."""
+        members = {instance: receives for instance, _, receives in attempt.members}
+        held = [copy for copy in self.copies if copy.instance in members and copy.place == "held"]
+        return len(held) == len(members) and all(
+            copy.receives == members[copy.instance] and not copy.is_changed for copy in held
+        )
+
+    def _repeated(
+        self, attempt: Attempt, attempt_id: str, answer: Sequence[Received], at_us: int
+    ) -> Iterator["QueueState"]:
+        if len(answer) != len(attempt.members):
+            return
+        state, members = self, []
+        for (instance, handle, _), received in zip(attempt.members, answer, strict=True):
+            position = next(place for place, copy in enumerate(state.copies) if copy.instance == instance)
+            copy = state.copies[position]
+            is_counted = received.receive_count == copy.receives + 1 and copy.receives != self.receives_max
+            uncounted = replace(copy, receives=copy.receives - (not is_counted))
+            before = replace(state, copies=(*state.copies[:position], uncounted, *state.copies[position + 1 :]))
+            if handle not in ("", received.handle) or not before._fits(position, received):
+                return
+            state = before._delivered(position, received, at_us)
+            members.append((instance, received.handle, state.copies[position].receives))
+        others = tuple(other for other in self.attempts if other is not attempt)
+        again = Attempt(attempt_id, tuple(members), attempt.from_us)
+        yield replace(state, attempts=(*others, again))
+
+    def moving(self, number: int, at_us: int) -> "tuple[QueueState, Copy] | None":
+        """Return the queue without the first message of the group, which a move task takes; None if it cannot."""
+        for position, copy in enumerate(self.copies):
+            if copy.place in ("gone", "dead"):
+                continue
+            if at_us < copy.free_at_us or copy.moved_by.count(number) >= MOVES_MAX:
+                return None
+            return self.changed(position, place="gone"), replace(copy, moved_by=(*copy.moved_by, number))
+        return None
+
+    def with_moved(self, copy: Copy) -> "QueueState":
+        """Return the queue with what a move task brought: a new message, at the end of the group."""
+        moved = Copy(
+            copy.idx, -1 - len(self.copies), is_moved=True, moved_by=copy.moved_by, former_id=copy.sqs_message_id
+        )
+        return self.with_copy(moved)
 
     def settling(
         self, handle: str, visibility_seconds: int | None, at_us: int, until_us: int | None
@@ -168,7 +291,8 @@ class QueueState:
                 yield self.changed(position, place="gone"), at_us
         elif is_newest and visibility_seconds is not None:
             free_at_us, is_given_back = at_us + visibility_seconds * 1_000_000, visibility_seconds == 0
-            yield self.changed(position, free_at_us=free_at_us, is_given_back=is_given_back), at_us
+            changed = self.changed(position, free_at_us=free_at_us, is_given_back=is_given_back, is_changed=True)
+            yield changed, at_us
         late_us = max(at_us, copy.free_at_us) if is_newest and until_us is not None else at_us
         if until_us is None or late_us <= until_us:
             yield self, late_us
@@ -178,13 +302,19 @@ class QueueState:
         id_, number = received.sqs_message_id, received.sqs_sequence_number
         return (
             copy.idx == received.idx
-            and received.receive_count in (None, copy.receives + 1)
+            and self._is_counted(copy, received.receive_count)
             and (id_ is None or id_ == copy.sqs_message_id or (copy.sqs_message_id is None and id_ not in self._ids()))
             and (number is None or self._is_in_order(position, number))
         )
 
+    def _is_counted(self, copy: Copy, receive_count: int | None) -> bool:
+        if receive_count is None or receive_count == copy.receives + 1:
+            return True
+        goes_on = self.is_dead_letter_queue or copy.is_moved  # DLQ-07, MOV-19
+        return goes_on and receive_count > copy.receives
+
     def _ids(self) -> set[str | None]:
-        return {copy.sqs_message_id for copy in self.copies}
+        return {id_ for copy in self.copies for id_ in (copy.sqs_message_id, copy.former_id)}
 
     def _is_in_order(self, position: int, number: str) -> bool:
         numbers = [copy.sqs_sequence_number for copy in self.copies]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
 
-from sluice.history.checker import Expectation
+from sluice.history.checker import Expectation, Move, QueueContext
 from sluice.history.events import Event, Kind, Outcome
 from tests.support.oracle.queues import NEVER_US, Copy, QueueState, Received
 
@@ -83,7 +83,10 @@ def possible_offsets(events: Sequence[Event], expectation: Expectation) -> tuple
 def is_causal(events: Sequence[Event]) -> bool:
     """Return whether no copy was received before there was a publish for it, and no handle used before its answer."""
     received = [event for event in events if event.kind == Kind.RECEIVED]
-    given = {event.receipt_handle_hash: event.responded_at_us or 0 for event in received}
+    given: dict[str | None, int] = {}
+    for event in received:
+        answered_us = event.responded_at_us or 0
+        given[event.receipt_handle_hash] = min(answered_us, given.get(event.receipt_handle_hash, answered_us))
     is_late = any(
         (event.invoked_at_us or 0) < given.get(event.receipt_handle_hash, 0)
         for event in events
@@ -135,13 +138,16 @@ def later(event: Event, by_us: int, *, clock_id: str | None = "d") -> Event:
     )
 
 
-def is_possible(events: Iterable[Event], expectation: Expectation) -> bool:
+_NOWHERE = QueueContext()
+
+
+def is_possible(events: Iterable[Event], expectation: Expectation, around: QueueContext = _NOWHERE) -> bool:
     """Return whether the events of one group, settled, may come from queues that keep all of AWS's promises.
 
-    Judged are publishes to the topic, receives, deletes and visibility changes, all of one clock; without move tasks,
-    attempt ids and effects.
+    Judged are publishes to the topic, receives, deletes, visibility changes and move tasks, all of one clock, and that
+    a DLQ was empty, and its queue of what was brought back; without effects and purges.
     """
-    calls = _calls(events, expectation)
+    calls = (*_calls(events), *_emptied(around))
     queues = {
         name: QueueState(
             receives_max=expectation.max_receive_count.get(name) if name in expectation.dead_letter_queues else None,
@@ -149,10 +155,17 @@ def is_possible(events: Iterable[Event], expectation: Expectation) -> bool:
         )
         for name in expectation.queues
     } | {name: QueueState(is_dead_letter_queue=True) for name in expectation.dead_letter_queues.values()}
-    return _Search(expectation).reach(calls, World(queues=queues, lost=dict(expectation.lost_receives)), 0)
+    return _Search(expectation, around.moves).reach(
+        calls, World(queues=queues, lost=dict(expectation.lost_receives)), 0
+    )
 
 
-def _calls(events: Iterable[Event], expectation: Expectation) -> tuple[Call, ...]:
+def _emptied(around: QueueContext) -> Iterator[Call]:
+    for queue, since_us in around.empty_since_us.items():
+        yield Call(Kind.PROBE, (Event(queue=queue),), since_us, since_us, is_answered=True)
+
+
+def _calls(events: Iterable[Event]) -> tuple[Call, ...]:
     rows: dict[tuple[str, str | None, int | None], list[Event]] = defaultdict(list)
     for event in events:
         entry = None if event.kind == Kind.RECEIVED else event.batch_position
@@ -176,8 +189,8 @@ _EFFECTS = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED
 
 
 class _Search:
-    def __init__(self, expectation: Expectation) -> None:
-        self._expectation = expectation
+    def __init__(self, expectation: Expectation, moves: Sequence[Move]) -> None:
+        self._expectation, self._moves = expectation, moves
         self._seen: set[object] = set()
 
     def reach(self, calls: tuple[Call, ...], world: World, now_us: int) -> bool:
@@ -195,17 +208,16 @@ class _Search:
                 for after, after_us in self._effects(call, _bounded(world, call), at_us):
                     if after_us <= latest_us and self.reach(rest, after, after_us):
                         return True
-        return any(
-            self.reach(calls, after, at_us)
-            for at_us in _instants(world, None, now_us, latest_us)
-            for after in self._lost_receives(world, at_us)
-        )
+        unrecorded = (*self._lost_receives(world, now_us, latest_us), *self._moved(world, now_us, latest_us))
+        return any(self.reach(calls, after, at_us) for after, at_us in unrecorded)
 
     def _effects(self, call: Call, world: World, at_us: int) -> Iterator[tuple[World, int]]:
         if call.kind == Kind.PUBLISHED:
             yield from ((after, at_us) for after in self._published(call, world, at_us))
         elif call.kind == Kind.RECEIVED:
             yield from ((after, at_us) for after in self._received(call, world, at_us))
+        elif call.kind == Kind.PROBE:
+            yield from ((after, at_us) for after in self._found_empty(call.events[0].queue or "", world, at_us))
         else:
             (event,) = call.events
             queue = world.queues.get(event.queue or "")
@@ -252,12 +264,52 @@ class _Search:
         name = call.events[0].queue or ""
         is_dlq = name in self._expectation.dead_letter_queues.values()
         answer = [self._entry(event, is_dlq=is_dlq) for event in call.events]
-        sources = [queue for queue, dlq in self._expectation.dead_letter_queues.items() if dlq == name]
+        attempt_id, queue = call.events[0].receive_request_attempt_id, world.queues.get(name)
+        if attempt_id is not None and queue is not None:
+            for state in queue.repeating(attempt_id, answer, at_us):
+                yield replace(world, queues={**world.queues, name: state})
+            if not queue.may_be_new(attempt_id, at_us, min(call.until_us, call.from_us + _UNANSWERED_WITHIN_US)):
+                return
+        for before in self._buried(world, name, at_us):
+            for after in self._taken(before, name, answer, at_us):
+                if attempt_id is not None:
+                    state = after.queues[name].remembering(attempt_id, before.queues[name], from_us=call.from_us)
+                    yield replace(after, queues={**after.queues, name: state})
+                else:
+                    yield after
+
+    def _buried(self, world: World, dead_letter_queue: str, at_us: int) -> Sequence[World]:
+        """Return the worlds there may be when a DLQ is looked at.
+
+        A receive that brought nothing, or another group, moves dead letters too.
+        """
         worlds = [world]
-        for source in sources:  # a receive that brought nothing, or another group, moves dead letters too
-            worlds = [after for before in worlds for after in self._taken(before, source, [], at_us)]
-        for before in worlds:
-            yield from self._taken(before, name, answer, at_us)
+        for source, dlq in self._expectation.dead_letter_queues.items():
+            if dlq == dead_letter_queue:
+                worlds = [after for before in worlds for after in self._taken(before, source, [], at_us)]
+        return worlds
+
+    def _found_empty(self, name: str, world: World, at_us: int) -> Iterator[World]:
+        """Yield the worlds in which a queue holds nothing more: of a DLQ at all, else of what a move task brought."""
+        is_dlq = name in self._expectation.dead_letter_queues.values()
+        for after in [world] if is_dlq else self._taken(world, name, [], at_us):
+            if not any(
+                copy.place in ("waiting", "held") and (is_dlq or copy.is_moved) for copy in after.queues[name].copies
+            ):
+                yield after
+
+    def _moved(self, world: World, from_us: int, until_us: int) -> Iterator[tuple[World, int]]:
+        """Yield what every next step of a move task may leave, and when."""
+        for number, move in enumerate(self._moves):
+            latest_us = min(until_us, move.ended_at_us) if move.is_finished else until_us
+            for at_us in _instants(world, None, max(from_us, move.began_at_us), latest_us):
+                for before in self._buried(world, move.source, at_us):
+                    taken = before.queues[move.source].moving(number, at_us)
+                    if taken is not None:
+                        state, copy = taken
+                        queues = {**before.queues, move.source: state}
+                        queues[move.destination] = queues[move.destination].with_moved(copy)
+                        yield replace(before, queues=queues), at_us
 
     def _taken(self, world: World, name: str, answer: list[Received], at_us: int) -> Iterator[World]:
         queue = world.queues.get(name)
@@ -271,16 +323,18 @@ class _Search:
             return world
         state = world.queues[dlq]
         for copy in dead:
-            state = state.with_copy(Copy(copy.idx, copy.instance, copy.sqs_message_id))
+            state = state.with_copy(Copy(copy.idx, copy.instance, copy.sqs_message_id, moved_by=copy.moved_by))
         return replace(world, queues={**world.queues, dlq: state})
 
-    def _lost_receives(self, world: World, at_us: int) -> Iterator[World]:
+    def _lost_receives(self, world: World, from_us: int, until_us: int) -> Iterator[tuple[World, int]]:
+        """Yield what every receive whose answer was lost may leave, and when."""
         for name, count in world.lost.items():
             queue = world.queues.get(name)
-            if queue is not None and count:
+            for at_us in _instants(world, None, from_us, until_us) if queue is not None and count else ():
+                assert queue is not None
                 for state, dead in queue.receiving_unseen(at_us):
                     after = replace(world, queues={**world.queues, name: state}, lost={**world.lost, name: count - 1})
-                    yield self._with_dead(after, name, dead)
+                    yield self._with_dead(after, name, dead), at_us
 
     def _entry(self, event: Event, *, is_dlq: bool) -> Received:
         seconds = event.visibility_timeout_seconds
@@ -291,8 +345,9 @@ class _Search:
             sqs_message_id=event.sqs_message_id,
             sqs_sequence_number=None if is_dlq else event.sqs_sequence_number,
             handle=event.receipt_handle_hash or "",
-            receive_count=None if is_dlq else event.receive_count,
+            receive_count=event.receive_count,
             visibility_us=seconds * 1_000_000,
+            is_given_back=seconds == 0 and not (is_dlq and event.visibility_timeout_seconds is None),
         )
 
 
@@ -311,4 +366,5 @@ def _instants(world: World, call: Call | None, from_us: int, until_us: int) -> l
 def _bounded(world: World, call: Call) -> World:
     """Return the world, in which everything so far happened before this call was answered."""
     first = {key: replace(opened, until_us=min(opened.until_us, call.until_us)) for key, opened in world.first.items()}
-    return replace(world, first=first)
+    queues = {name: queue.answered_by(call.until_us) for name, queue in world.queues.items()}
+    return replace(world, first=first, queues=queues)

@@ -1,14 +1,15 @@
 """Tiny histories: what the simulator's model does under random calls, as a recorder with luck and without writes it.
 
 A history has one message group, one or two queues behind a topic, and two workers. Calls take time, overlap, lose their
-answers; timeouts pass. Then, perhaps, one thing in it is changed.
+answers; timeouts pass. A full one has receives with attempt ids too, repeated ones, and move tasks. Then, perhaps, one
+thing in it is changed.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sluice.history.checker import Expectation
+from sluice.history.checker import Expectation, Move, QueueContext
 from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
 from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues.fifo import FifoQueue
@@ -23,12 +24,19 @@ _CALL_SECONDS = (0.0, 0.004, 0.004, 0.5)
 
 @dataclass(kw_only=True)
 class _Life:
-    """What happened so far, and where it happened."""
+    """What happened so far, and where it happened.
+
+    Args:
+        is_full: whether there are attempt ids, move tasks, and deletes from DLQs.
+        attempts: what may be repeated: queue, attempt id, messages asked for, visibility timeout of the call.
+        moved_count: how many messages were moved.
+    """
 
     rng: random.Random
     queues: dict[str, FifoQueue]
     dead: dict[str, FifoQueue]
     has_numbers: bool
+    is_full: bool = False
     now: float = 1_000.0
     call_count: int = 0
     events: list[Event] = field(default_factory=list)
@@ -36,6 +44,9 @@ class _Life:
     publishes: dict[int, float] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     handles: list[tuple[Event, FifoQueue, str]] = field(default_factory=list)
+    attempts: list[tuple[FifoQueue, str, int, int | None]] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    moved_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +55,23 @@ class TinyHistory:
 
     events: tuple[Event, ...]
     expectation: Expectation
+    around: QueueContext = field(default_factory=QueueContext)
 
 
-def honest(seed: int, *, calls_max: int = 8) -> TinyHistory:
-    """Return what the model did in one short life."""
+def honest(seed: int, *, is_full: bool = False) -> TinyHistory:
+    """Return what the model did in one short life, with attempt ids and move tasks if it is a full one."""
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
-    receives_max = rng.choice((None, None, 1, 2))
+    receives_max = rng.choice((None, 1, 1, 2) if is_full else (None, None, 1, 2))
     names = rng.choice((("billing",), ("billing",), ("billing", "shipping")))
     life = _Life(
         rng=rng,
         has_numbers=rng.random() < 0.5,
+        is_full=is_full,
         queues={name: _queue(name, receives_max) for name in names},
         dead={} if receives_max is None else {name: _queue(f"{name}-dlq", None) for name in names},
     )
-    for step in (_publish, *(rng.choice(_STEPS) for _ in range(rng.randint(2, calls_max - 1)))):
+    steps, calls_max = (_FULL_STEPS, 8) if is_full else (_STEPS, 7)
+    for step in (_publish, *(rng.choice(steps) for _ in range(rng.randint(2, calls_max)))):
         life.now += rng.choice(_PAUSES_SECONDS)
         step(life)
     if rng.random() < 0.2:
@@ -74,7 +88,15 @@ def honest(seed: int, *, calls_max: int = 8) -> TinyHistory:
             max_receive_count={} if receives_max is None else dict.fromkeys(names, receives_max),
             lost_receives=life.lost_receives,
         ),
+        around=QueueContext(moves=tuple(life.moves), empty_since_us=_empty_since_us(life)),
     )
+
+
+def _empty_since_us(life: _Life) -> dict[str, int]:
+    """Return what probes found empty in the end, as the judge has it; nothing of a life without move tasks."""
+    life.now += 600.0
+    queues = [*life.queues.values(), *life.dead.values()] if life.moves else []
+    return {queue.name: round(life.now * 1e6) for queue in queues if not queue.messages}
 
 
 def _queue(name: str, receives_max: int | None) -> FifoQueue:
@@ -105,7 +127,7 @@ def _send(life: _Life, idx: int) -> None:
         life.publishes[idx] = life.now
         life.numbers[idx] = max(life.numbers.values(), default=0) + 1
         for queue in life.queues.values():
-            queue.send(_message(f"{queue.name} {idx}.{life.numbers[idx]}", idx), life.now)
+            queue.send(_message(f"{queue.name}-{idx}.{life.numbers[idx]}", idx), life.now)
     _record(
         life,
         outcome,
@@ -120,7 +142,14 @@ def _send(life: _Life, idx: int) -> None:
 
 def _message(id_: str, idx: int) -> Message:
     return Message(
-        id=id_, body=str(idx), number=0, sent_at=0, retained_from=0, visible_at=0, group="g", deduplication_id=id_
+        id=id_,
+        body=str(idx),
+        number=0,
+        sent_at=0,
+        retained_from=0,
+        visible_at=0,
+        group="g",
+        deduplication_id=f"send-{id_}",
     )
 
 
@@ -133,20 +162,52 @@ def _receive(life: _Life) -> None:
 
 
 def _take(life: _Life, queue: FifoQueue, dead: FifoQueue | None) -> None:
-    seconds = life.rng.choice((None, None, None, 0, 5))
+    attempt_id = f"attempt-{life.call_count}" if life.is_full and dead is not None and life.rng.random() < 0.5 else None
+    most, seconds = life.rng.choice((1, 1, 2, 10)), life.rng.choice((None, None, None, 0, 5))
+    if attempt_id is not None:
+        life.attempts.append((queue, attempt_id, most, seconds))
+    _ask(life, queue, dead, attempt_id, most=most, seconds=seconds)
+    if attempt_id is not None and life.rng.random() < 0.5:
+        life.now += life.rng.choice((0.001, 0.02, 1.0))
+        _repeat(life)
 
+
+def _exhaust(life: _Life) -> None:
+    """Receive and hold nothing, until something is dead-lettered."""
+    name = life.rng.choice(list(life.queues))
+    for _ in range(life.rng.choice((2, 2, 3))):
+        _ask(life, life.queues[name], life.dead.get(name), None, most=life.rng.choice((1, 2)), seconds=0)
+        life.now += life.rng.choice(_PAUSES_SECONDS)
+
+
+def _repeat(life: _Life) -> None:
+    """Repeat a receive with its attempt id, seldom with another timeout."""
+    if life.attempts:
+        queue, attempt_id, most, seconds = life.rng.choice(life.attempts[-2:])
+        seconds = life.rng.choice((seconds, seconds, seconds, 0, 5, 60))
+        life.now += life.rng.choice((0.0, 0.0, 0.0, 0.0, 305.0))
+        _ask(life, queue, life.dead.get(queue.name), attempt_id, most=most, seconds=seconds)
+
+
+def _ask(
+    life: _Life, queue: FifoQueue, dead: FifoQueue | None, attempt_id: str | None, *, most: int, seconds: int | None
+) -> None:
     def record_dead(message: Message) -> bool:
         if dead is not None:
             dead.take_dead_letter(message, life.now, source_arn=queue.name)
         return dead is not None
 
     queue.settle(life.now)
-    received = queue.receive(
-        life.rng.choice((1, 1, 2, 10)),
-        visibility_seconds=VISIBILITY_SECONDS if seconds is None else seconds,
-        now=life.now,
-        record_dead=record_dead,
+    visibility_seconds = VISIBILITY_SECONDS if seconds is None else seconds
+    try:
+        again = queue.retry(attempt_id or "", life.now, visibility_seconds=visibility_seconds)
+    except Refusal:
+        return
+    received = again or queue.receive(
+        most, visibility_seconds=visibility_seconds, now=life.now, record_dead=record_dead
     )
+    if attempt_id is not None and again is None:
+        queue.remember_attempt(attempt_id, received, life.now)
     if received and seconds is None and queue.name in life.queues and life.rng.random() < 0.1:  # its answer was lost
         life.lost_receives[queue.name] = life.lost_receives.get(queue.name, 0) + 1
         return
@@ -163,12 +224,44 @@ def _take(life: _Life, queue: FifoQueue, dead: FifoQueue | None) -> None:
             receive_count=message.receives,
             receipt_handle_hash=message.handle,
             visibility_timeout_seconds=seconds,
+            receive_request_attempt_id=attempt_id,
             batch_position=position,
         )
         for position, message in enumerate(received)
     ]
     answered = _at_one_time(life, rows, Outcome.OK)
-    life.handles += [(row, queue, row.receipt_handle_hash or "") for row in answered if queue.name in life.queues]
+    if queue.name in life.queues or life.is_full:
+        life.handles += [(row, queue, row.receipt_handle_hash or "") for row in answered]
+
+
+def _bring_back(life: _Life) -> None:
+    """Move dead letters, nearly always to where they are from; a task that fails may have moved some."""
+    if not life.dead:
+        return
+    name = life.rng.choice(list(life.dead))
+    destination = life.rng.choice((name, name, name, name, *life.queues))
+    source, is_finished = life.dead[name], life.rng.random() < 0.8
+    source.settle(life.now)
+    waiting = source.receivable(life.now)
+    for message in waiting if is_finished else waiting[: life.rng.randint(0, len(waiting))]:
+        life.moved_count += 1
+        del source.messages[message.id]
+        life.queues[destination].settle(life.now)
+        id_ = f"{destination}-{message.body}.moved{life.moved_count}"
+        life.queues[destination].take_redriven(message, life.now, id_=id_)
+    before, after = life.rng.choice((*_CALL_SECONDS, 20.0)), life.rng.choice((*_CALL_SECONDS, 20.0))
+    life.moves.append(
+        Move(
+            source=source.name,
+            destination=destination,
+            began_at_us=round((life.now - before) * 1e6),
+            ended_at_us=round((life.now + after) * 1e6),
+            is_finished=is_finished,
+        )
+    )
+    if life.rng.random() < 0.7:
+        life.now += life.rng.choice(_PAUSES_SECONDS)
+        _take(life, life.queues[destination], life.dead[destination])
 
 
 def _delete(life: _Life) -> None:
@@ -240,14 +333,48 @@ def _at_one_time(life: _Life, rows: list[Event], outcome: Outcome) -> list[Event
 
 
 _STEPS = (_publish, _publish, _publish_again, _receive, _receive, _receive, _receive, _delete, _delete, _delete, _hide)
+_FULL_STEPS = (
+    *(_publish, _publish, _receive, _receive, _receive, _receive, _delete, _delete, _hide),
+    *(_repeat, _repeat, _exhaust, _exhaust, _bring_back, _bring_back),
+)
 
 
-def mutated(history: TinyHistory, seed: int) -> TinyHistory:
+def mutated(history: TinyHistory, seed: int, *, is_full: bool = False) -> TinyHistory:
     """Return the history with one thing changed; it may still be possible."""
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
+    if is_full and history.around.moves and rng.random() < 0.4:
+        return replace(history, around=_other_moves(history.around, rng))
     events = list(history.events)
-    rng.choice(_MUTATIONS)(events, rng)
-    return replace(history, events=tuple(events)) if _is_causal(events) else history
+    rng.choice((*_MUTATIONS, *_ATTEMPT_MUTATIONS) if is_full else _MUTATIONS)(events, rng)
+    return replace(history, events=_named(events)) if _is_causal(events) else history
+
+
+def _named(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the events, each use of a handle with the message that came with it: a recorder has it from there."""
+    of_handle = {event.receipt_handle_hash: event for event in events if event.kind == Kind.RECEIVED}
+    return tuple(
+        replace(event, idx=received.idx, sqs_message_id=received.sqs_message_id)
+        if event.kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED)
+        and (received := of_handle.get(event.receipt_handle_hash)) is not None
+        else event
+        for event in events
+    )
+
+
+def _other_moves(around: QueueContext, rng: random.Random) -> QueueContext:
+    """Return what was around, with a move task nobody recorded, or recorded otherwise."""
+    moves = list(around.moves)
+    position = rng.randrange(len(moves))
+    move, by_us = moves.pop(position), rng.choice((-1, 1)) * rng.choice((30_000, 12_000_000, 40_000_000))
+    changed = rng.choice(
+        (
+            [],
+            [],
+            [replace(move, is_finished=not move.is_finished)],
+            [replace(move, began_at_us=move.began_at_us + by_us, ended_at_us=move.ended_at_us + by_us)],
+        )
+    )
+    return replace(around, moves=(*moves[:position], *changed, *moves[position:]))
 
 
 def of_two_clocks(history: TinyHistory, *, bound_us: int, by_us: int) -> TinyHistory:
@@ -261,7 +388,11 @@ def of_two_clocks(history: TinyHistory, *, bound_us: int, by_us: int) -> TinyHis
 
 def _is_causal(events: list[Event]) -> bool:
     """Return whether no handle was used before its answer had come: no clock shows that."""
-    given = {event.receipt_handle_hash: event.responded_at_us for event in events if event.kind == Kind.RECEIVED}
+    given: dict[str | None, int] = {}
+    for event in events:
+        if event.kind == Kind.RECEIVED:
+            answered_us = event.responded_at_us or 0
+            given[event.receipt_handle_hash] = min(answered_us, given.get(event.receipt_handle_hash, answered_us))
     return all(
         (event.invoked_at_us or 0) >= (given.get(event.receipt_handle_hash) or 0)
         for event in events
@@ -391,3 +522,37 @@ _MUTATIONS = (
     *(_drop, _swap_messages, _count, _shift, _shift, _shift, _confirm, _again, _again, _renumber, _elsewhere),
     *(_reorder_answer, _twice, _give_back, _other_handle),
 )
+
+
+def _repeated(events: list[Event], rng: random.Random) -> None:
+    """Let an answer come once more by its attempt id."""
+    calls = sorted({event.call_id or "" for event in events if event.receive_request_attempt_id is not None})
+    if calls:
+        call, by_us = rng.choice(calls), rng.choice((10_000, 1_000_000, 31_000_000, 310_000_000))
+        events += [
+            replace(later(event, by_us, clock_id=event.clock_id), call_id="repeated", worker="consume-1")
+            for event in events
+            if event.call_id == call
+        ]
+
+
+def _other_attempt(events: list[Event], rng: random.Random) -> None:
+    """Let an answer have another attempt id, or none."""
+    received = [event for event in events if event.kind == Kind.RECEIVED and event.queue in ("billing", "shipping")]
+    if received:
+        call = rng.choice(received).call_id
+        id_ = rng.choice((None, *(event.receive_request_attempt_id for event in received)))
+        events[:] = [
+            replace(event, receive_request_attempt_id=id_) if event.call_id == call else event for event in events
+        ]
+
+
+def _new_handle(events: list[Event], rng: random.Random) -> None:
+    """Let a receive that was repeated have brought another handle."""
+    of_attempt = [position for position, event in enumerate(events) if event.receive_request_attempt_id is not None]
+    if of_attempt:
+        position = rng.choice(of_attempt)
+        events[position] = replace(events[position], receipt_handle_hash="new handle")
+
+
+_ATTEMPT_MUTATIONS = (_repeated, _repeated, _other_attempt, _new_handle, _shift, _again)

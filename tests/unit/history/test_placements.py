@@ -321,6 +321,48 @@ def _late_after_a_timeout() -> _Judged:
     )
 
 
+def _repeated(receive: Event, at_ms: int, seconds: int | None = None, *, took_ms: int = 5) -> tuple[Event, Event]:
+    """Return a receive with an attempt id, and the same call again, with another timeout if one is given (RCV-28)."""
+    first = replace(receive, receive_request_attempt_id="attempt")
+    again = received("billing", 0, at_ms, took_ms=took_ms, receipt_handle_hash=receive.receipt_handle_hash)
+    return first, replace(again, receive_request_attempt_id="attempt", visibility_timeout_seconds=seconds)
+
+
+def _repeated_for_less_and_dead() -> _Judged:
+    return _Judged(
+        name="a repeat with a shorter timeout ends the hold, and the message dies",
+        events=[*_PUBLISHED, *_repeated(received("billing", 0, 100), 200, 0), _dead(0, 300)],
+        expectation=replace(_THREE_RECEIVES, max_receive_count={"billing": 1}),
+    )
+
+
+def _deleted_after_a_repeat_for_less() -> _Judged:
+    first, again = _repeated(received("billing", 0, 100), 200, 0)
+    return _Judged(
+        name="confirmed, the delete of what a repeat had given back does nothing (VIS-04)",
+        events=[*_PUBLISHED, first, again, deleted(first, 300), _again(0, 400)],
+    )
+
+
+def _gone_by_a_slow_clock() -> _Judged:
+    receive = received("billing", 0, 1_050, took_ms=500, clock_id="d")
+    deleted_at_once = deleted(receive, 1_551, took_ms=None, clock_id="d")
+    return _Judged(
+        name="deleted, if the clock of its consumer is ahead, before the next one was received",
+        events=[*_PUBLISHED, receive, deleted_at_once, replace(received("billing", 1, 1_538), worker="other")],
+        expectation=replace(_ONE_QUEUE, clock_bound_us=50_000),
+    )
+
+
+def _repeats_at_one_time() -> _Judged:
+    first, longer = _repeated(received("billing", 0, 100), 1_000, 60)
+    (_, again) = _repeated(first, 1_002)
+    return _Judged(
+        name="of two repeats at one time either may have been the last",
+        events=[*_PUBLISHED, first, longer, again, _again(0, 32_000)],
+    )
+
+
 _LAWFUL: Sequence[Callable[[], _Judged]] = (
     _extended_second,
     _given_back_in_turn,
@@ -346,6 +388,10 @@ _LAWFUL: Sequence[Callable[[], _Judged]] = (
     _late_after_a_timeout,
     _deleted_after_its_timeout,
     _given_back_around_its_delete,
+    _repeated_for_less_and_dead,
+    _deleted_after_a_repeat_for_less,
+    _gone_by_a_slow_clock,
+    _repeats_at_one_time,
 )
 
 
@@ -519,6 +565,47 @@ def _back_and_read_by_others() -> _Judged:
     )
 
 
+def _back_by_a_task_that_ran_already() -> _Judged:
+    return _Judged(
+        name="a move task that began before the message was received brings it back in the end",
+        events=[*_PUBLISHED, *_tries(0, 3, 351_500), _back(500_000)],
+        expectation=_THREE_RECEIVES,
+        around=QueueContext(moves=(replace(_TO_BILLING, ended_at_us=450_000_000),)),
+    )
+
+
+def _back_while_its_last_receive_was_answered() -> _Judged:
+    slow = received("billing", 0, 349_000, took_ms=9_000, visibility_timeout_seconds=0)
+    return _Judged(
+        name="a message dies and is back before the answer of its last receive came",
+        events=[*_PUBLISHED, slow, _back(352_000)],
+        expectation=replace(_THREE_RECEIVES, max_receive_count={"billing": 1}),
+        around=_MOVED,
+    )
+
+
+def _back_unseen() -> _Judged:
+    return _Judged(
+        name="it died by a receive nobody saw, and came first behind a later one, by a move task",
+        events=[*_PUBLISHED, *worked_off("billing", [1], 100), _back(400_000)],
+        expectation=replace(
+            _THREE_RECEIVES, max_receive_count={"billing": 1}, lost_receives={"billing": 1}, unproven_queues={}
+        ),
+        around=_MOVED,
+    )
+
+
+def _brought_from_another_queue() -> _Judged:
+    elsewhere = replace(_TO_BILLING, source="shipping-dlq")
+    died = [received("shipping", 0, 100 + n * 31_000, receive_count=n + 1) for n in range(3)]
+    return _Judged(
+        name="a move task takes another queue's dead letter here, beside the copy that was here",
+        events=[*_PUBLISHED, *died, *worked_off("billing", [0], 400_000), _back(401_000)],
+        expectation=replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3}),
+        around=QueueContext(moves=(elsewhere,)),
+    )
+
+
 _DEAD_LETTERS: Sequence[Callable[[], _Judged]] = (
     _dead_in_one_of_two,
     _dead_in_both,
@@ -534,6 +621,10 @@ _DEAD_LETTERS: Sequence[Callable[[], _Judged]] = (
     _dlq_read_by_others,
     _moved_elsewhere,
     _back_and_read_by_others,
+    _back_by_a_task_that_ran_already,
+    _back_while_its_last_receive_was_answered,
+    _back_unseen,
+    _brought_from_another_queue,
 )
 """Lawful as well."""
 
@@ -651,6 +742,40 @@ def _reused_attempt_id() -> _Judged:
     )
 
 
+def _repeated_with_another_handle() -> _Judged:
+    first, again = _repeated(received("billing", 0, 100), 200)
+    return _Judged(
+        name="a repeat brings the message with another handle (RCV-11)",
+        events=[*_PUBLISHED, first, replace(again, receipt_handle_hash="another", receive_count=2)],
+        anomalies=frozenset({"B7"}),
+    )
+
+
+def _held_while_a_task_ran() -> _Judged:
+    receive = received("billing", 0, 350_100)
+    twin = replace(received("billing", 0, 350_200, call_id="again", receipt_handle_hash="again"), worker="other")
+    return _Judged(
+        name="a move task ran, and a message came again while it was held: so it had not died",
+        events=[*_PUBLISHED, receive, twin],
+        anomalies=frozenset({"B7"}),
+        expectation=replace(_THREE_RECEIVES, max_receive_count={"billing": 1}),
+        around=_MOVED,
+    )
+
+
+def _later_copy_first() -> _Judged:
+    def copy(number: int, at_ms: int, **changes: Any) -> Event:
+        id_, name = f"copy {number}", pad_sequence_number(str(number))
+        return received("billing", number % 2, at_ms, sqs_message_id=id_, sqs_sequence_number=name, **changes)
+
+    first = copy(3, 400_000)
+    return _Judged(
+        name="of messages published a window apart, the queue's numbers tell the order (ORD-01)",
+        events=[*_PUBLISHED, published(1, 311_000), first, deleted(first, 400_010), copy(2, 400_100)],
+        anomalies=frozenset({"C1"}),
+    )
+
+
 def _overlapping_receives() -> _Judged:
     second, first = received("billing", 1, 101, worker="other"), received("billing", 0, 100, took_ms=30)
     return _Judged(
@@ -718,6 +843,9 @@ _WRONG: Sequence[Callable[[], _Judged]] = (
     _during_its_delete,
     _effective_stale_delete,
     _reused_attempt_id,
+    _repeated_with_another_handle,
+    _held_while_a_task_ran,
+    _later_copy_first,
     _overlapping_receives,
     _given_back_and_deleted,
     _received_for_nothing_and_deleted,

@@ -56,10 +56,11 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
         held: list[tuple[int, Event]] = []
         for event in group.received.get(queue, []):
             end = _held_until_us(group, event)
-            held = [(until, other) for until, other in held if until > responded(event)]
+            held = [(until, other) for until, other in held if responded(event) - group.widest_us < until]
             for until, other in held:
                 is_other_message = other.sqs_message_id != event.sqs_message_id and _is_first(group, event)
-                is_both = responded(event) < end and responded(event) + group.bound_us(event, other) < until
+                is_both = responded(event) + group.bound_us(event, other) < until
+                is_both = is_both and max(responded(event), responded(other) + group.bound_us(other, event)) < end
                 if is_other_message and is_both and not group.are_in_answer_of([other], event):
                     yield other, event
                     break

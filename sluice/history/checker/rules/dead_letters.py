@@ -187,7 +187,7 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
         return "its body is another"
     if source is None or dead.idx is None:
         return None
-    copies = windows_max(group, dead.idx, by_us=responded(dead) + group.widest_us)
+    copies = windows_max(group, dead.idx, by=dead)
     by_then = [id_ for id_ in ids if not group.is_surely_before(dead, group.instances[queue, id_][0])]
     is_known = 0 < copies <= len(by_then) and not _may_be_back(group, queue, dead)
     if dead.sqs_message_id is not None and dead.sqs_message_id not in ids and is_known:

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from sluice.history.checker.clocks import NEVER_US
-from sluice.history.checker.group import Group, done_by, invoked, is_same_receive, number, responded
+from sluice.history.checker.group import Group, done_by, invoked, is_repeat, is_same_receive, number, responded
 from sluice.history.checker.retention import removed_from_us
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome
@@ -40,7 +39,7 @@ def duplicate_in_window(group: Group) -> Iterator[Violation]:
     """B1."""
     for queue, idx, found in copies(group):
         for count, copy in enumerate(sorted(found, key=responded), start=1):
-            windows = windows_max(group, idx, by_us=responded(copy) + group.widest_us)
+            windows = windows_max(group, idx, by=copy)
             if 0 < windows < count:
                 within = "within the window" if windows == 1 else f"within {windows} windows"
                 yield group.violation(
@@ -53,14 +52,18 @@ def duplicate_in_window(group: Group) -> Iterator[Violation]:
                 break
 
 
-def windows_max(group: Group, idx: int, *, by_us: int = NEVER_US) -> int:
-    """Return how many windows the publishes of a message made by an instant may have opened.
+def windows_max(group: Group, idx: int, *, by: Event | None = None) -> int:
+    """Return how many windows the publishes of a message may have opened, or those made by when a copy of it came.
 
     The first opens one, and each that may have come a window after the one that opened the last: a window is not made
     longer by what is published in it (DED-08). A purge of the queue that was sent to ends one (DED-14).
     """
     spread_us = group.publishers_spread_us
-    tries = [event for event in group.publishes[idx] if event.outcome != Outcome.FAIL and invoked(event) <= by_us]
+    tries = [
+        event
+        for event in group.publishes[idx]
+        if event.outcome != Outcome.FAIL and not (by is not None and group.is_surely_before(by, event))
+    ]
     opened: list[int] = []
     while tries:
         opened.append(min(max(invoked(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
@@ -151,7 +154,7 @@ def redelivery(group: Group) -> Iterator[Violation]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
-            if is_lawful and not _is_replay(event, other):
+            if is_lawful and not is_repeat(event, other):
                 yield group.violation(
                     "B6", queue, [event.idx], "received again after its lease had ended", [event, other]
                 )
@@ -163,8 +166,8 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
         for event, other in pairwise(receives):
             delete = group.settled_delete(event)
             is_deleted = delete is not None and group.is_before(delete, other)
-            is_other_anomaly = is_deleted or not group.has_stayed(queue, event.idx)  # A8, F11
-            if not _is_replay(event, other) and not is_other_anomaly and _is_early(group, event, other):
+            is_early = _is_early if group.has_stayed(queue, event.idx) else _is_within
+            if not is_repeat(event, other) and not is_deleted and is_early(group, event, other):  # A8
                 yield group.violation(
                     "B7",
                     queue,
@@ -174,9 +177,13 @@ def early_redelivery(group: Group) -> Iterator[Violation]:
                 )
 
 
-def _is_replay(event: Event, other: Event) -> bool:
-    """Return whether an attempt id brought the same receive again: another call with it, never the same answer."""
-    return event.call_id != other.call_id and is_same_receive(event, other)
+def _is_within(group: Group, event: Event, other: Event) -> bool:
+    """Return whether the second receive came after the first while that held the message: so it did not die between.
+
+    A moved message that kept its id (F11) may begin its count anew, which then tells nothing of their order.
+    """
+    is_after = group.is_before(event, other) or event.call_id == other.call_id
+    return is_after and responded(other) + group.bound_us(other, event) < group.expiry_us(event)
 
 
 def _is_early(group: Group, event: Event, other: Event) -> bool:
@@ -193,7 +200,7 @@ def _is_early(group: Group, event: Event, other: Event) -> bool:
 
 
 def _is_twin(receive: Event, event: Event) -> bool:
-    return receive.receive_count == event.receive_count and not _is_replay(receive, event)
+    return receive.receive_count == event.receive_count and not is_repeat(receive, event)
 
 
 def receive_count_jump(group: Group) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 from sluice.history.checker.group import Group, by_time, invoked, number, responded
 from sluice.history.checker.rules.existence import has_vanished
-from sluice.history.checker.standing import is_free, passed
+from sluice.history.checker.standing import is_free, passed, queue_lines
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event, Outcome, is_end_marker
 
@@ -27,6 +27,19 @@ def reordered(group: Group) -> Iterator[Violation]:
                     "the second message was received before the first was asked for",
                     [group.acked[idx], group.acked[by], first[by], first[idx]],
                 )
+        yield from _reordered_copies(group, queue)
+
+
+def _reordered_copies(group: Group, queue: str) -> Iterator[Violation]:
+    """Yield the same for what has no place by its publishes: nobody answered them, or they were a window apart."""
+    for line in queue_lines(group, queue):
+        first = {place: receives[0] for place, receives in enumerate(line)}
+        for place, by in overtaken(group, range(len(line)), first):
+            idxs = first[place].idx, first[by].idx
+            is_one_answer = first[place].call_id is not None and first[place].call_id == first[by].call_id  # C2
+            if not is_one_answer and not all(idx in group.order for idx in idxs):
+                sentence = "the second message was received before the first was asked for"
+                yield group.violation("C1", queue, idxs, sentence, [first[by], first[place]])
 
 
 def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) -> list[tuple[int, int]]:
