@@ -564,6 +564,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"encryption": Encryption.CMK},
         {"image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/worker:1"},
         {"image": "worker:1.4"},
+        {"image": "team.worker:1"},
         {"image": None},
         {"architecture": Architecture.ARM64},
         {"spot": True, "architecture": Architecture.ARM64},
@@ -803,7 +804,7 @@ def _is_right_environment(values: dict[str, Any]) -> bool:
             not values["spot"] or _SLOW not in values["consumers"],
             isinstance(values["network"], ExistingNetwork)
             or all(
-                re.fullmatch(r"[^./]*(/.*|:.*)", image) or re.fullmatch(_OWN_REGISTRY % values["region"], image)
+                re.fullmatch(r"[^./]*/.*|[^/]*", image) or re.fullmatch(_OWN_REGISTRY % values["region"], image)
                 for image in images
             ),
             values["database"] is None
