@@ -49,8 +49,6 @@ class Protection:
         self._url = None if agent_uri is None else f"{agent_uri}/task-protection/v1/state"
         self._clock = clock
         self._busy_seconds_max, self._timeout_seconds = busy_seconds_max, timeout_seconds
-        # The agent is on the task's own link: a proxy for everything else cannot reach it.
-        self._opener = build_opener(ProxyHandler({}))
         self._busy_at, self._rest_until = -inf, -inf
         self._since: float | None = None
         self._renew_at, self._protected_until = -inf, -inf
@@ -119,8 +117,10 @@ class Protection:
         return None if isinstance(answer, dict) and "protection" in answer else f"the agent says {answer!r:.500}"
 
     def _send_request(self, request: Request) -> bytes:
+        # The agent is on the task's own link: a proxy for everything else cannot reach it.
+        opener = build_opener(ProxyHandler({}))  # not before: it reads certificates, and most workers never need it
         try:
-            answer = self._opener.open(request, timeout=self._timeout_seconds)
+            answer = opener.open(request, timeout=self._timeout_seconds)
         except HTTPError as error:  # its body says why
             answer = error
         with answer:

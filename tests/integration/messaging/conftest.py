@@ -16,7 +16,6 @@ from sqlalchemy import Engine, make_url, text
 from emulator import localstack
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
-from sluice.messaging.worker import scale_in_protection
 from tests.support.endpoints.sns_endpoint import Endpoint, serving
 from tests.support.endpoints.tcp_proxy import TcpProxy
 from tests.support.messaging.simulated_relays import World
@@ -40,14 +39,6 @@ def database_folder() -> Iterator[Path]:
     """Yield a folder for a test's databases, in memory: SQLite waits for the disk at every commit."""
     with tempfile.TemporaryDirectory(prefix="sluice-", dir=_memory()) as folder:
         yield Path(folder)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_agent() -> Iterator[None]:
-    """Let workers not load the machine's certificates for an ECS agent that is not there: a third of a test's time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scale_in_protection, "build_opener", lambda _: None)
-        yield
 
 
 @contextmanager
