@@ -1,6 +1,7 @@
-"""Existing topics and queues, another account, a standard queue and two topics, on a real LocalStack.
+"""Existing topics, queues and keys, our relay for their topic, another account, a standard queue, on a real LocalStack.
 
-LocalStack enforces no policy; that messages arrive shows the subscriptions, and tests/unit/constructs the policies.
+LocalStack enforces no policy and encrypts nothing; that messages arrive shows the subscriptions, and
+tests/unit/constructs the policies. It takes ECS's services, in their cluster, and the database for names only.
 """
 
 import json
@@ -8,15 +9,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
 from emulator import localstack
 from sluice.clock import eventually
-from sluice.declaration import naming
-from tests.integration.stacks.shared_app import ACCOUNT, INVOICES, SHARED, SUBSCRIBER
+from sluice.declaration import loading, naming
+from sluice.messaging import Event, Outbox
+from tests.integration.stacks import shared_app
+from tests.integration.stacks.shared_app import ACCOUNT, INVOICES, KEY_IDS, QUEUE_KEY, SHARED, SUBSCRIBER, TOPIC_KEY
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
@@ -37,23 +43,27 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Runni
         yield running
 
 
-def _cdk(*arguments: str, **variables: str) -> None:
+def _run(*command: str, **variables: str) -> None:
     ended = subprocess.run(
-        ["cdk", *arguments, "--no-notices", "--progress", "events"],
+        command,
         cwd=PROJECT,
         env=os.environ | variables,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def _cdk(*arguments: str, **variables: str) -> None:
+    _run("cdk", *arguments, "--no-notices", "--progress", "events", **variables)
+
+
 def _change(action: str, *more: str, **variables: str) -> None:
     app = f"{sys.executable} -m tests.integration.stacks.shared_app"
-    _cdk(action, "--exclusively", "--app", app, "shared/Messaging", *more, **variables)
+    _cdk(action, "--app", app, "shared/*", *more, **variables)
 
 
 def _attributes(name: str) -> dict[str, str]:
@@ -64,12 +74,15 @@ def _attributes(name: str) -> dict[str, str]:
 
 
 def _theirs() -> dict[str, Any]:
-    """Return what somebody else made, as it is now: the queue pair, the topic, and who is subscribed there."""
+    """Return what somebody else made, as it is now: queue pair, keys, the topic, and who is subscribed there."""
+    kms = boto3.client("kms")
     topic = SHARED.topics[2]
     arn = naming.topic_arn(SHARED, ACCOUNT, topic.name)
     subscribed = boto3.client("sns").list_subscriptions_by_topic(TopicArn=arn)["Subscriptions"]
     return {
         "queues": {name: _attributes(name) for name in ("invoices.fifo", "invoices-dead.fifo")},
+        "keys": [kms.get_key_policy(KeyId=id_, PolicyName="default")["Policy"] for id_ in KEY_IDS],
+        "key states": [kms.describe_key(KeyId=id_)["KeyMetadata"]["KeyState"] for id_ in KEY_IDS],
         "topic": json.loads(boto3.client("sns").get_topic_attributes(TopicArn=arn)["Attributes"]["Policy"]),
         "subscribed": sorted(each["Endpoint"] for each in subscribed if each["Endpoint"] != _arn(WAREHOUSE)),
     }
@@ -82,6 +95,8 @@ def _arn(consumer: Any) -> str:
 def _make_theirs() -> str:
     """Make the things of somebody else, with a subscriber of their own; return its queue's name."""
     sqs, sns = boto3.client("sqs"), boto3.client("sns")
+    for id_ in KEY_IDS:
+        boto3.client("kms").create_key(Tags=[{"TagKey": "_custom_id_", "TagValue": id_}])  # LocalStack's own tag
     sqs.create_queue(QueueName="invoices-dead.fifo", Attributes=FIFO)
     redrive = json.dumps({"deadLetterTargetArn": INVOICES.dead_letter_queue_arn, "maxReceiveCount": 5})
     attributes = FIFO | {"RedrivePolicy": redrive, "VisibilityTimeout": "60"}
@@ -99,6 +114,31 @@ def _publish(topic: str, *bodies: str) -> None:
         boto3.client("sns").publish(
             TopicArn=arn, Message=body, MessageGroupId="g1", MessageDeduplicationId=f"{topic}-{body}"
         )
+
+
+def _relay(folder: Path, number: int) -> None:
+    """Commit an event to the outbox for their topic, and run our relay until it is published."""
+    dsn = f"sqlite:///{folder / 'outbox.db'}"
+    variables = {loading.VARIABLE: str(shared_app.__file__), "SLUICE_ENV": "shared", "SLUICE_DSN": dsn}
+    _run("sluice", "schema", "apply", "outbox", **variables)
+    engine = create_engine(dsn)
+    with Session(engine) as session:
+        outbox = Outbox(naming.topic_name(SHARED, "stock"))
+        outbox.add(session, Event(type="stock.counted", group="g1", data={"number": number}))
+        session.commit()
+    engine.dispose()
+    _run("sluice", "relay", "--topic", "stock", "--until-empty", **variables)
+
+
+def _encrypted_with() -> dict[str, str | None]:
+    """Return the key of each topic and queue that the environment made."""
+    sns = boto3.client("sns")
+    topics = [topic["TopicArn"] for topic in sns.list_topics()["Topics"] if ":sluice-shared-" in topic["TopicArn"]]
+    queues = [url.rpartition("/")[2] for url in boto3.client("sqs").list_queues(QueueNamePrefix="sluice-")["QueueUrls"]]
+    return {
+        **{arn: sns.get_topic_attributes(TopicArn=arn)["Attributes"].get("KmsMasterKeyId") for arn in topics},
+        **{name: _attributes(name).get("KmsMasterKeyId") for name in queues},
+    }
 
 
 def _drain(name: str, count: int, sqs: Any = None) -> list[str]:
@@ -134,8 +174,11 @@ def _subscribe_from_another_account() -> Any:
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_what_is_somebody_elses_is_used_and_left_alone(empty: localstack.Running) -> None:
-    """Every queue gets the messages of its topic and no others; update and destruction change nothing of theirs."""
+def test_what_is_somebody_elses_is_used_and_left_alone(empty: localstack.Running, tmp_path: Path) -> None:
+    """Every queue gets the messages of its topic and no others; update and destruction change nothing of theirs.
+
+    All stacks are deployed. Topics and queues of our own have their keys; our relay publishes to their topic.
+    """
     audit = _make_theirs()
     before = _theirs()
     _cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")
@@ -152,6 +195,15 @@ def test_what_is_somebody_elses_is_used_and_left_alone(empty: localstack.Running
     assert _drain("sluice-shared-ledger.fifo", 2) == ["p1", "p2"]
     assert _drain("sluice-shared-warehouse.fifo", 1) == ["s1"]
     assert _drain(audit, 1) == ["s1"]
+    _relay(tmp_path, 7)
+    for name in ("sluice-shared-warehouse.fifo", audit):
+        (relayed,) = _drain(name, 1)
+        assert '"number":7' in relayed.replace(" ", "")
+    encrypted = _encrypted_with()
+    assert (
+        len(encrypted) == 3 + 10
+    )  # operators' topic; queue and two DLQs of three, the subscription's DLQ of the other
+    assert {name: TOPIC_KEY if name.startswith("arn:") else QUEUE_KEY for name in encrypted} == encrypted
     assert _theirs() == before
 
     _change("deploy", "--require-approval", "never", EDITED="1")
