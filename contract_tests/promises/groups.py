@@ -76,7 +76,7 @@ _GROUP_BLOCKING = area(
         "GRP-03",
         "A receive with a visibility timeout of 0 does not block its groups.",
         (old("test_fifo_receive_message_with_zero_visibility_timeout"),),
-        ("ignore-receive-zero",),
+        ("block-zero-receives",),
     ),
     Promise(
         "GRP-06",
@@ -257,7 +257,7 @@ _VISIBILITY = area(
         "VIS-10",
         "A visibility timeout given to a receive holds for that receive only.",
         (old("test_receive_message_with_visibility_timeout_updates_timeout"),),
-        ("ignore-receive-zero", "sticky-receives"),
+        ("sticky-receives",),
     ),
     Promise(
         "VIS-28",

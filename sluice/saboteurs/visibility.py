@@ -6,7 +6,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 
 from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
-from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, change, ignore, refuse_with
+from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, refuse_with
 
 
 class _StretchVisibility(Hook):
@@ -120,9 +120,25 @@ class _HastenChanges(Hook):
         params["VisibilityTimeout"] = min(params["VisibilityTimeout"], 1)
 
 
-def _ignore_zero(params: dict[str, Any]) -> None:
-    if params.get("VisibilityTimeout") == 0:
-        del params["VisibilityTimeout"]
+class _BlockZeroReceives(Hook):
+    operations = RECEIVE
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._blocked: set[tuple[str, str]] = set()
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        url, messages = params["QueueUrl"], parsed.pop("Messages", [])
+        left = [message for message in messages if (url, _group(message)) not in self._blocked]
+        groups = {_group(message) for message in left}
+        if params.get("VisibilityTimeout") == 0 and len(groups) > 1:
+            self._blocked |= {(url, group) for group in groups}
+        if left:
+            parsed["Messages"] = left
+
+
+def _group(message: Mapping[str, Any]) -> str:
+    return str(message.get("Attributes", {}).get("MessageGroupId"))
 
 
 SABOTEURS = (
@@ -142,9 +158,9 @@ SABOTEURS = (
     Saboteur("sticky-visibility", "keeps a changed visibility timeout for the next receive", _StickyVisibility),
     Saboteur("sticky-receives", "keeps a receive's visibility timeout for the next one", _StickyReceives),
     Saboteur(
-        "ignore-receive-zero",
-        "hides messages received with a visibility timeout of 0 for the queue's",
-        change(_ignore_zero, *RECEIVE),
+        "block-zero-receives",
+        "blocks the groups of an answer with several, if it was received with a visibility timeout of 0",
+        _BlockZeroReceives,
     ),
     Saboteur("withhold-changed", "delivers nothing after a visibility change of a queue", _WithholdChanged),
 )
