@@ -62,6 +62,7 @@ def test_deleting_the_message_in_flight_releases_its_group_to_a_waiting_consumer
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(queue.receive, wait=20)
         assert polling.wait(timeout=5), "the poll was not sent"
+        assert queue.receive(wait=1) == []  # sent is not waiting: by now it is
         assert not waiting.done()
         queue.delete(first)
         released = waiting.result(timeout=30)
