@@ -133,9 +133,9 @@ def test_of_two_clocks_is_said_what_holds_wherever_they_are_within_the_bound() -
 @pytest.mark.timeout(1_800)
 @_KINDS
 def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> None:
-    """A hundred thousand histories: no false alarm, and at most one or three in a hundred impossible ones VALID."""
+    """Many thousand histories: no false alarm, and at most one or three in a hundred impossible ones VALID."""
     counts: Counter[str] = Counter()
-    for seed in range(1_000_000, 1_100_000):
+    for seed in range(1_000_000, 1_015_000 if is_full else 1_100_000):
         history = mutated(honest(seed, is_full=is_full), seed, is_full=is_full)
         found = _violations(history)
         if _is_possible(history):
@@ -143,7 +143,6 @@ def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> No
         else:
             counts["found" if found else "open" if _is_left_open(history) else "missed"] += 1
 
-    print(dict(counts))
     assert counts["missed"] < counts["found"] * (0.03 if is_full else 0.01)
 
 
