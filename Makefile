@@ -23,7 +23,8 @@ export PYTHONPATH := $(CURDIR)
 # Where a machine forbids it, each of a thousand processes would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-PYTEST := pytest --quiet
+# The make that a test starts shares no jobs with this one.
+PYTEST := MAKEFLAGS= pytest --quiet
 CHECKOV := 3.3.30
 EMULATED := python -m emulator run --
 
@@ -57,7 +58,14 @@ unit: setup ## Tests that start no server
 
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
+	@$(MAKE) --no-print-directory --jobs=2 localstack-tests spark-tests
+
+.PHONY: localstack-tests
+localstack-tests: setup
 	@$(PYTEST) -n 4 --dist loadgroup --durations=10 tests/integration -m "not spark and not slow and not deep"
+
+.PHONY: spark-tests
+spark-tests: setup
 	@$(PYTEST) --durations=10 tests/integration -m "spark and not slow and not deep"
 
 .PHONY: slow

@@ -107,7 +107,6 @@ def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
     assert names.startswith("topics: order-desk-dev-events.fifo\n")
 
 
-@pytest.mark.spark
 def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> None:
     done("make", "message", endpoint, cwd=project)
 
@@ -118,14 +117,12 @@ def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> N
     assert [tuple(row) for row in found] == [("order-1", 1250)]
 
 
-@pytest.mark.spark
 def test_the_contracts_hold_where_a_project_is_deployed(project: Path, endpoint: str) -> None:
     printed = done("make", "contracts", endpoint, "SELECT=-k 'blocking or fan_out'", cwd=project).stdout
 
     assert re.search(r"\d+ passed", printed), printed
 
 
-@pytest.mark.spark
 def test_a_deployed_project_passes_a_load_test(project: Path, endpoint: str) -> None:
     printed = done("make", "load", endpoint, cwd=project).stdout
 
