@@ -14,8 +14,11 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import eventually
 from sluice.history.checker.verdict import Holding, Status
-from sluice.recorder.journal import read_journal
+from sluice.history.events import Kind
+from sluice.recorder.journal import Journal, read_journal
 from spark_load.profiles import profile
+from spark_load.run import driver
+from spark_load.run.stored import find_stored
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
 from tests.integration.spark_load.loads import LOCAL, anomalies_that, run_load
@@ -68,6 +71,8 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
 ) -> None:
     """Where a move task brings back what it took, nothing is allowed and every rule about dead letters is put to test.
 
+    The same record without its move tasks is INVALID: dead letters came back, and nothing brought them (F13).
+
     The warm-up is in the history and drained before the load began; 120 messages are measured, and 20 are not. With
     this seed eight messages are poisoned, three of them in one group, two crash their consumers, and six fail.
     """
@@ -95,6 +100,23 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
     assert published == {"warm_up", "measure"}
     assert len(warm) == 20 * len(QUEUES)
     assert max(event["responded_at_us"] for event in warm) < began_us
+
+    _forget_move_tasks(folder)
+    unrecorded = driver.rejudge(spark, find_stored(folder))
+
+    assert (unrecorded.status, {each.anomaly for each in unrecorded.violations}) == (Status.INVALID, {"F13"})
+
+
+def _forget_move_tasks(folder: Path) -> None:
+    """Leave the move tasks out of what the driver of a run recorded."""
+    (path,) = (folder / "journals").glob("driver-*")
+    opened, *rows = read_journal(path).to_pylist()
+    path.unlink()
+    common = {name: opened[name] for name in ("run", "worker", "task_attempt", "host", "clock_id")}
+    with Journal(path.parent, path.stem, common=common) as journal:
+        for row in rows:
+            if row["kind"] not in (Kind.REDRIVEN, Kind.CLOSED):
+                journal.add(**row)
 
 
 @pytest.mark.slow
