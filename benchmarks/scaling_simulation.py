@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from sluice.scaling import backlog
-from sluice.scaling.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RECEIVED, RUNNING, VISIBLE, Term
+from sluice.scaling.backlog import AGE, EMPTY_RECEIVES, IN_FLIGHT, RECEIVED, RUNNING, RUNNING_TASKS, VISIBLE, repeated
+from sluice.scaling.metric_math import Fill, If, Metric, Number, Operation, Term
 
 _MINUTE = 60
 _LONG_POLL_SECONDS = 20
@@ -229,25 +230,25 @@ def clamped(scenario: Scenario) -> Term:
 
 def clamped_by_hunger(scenario: Scenario) -> Term:
     """Return a rejected clamp: hold to the busy lanes while there are as many empty receives a minute as tasks."""
-    running, raw = backlog.Metric(RUNNING, absent=0), backlog.backlog_per_task()
-    target, in_flight = backlog.Number(scenario.target), backlog.Metric(IN_FLIGHT)
-    busy = backlog.Operation(in_flight, "/", backlog.Operation(running, "*", backlog.Number(scenario.lanes)))
-    useful = backlog.Operation(busy, "*", backlog.Number(1.25 * scenario.target))
-    held = backlog.If(backlog.Operation(useful, "<", target), useful, target)
-    hungry = backlog.Operation(backlog.Metric(EMPTY_RECEIVES), ">=", running)
-    above = backlog.Operation(raw, ">", target)
-    acts = backlog.Operation(backlog.Operation(running, ">", backlog.Number(0)), "AND", hungry)
-    return backlog.If(backlog.Operation(acts, "AND", above), held, raw)
+    running, raw = RUNNING_TASKS, backlog.backlog_per_task()
+    target, in_flight = Number(scenario.target), repeated(IN_FLIGHT)
+    busy = Operation(in_flight, "/", Operation(running, "*", Number(scenario.lanes)))
+    useful = Operation(busy, "*", Number(1.25 * scenario.target))
+    held = If(Operation(useful, "<", target), useful, target)
+    hungry = Operation(repeated(EMPTY_RECEIVES), ">=", running)
+    above = Operation(raw, ">", target)
+    acts = Operation(Operation(running, ">", Number(0)), "AND", hungry)
+    return If(Operation(acts, "AND", above), held, raw)
 
 
 def clamped_by_groups(scenario: Scenario) -> Term:
     """Return another rejected clamp: hold when fewer groups are in flight than 90 % of the lanes."""
-    running, raw = backlog.Metric(RUNNING, absent=0), backlog.backlog_per_task()
-    per_lane = backlog.Operation(backlog.Metric(GROUPS), "/", running)
-    idle = backlog.Operation(per_lane, "<", backlog.Number(0.9 * scenario.lanes))
-    above = backlog.Operation(raw, ">", backlog.Number(scenario.target))
-    held = backlog.If(backlog.Operation(idle, "AND", above), backlog.Number(scenario.target), raw)
-    return backlog.If(backlog.Operation(running, ">", backlog.Number(0)), held, raw)
+    running, raw = RUNNING_TASKS, backlog.backlog_per_task()
+    per_lane = Operation(repeated(GROUPS), "/", running)
+    idle = Operation(per_lane, "<", Number(0.9 * scenario.lanes))
+    above = Operation(raw, ">", Number(scenario.target))
+    held = If(Operation(idle, "AND", above), Number(scenario.target), raw)
+    return If(Operation(running, ">", Number(0)), held, raw)
 
 
 def zipf(count: int, skew: float) -> list[float]:
@@ -283,26 +284,14 @@ SCENARIOS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _FilledWithZero(backlog.Metric):
-    """The rejected filling of running tasks: every gap counts as none, the late ones too."""
-
-    def text(self) -> str:
-        return f"FILL({self.id}, 0)"
-
-    def value_at(self, series: Mapping[str, backlog.Series], minute: int) -> float | None:
-        value = series[self.id][minute]
-        return 0.0 if value is None else value
-
-
 def filled_with_zero(term: Term) -> Term:
-    """Return the expression with the gaps of running tasks filled with 0."""
-    if isinstance(term, backlog.Metric):
-        return _FilledWithZero(term.id) if term.id == RUNNING else term
-    if isinstance(term, backlog.Operation):
-        return backlog.Operation(filled_with_zero(term.left), term.operator, filled_with_zero(term.right))
-    if isinstance(term, backlog.If):
-        return backlog.If(*map(filled_with_zero, term.terms()))
+    """Return the expression with every gap of running tasks filled with 0, the late ones too: the rejected filling."""
+    if term == RUNNING_TASKS:
+        return Fill(Metric(RUNNING), Number(0))
+    if isinstance(term, Operation):
+        return Operation(filled_with_zero(term.left), term.operator, filled_with_zero(term.right))
+    if isinstance(term, If):
+        return If(*map(filled_with_zero, term.terms()))
     return term
 
 

@@ -12,6 +12,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming
 from sluice.declaration import metrics as written
 from sluice.scaling import backlog
+from sluice.scaling.metric_math import Term, metric_ids
 
 MINUTE = cdk.Duration.minutes(1)
 
@@ -70,11 +71,9 @@ def inputs(environment: Environment, consumer: Consumer) -> dict[str, cloudwatch
     }
 
 
-def evaluated(
-    term: backlog.Term, environment: Environment, consumer: Consumer, *, label: str
-) -> cloudwatch.MathExpression:
+def evaluated(term: Term, environment: Environment, consumer: Consumer, *, label: str) -> cloudwatch.MathExpression:
     """Return an expression about a consumer as metric math, with the metrics it names and no others."""
-    named = backlog.metric_ids(term)
+    named = metric_ids(term)
     return cloudwatch.MathExpression(
         expression=term.text(),
         using_metrics={id_: metric for id_, metric in inputs(environment, consumer).items() if id_ in named},

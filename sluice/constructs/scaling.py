@@ -16,6 +16,7 @@ from sluice.constructs import metrics
 from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.arguments import typed
 from sluice.scaling import backlog
+from sluice.scaling.metric_math import metric_ids
 
 # As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.
 _SCALE_COOLDOWN_SECONDS = 300
@@ -75,7 +76,7 @@ class BacklogScaling(Construct):
                     "metrics": [
                         *(
                             {"id": id_, "metricStat": _metric_stat(inputs[id_]), "returnData": False}
-                            for id_ in backlog.metric_ids(term)
+                            for id_ in metric_ids(term)
                         ),
                         {"id": "result", "expression": term.text(), "returnData": True},
                     ]

@@ -13,6 +13,7 @@ from sluice.declaration.existing import ExistingQueue
 from sluice.declaration.image import check_image
 from sluice.declaration.validation import between, checked, declared, matching, refuse, require
 from sluice.scaling import backlog
+from sluice.scaling.metric_math import Term
 
 RETRY_SECONDS_MAX = 300
 """A worker waits so long at most before it tries a failing message again."""
@@ -129,17 +130,17 @@ class Consumer:
         return backlog.target_backlog(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
-    def clamped_backlog_per_task(self) -> backlog.Term:
+    def clamped_backlog_per_task(self) -> Term:
         """Return what its service is scaled on."""
         return backlog.clamped_backlog_per_task(self.target_backlog, **self._pace)
 
     @property
-    def group_stuck(self) -> backlog.Term:
+    def group_stuck(self) -> Term:
         """Return 1 while a group of its queue is stuck."""
         return backlog.group_stuck(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
-    def capacity_pinned(self) -> backlog.Term:
+    def capacity_pinned(self) -> Term:
         """Return 1 while all its tasks run and are not enough."""
         return backlog.capacity_pinned(self.target_backlog, max_tasks=self.max_tasks, **self._pace)
 

@@ -1,7 +1,7 @@
 """The scaling expression: backlog per task, held still where more tasks cannot help.
 
-Built once as a tree, it renders to CloudWatch metric math for the template and is evaluated in Python on time series:
-what is tested is what is deployed.
+Built once as a tree (`sluice.scaling.metric_math`), it renders to CloudWatch metric math for the template and is
+evaluated in Python on time series: what is tested is what is deployed.
 
 - *backlog per task* is (visible + in flight) / running tasks. In-flight messages count: without them long jobs look
   like an empty queue and their workers are scaled in.
@@ -19,127 +19,7 @@ backlog for one task's and runs to the maximum (docs/decisions/0006-late-metrics
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-20).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Protocol
-
-type Series = Sequence[float | None]
-"""One value a minute, oldest first; None where no data point has arrived."""
-
-
-class Term(Protocol):
-    """A part of the expression."""
-
-    def text(self) -> str:
-        """Return it as CloudWatch metric math."""
-
-    def terms(self) -> "tuple[Term, ...]":
-        """Return the parts it is made of; a number and a metric have none."""
-        return ()
-
-    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return its value in that minute; None when it has no data point."""
-
-
-@dataclass(frozen=True, slots=True)
-class Number(Term):
-    """A constant."""
-
-    value: float
-
-    def text(self) -> str:
-        """Return the number as CloudWatch reads it, every digit: a rounded target may be above the policy's own."""
-        return f"{Decimal(repr(float(self.value))):f}".removesuffix(".0")
-
-    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
-        """Return the number."""
-        return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Metric(Term):
-    """A metric with its gaps filled by the last value before the gap.
-
-    Before its first data point it counts as `absent`; where that is None it has no value, and neither has anything
-    computed from it.
-    """
-
-    id: str
-    absent: float | None = None
-
-    def text(self) -> str:
-        """Return FILL of the metric."""
-        repeated = f"FILL({self.id}, REPEAT)"
-        return repeated if self.absent is None else f"FILL({repeated}, {self.absent:g})"
-
-    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return the value, filled."""
-        known = (value for value in reversed(series[self.id][: minute + 1]) if value is not None)
-        return next(known, self.absent)
-
-
-@dataclass(frozen=True, slots=True)
-class Operation(Term):
-    """Two terms and one of + * / > < >= AND; comparisons give 1 or 0. Dividing by zero gives no data point."""
-
-    left: Term
-    operator: str
-    right: Term
-
-    def text(self) -> str:
-        """Return it in brackets."""
-        return f"({self.left.text()} {self.operator} {self.right.text()})"
-
-    def terms(self) -> tuple[Term, ...]:
-        """Return both sides."""
-        return (self.left, self.right)
-
-    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return the result; None when either side has none."""
-        left, right = self.left.value_at(series, minute), self.right.value_at(series, minute)
-        if left is None or right is None or (self.operator == "/" and right == 0):
-            return None
-        return {
-            "+": lambda: left + right,
-            "*": lambda: left * right,
-            "/": lambda: left / right,
-            ">": lambda: float(left > right),
-            "<": lambda: float(left < right),
-            ">=": lambda: float(left >= right),
-            "AND": lambda: float(bool(left) and bool(right)),
-        }[self.operator]()
-
-
-@dataclass(frozen=True, slots=True)
-class If(Term):
-    """One of two terms, by a condition; without a condition, neither."""
-
-    condition: Term
-    then: Term
-    otherwise: Term
-
-    def text(self) -> str:
-        """Return IF(…)."""
-        return f"IF({self.condition.text()}, {self.then.text()}, {self.otherwise.text()})"
-
-    def terms(self) -> tuple[Term, ...]:
-        """Return the condition and both branches."""
-        return (self.condition, self.then, self.otherwise)
-
-    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return the chosen term's value."""
-        condition = self.condition.value_at(series, minute)
-        if condition is None:
-            return None
-        return (self.then if condition else self.otherwise).value_at(series, minute)
-
-
-def metric_ids(term: Term) -> tuple[str, ...]:
-    """Return the id of every metric the term is made of, once, in the order they are first named."""
-    ids = (term.id,) if isinstance(term, Metric) else ()
-    return tuple(dict.fromkeys((*ids, *(id_ for part in term.terms() for id_ in metric_ids(part)))))
-
+from sluice.scaling.metric_math import Fill, If, Metric, Number, Operation, Term
 
 VISIBLE = "visible"
 IN_FLIGHT = "inflight"
@@ -148,9 +28,17 @@ RECEIVED = "received"
 RUNNING = "running"
 AGE = "age"
 
-_VISIBLE, _IN_FLIGHT = Metric(VISIBLE), Metric(IN_FLIGHT)
-_RUNNING = Metric(RUNNING, absent=0)
 _ZERO = Number(0)
+
+
+def repeated(metric: str) -> Fill:
+    """Return a metric by its id, its gaps filled by the last value before the gap; before the first it has none."""
+    return Fill(Metric(metric), "REPEAT")
+
+
+_VISIBLE, _IN_FLIGHT = repeated(VISIBLE), repeated(IN_FLIGHT)
+RUNNING_TASKS = Fill(repeated(RUNNING), _ZERO)
+"""The running tasks: a gap repeats, and where none was ever reported there is none."""
 _HEADROOM = 1.25
 _IDLE_BELOW = 0.9
 _BETWEEN_MESSAGES_SECONDS = 0.25
@@ -161,7 +49,7 @@ region it is some 0.02 s. One that spends more on a much shorter handler looks i
 def backlog_per_task() -> Term:
     """Return the backlog per running task; with none running, the whole backlog."""
     backlog = Operation(_VISIBLE, "+", _IN_FLIGHT)
-    return If(Operation(_RUNNING, ">", _ZERO), Operation(backlog, "/", _RUNNING), backlog)
+    return If(Operation(RUNNING_TASKS, ">", _ZERO), Operation(backlog, "/", RUNNING_TASKS), backlog)
 
 
 def _in_flight_per_task(*, lanes: int, processing_seconds: float) -> float:
@@ -172,7 +60,7 @@ def _in_flight_per_task(*, lanes: int, processing_seconds: float) -> float:
 def _is_idle(*, lanes: int, processing_seconds: float) -> Operation:
     """Return whether fewer messages are in flight than nearly all lanes would have; never without a task."""
     busy = _in_flight_per_task(lanes=lanes, processing_seconds=processing_seconds)
-    return Operation(_IN_FLIGHT, "<", Operation(_RUNNING, "*", Number(float(f"{_IDLE_BELOW * busy:.6g}"))))
+    return Operation(_IN_FLIGHT, "<", Operation(RUNNING_TASKS, "*", Number(float(f"{_IDLE_BELOW * busy:.6g}"))))
 
 
 def clamped_backlog_per_task(target: float, *, lanes: int, processing_seconds: float) -> Term:
@@ -187,7 +75,7 @@ def clamped_backlog_per_task(target: float, *, lanes: int, processing_seconds: f
         processing_seconds: how long one message is in flight.
     """
     full = Number(_in_flight_per_task(lanes=lanes, processing_seconds=processing_seconds))
-    busy = Operation(_IN_FLIGHT, "/", Operation(_RUNNING, "*", full))
+    busy = Operation(_IN_FLIGHT, "/", Operation(RUNNING_TASKS, "*", full))
     useful = Operation(busy, "*", Number(_HEADROOM * target))
     held = If(Operation(useful, "<", Number(target)), useful, Number(target))
     raw = backlog_per_task()
@@ -201,7 +89,7 @@ def work_without_workers() -> Term:
     SQS metrics only: a service without tasks reports nothing of itself.
     """
     idle = Operation(_IN_FLIGHT, "<", Number(1))
-    for signs_of_life in (Metric(EMPTY_RECEIVES), Metric(RECEIVED)):
+    for signs_of_life in (repeated(EMPTY_RECEIVES), repeated(RECEIVED)):
         idle = Operation(idle, "AND", Operation(signs_of_life, "<", Number(1)))
     return If(Operation(Operation(_VISIBLE, ">", _ZERO), "AND", idle), Number(1), _ZERO)
 
@@ -211,14 +99,14 @@ def group_stuck(*, acceptable_latency_seconds: float, lanes: int, processing_sec
 
     More tasks cannot help; somebody has to look at that group.
     """
-    late = Operation(Metric(AGE), ">", Number(acceptable_latency_seconds))
+    late = Operation(repeated(AGE), ">", Number(acceptable_latency_seconds))
     idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
     return If(Operation(late, "AND", idle), Number(1), _ZERO)
 
 
 def capacity_pinned(target: float, *, max_tasks: int, lanes: int, processing_seconds: float) -> Term:
     """Return 1 while all the tasks allowed run, have work, and still have more than the target in front of each."""
-    full = Operation(_RUNNING, ">=", Number(max_tasks))
+    full = Operation(RUNNING_TASKS, ">=", Number(max_tasks))
     behind = Operation(backlog_per_task(), ">", Number(target))
     idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
     return If(Operation(full, "AND", behind), If(idle, _ZERO, Number(1)), _ZERO)

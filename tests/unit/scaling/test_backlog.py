@@ -8,7 +8,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -33,13 +33,9 @@ from sluice.scaling.backlog import (
     RECEIVED,
     RUNNING,
     VISIBLE,
-    If,
-    Metric,
-    Number,
-    Operation,
-    Series,
-    Term,
+    repeated,
 )
+from sluice.scaling.metric_math import Fill, If, Metric, Number, Operation, Series, Term, metric_ids
 from tests.support.declaration import ENVIRONMENTS
 
 TARGET, LANES = 240.0, 4
@@ -121,29 +117,19 @@ def test_no_late_metric_is_filled_with_zero(term: Term) -> None:
         (STUCK, ("age", "inflight", "running")),
         (PINNED, ("running", "visible", "inflight")),
         (Number(1), ()),
-        (Metric("visible"), ("visible",)),
+        (repeated("visible"), ("visible",)),
     ],
 )
 def test_an_expression_names_each_metric_once_in_the_order_of_its_text(term: Term, ids: tuple[str, ...]) -> None:
     named = tuple(dict.fromkeys(re.findall(r"FILL\((\w+),", term.text())))
 
-    assert backlog.metric_ids(term) == ids
+    assert metric_ids(term) == ids
     assert named == ids
 
 
 def test_metric_ids_are_ones_cloudwatch_takes() -> None:
     assert [id_ for id_ in METRICS if not re.fullmatch("[a-z][A-Za-z0-9_]*", id_)] == []
     assert len({*METRICS, "result"}) == 7
-
-
-def test_the_parts_of_a_term_are_given_in_order() -> None:
-    number, visible = Number(1), Metric("visible")
-    above = Operation(visible, ">", number)
-
-    assert number.terms() == ()
-    assert visible.terms() == ()
-    assert above.terms() == (visible, number)
-    assert If(above, number, visible).terms() == (above, number, visible)
 
 
 def _parts(term: Term) -> Iterator[Term]:
@@ -216,12 +202,15 @@ def _read(words: deque[str], series: Mapping[str, Series]) -> Callable[[int], fl
     if word == "IF":
         condition, then, otherwise = _read_arguments(words, series, 3)
         return lambda minute: (
-            None if (met := condition(minute)) is None else otherwise(minute) if met == 0 else then(minute)
+            None if (met := condition(minute)) is None else otherwise(minute) if met == 0 else then(minute) or 0
         )
     if word == "(":  # always two sides: no precedence is relied on
-        left, operator, right = _read(words, series), words.popleft(), _read(words, series)
+        has_scalar = words[0][0].isdigit()
+        left, operator = _read(words, series), words.popleft()
+        has_scalar = has_scalar or words[0][0].isdigit()
+        right = _read(words, series)
         assert words.popleft() == ")"
-        return lambda minute: _result(left(minute), operator, right(minute))
+        return lambda minute: _result(left(minute), operator, right(minute), missing=None if has_scalar else 0)
     if word == "REPEAT":
         return lambda _: math.inf
     return (lambda minute: series[word][minute]) if word in series else (lambda _: float(word))
@@ -243,7 +232,10 @@ def _filled(value: Callable[[int], float | None], fill: Callable[[int], float | 
     return next((known for past in range(minute, -1, -1) if (known := value(past)) is not None), None)
 
 
-def _result(left: float | None, operator: str, right: float | None) -> float | None:
+def _result(left: float | None, operator: str, right: float | None, *, missing: float | None) -> float | None:
+    """Return the result of two values; where only one of two series has a value, the other's is 0."""
+    if left is not None or right is not None:
+        left, right = missing if left is None else left, missing if right is None else right
     if left is None or right is None or (operator == "/" and right == 0):
         return None
     match operator:
@@ -276,6 +268,11 @@ def _result(left: float | None, operator: str, right: float | None) -> float | N
         ("((3 < 2) AND (2 >= 2))", 0),
         ("IF((3 < 2), 4, 5.5)", 5.5),
         ("IF((1 / 0), 4, 5)", None),
+        ("IF(1, visible, 5)", 0),
+        ("(visible + 1)", None),
+        ("(FILL(visible, REPEAT) + empty)", 7),
+        ("(empty / FILL(visible, REPEAT))", 0),
+        ("(visible + empty)", None),
         ("FILL(visible, REPEAT)", 7),
         ("FILL(visible, 0)", 0),
         ("FILL(empty, REPEAT)", None),
@@ -336,12 +333,12 @@ def test_the_target_is_what_all_lanes_of_a_task_can_do_in_time(
 
 
 _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
-    # In-flight messages count; without tasks it is the whole backlog, and without data nothing.
+    # In-flight messages count; without tasks it is the whole backlog, and without data 0.
     "raw, four tasks": (RAW, 100, _now(visible=380, inflight=20, running=4)),
     "raw, zero tasks, one message": (RAW, 1, _now(visible=1, running=0)),
     "raw, zero tasks, unreported": (RAW, 1, _now(visible=1, running=None)),
     "raw, long jobs only": (RAW, 50, _now(visible=0, inflight=100, running=2)),
-    "raw, no data yet": (RAW, None, _now(visible=None, inflight=None, running=2)),
+    "raw, no data yet": (RAW, 0, _now(visible=None, inflight=None, running=2)),
     # Target 240, 18 in flight when all lanes work: a busy lane is worth 240 / lanes in all, and a quarter more.
     "clamped, all lanes at work are believed": (CLAMPED, 2_000, _now(visible=9_982, inflight=18, running=5)),
     "clamped, so are nine tenths of them": (CLAMPED, 2_000, _now(visible=9_983.75, inflight=16.25, running=5)),
@@ -355,7 +352,7 @@ _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     "clamped, nobody there to be idle": (CLAMPED, 10_000, _now(visible=10_000, inflight=0, running=None)),
     "clamped, nobody, and reported so": (CLAMPED, 10_000, _now(visible=10_000, inflight=0, running=0)),
     "clamped, empty receives": (CLAMPED, 2_000, _now(visible=9_980, inflight=20, empty=60, running=5)),
-    # Visible, nobody working, polling or receiving: 1; and nothing while one of the four is unknown.
+    # Visible, nobody working, polling or receiving: 1; and 0 while one of the four is unknown.
     "wake, a message": (WAKE, 1, _now(visible=1)),
     "wake, a fifth of one": (WAKE, 1, _now(visible=0.2)),
     "wake, hardly anybody": (WAKE, 1, _now(visible=5, inflight=0.5, empty=0.5, received=0.5)),
@@ -363,19 +360,19 @@ _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     "wake, somebody works": (WAKE, 0, _now(visible=5, inflight=1)),
     "wake, somebody polls": (WAKE, 0, _now(visible=5, empty=1)),
     "wake, somebody receives": (WAKE, 0, _now(visible=5, received=1)),
-    "wake, visible unknown": (WAKE, None, _now(visible=None)),
-    "wake, in flight unknown": (WAKE, None, _now(visible=5, inflight=None)),
-    "wake, polls unknown": (WAKE, None, _now(visible=5, empty=None)),
-    "wake, receives unknown": (WAKE, None, _now(visible=5, received=None)),
-    # Later than 60 s and fewer than 16.2 of 18 in flight; nobody is idle where nobody runs.
+    "wake, visible unknown": (WAKE, 0, _now(visible=None)),
+    "wake, in flight unknown": (WAKE, 0, _now(visible=5, inflight=None)),
+    "wake, polls unknown": (WAKE, 0, _now(visible=5, empty=None)),
+    "wake, receives unknown": (WAKE, 0, _now(visible=5, received=None)),
+    # Later than 60 s and fewer than 16.2 of 18 in flight; nobody is idle where nobody runs, all without a number.
     "stuck, late and idle": (STUCK, 1, _now(age=61, inflight=16, running=5)),
     "stuck, very late": (STUCK, 1, _now(age=9_999, inflight=0, running=5)),
     "stuck, in time": (STUCK, 0, _now(age=60, inflight=16, running=5)),
     "stuck, all at work": (STUCK, 0, _now(age=61, inflight=16.25, running=5)),
     "stuck, tasks unreported": (STUCK, 0, _now(age=61, inflight=0, running=None)),
     "stuck, no tasks": (STUCK, 0, _now(age=61, inflight=0, running=0)),
-    "stuck, age unknown": (STUCK, None, _now(age=None, inflight=1, running=5)),
-    "stuck, in flight unknown": (STUCK, None, _now(age=61, inflight=None, running=5)),
+    "stuck, age unknown": (STUCK, 0, _now(age=None, inflight=1, running=5)),
+    "stuck, in flight unknown": (STUCK, 1, _now(age=61, inflight=None, running=5)),
     # Five tasks or more, above 240 each, and no lanes idle: a hot group at the maximum wants no larger maximum.
     "pinned, just above": (PINNED, 1, _now(visible=1_181, inflight=20, running=5)),
     "pinned, more tasks than allowed": (PINNED, 1, _now(visible=9_980, inflight=20, running=6)),
@@ -385,8 +382,8 @@ _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     "pinned, idle lanes": (PINNED, 0, _now(visible=9_984, inflight=16, running=5)),
     "pinned, a hot group": (PINNED, 0, _now(visible=9_999, inflight=1, running=5)),
     "pinned, tasks unreported": (PINNED, 0, _now(visible=9_999, running=None)),
-    "pinned, visible unknown": (PINNED, None, _now(visible=None, inflight=16, running=5)),
-    "pinned, in flight unknown": (PINNED, None, _now(visible=9_984, inflight=None, running=5)),
+    "pinned, visible unknown": (PINNED, 0, _now(visible=None, inflight=16, running=5)),
+    "pinned, in flight unknown": (PINNED, 0, _now(visible=9_984, inflight=None, running=5)),
 }
 
 
@@ -435,7 +432,7 @@ def test_a_late_metric_delays_the_wake_signal_and_never_gives_a_false_one(metric
 
     found = [WAKE.value_at(_known(series, minute, {metric: lag}), minute) for minute in range(8)]
 
-    assert found == [*[None] * lag, *[0] * 3, *[1] * (5 - lag)]
+    assert found == [*[0] * (lag + 3), *[1] * (5 - lag)]
 
 
 # Four tasks of four lanes come and go: none, a burst for all, one hot group for three of them, none.
@@ -453,12 +450,12 @@ _STORY: dict[str, Series] = {
     ("metric", "lag", "result"),
     [
         (VISIBLE, 0, [2_000, 1_904, 1_504, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0]),  # all on time
-        (VISIBLE, 1, [None, 2_003.6, 478.7, 1_504, 1_250, 18.75, 18.75, 18.75, 0, 0]),
-        (VISIBLE, 2, [None, None, 503.6, 478.7, 1_504, 18.75, 18.75, 18.75, 0, 0]),
-        (VISIBLE, 3, [None, None, None, 503.6, 478.7, 18.75, 18.75, 18.75, 0, 0]),
-        (IN_FLIGHT, 1, [None, 0, 75, 1_250, 1_000, 1_253.6, 18.75, 18.75, 0.9, 0]),
-        (IN_FLIGHT, 2, [None, None, 0, 75, 1_000, 1_253.6, 1_503.6, 18.75, 0.9, 0.9]),
-        (IN_FLIGHT, 3, [None, None, None, 0, 75, 1_253.6, 1_503.6, 1_503.6, 0.9, 0.9]),
+        (VISIBLE, 1, [0, 2_003.6, 478.7, 1_504, 1_250, 18.75, 18.75, 18.75, 0, 0]),
+        (VISIBLE, 2, [0, 3.6, 503.6, 478.7, 1_504, 18.75, 18.75, 18.75, 0, 0]),
+        (VISIBLE, 3, [0, 3.6, 3.6, 503.6, 478.7, 18.75, 18.75, 18.75, 0, 0]),
+        (IN_FLIGHT, 1, [2_000, 0, 75, 1_250, 1_000, 1_253.6, 18.75, 18.75, 0.9, 0]),
+        (IN_FLIGHT, 2, [2_000, 0, 0, 75, 1_000, 1_253.6, 1_503.6, 18.75, 0.9, 0.9]),
+        (IN_FLIGHT, 3, [2_000, 0, 0, 0, 75, 1_253.6, 1_503.6, 1_503.6, 0.9, 0.9]),
         (RUNNING, 1, [2_000, 1_904, 6_016, 1_250, 1_000, 18.75, 18.75, 18.75, 0, 0]),
         (RUNNING, 2, [2_000, 1_904, 6_016, 5_000, 1_000, 18.75, 18.75, 18.75, 0, 0]),
         (RUNNING, 3, [2_000, 1_904, 6_016, 5_000, 4_000, 18.75, 18.75, 18.75, 0, 0]),
@@ -482,10 +479,10 @@ def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[floa
 def test_whatever_comes_late_no_expression_says_anything_absurd(
     series: dict[str, Series], lags: dict[str, int]
 ) -> None:
-    """Signals are 0 or 1; the clamp is finite, and no more than the backlog known; gaps give None at most."""
+    """Signals are 0 or 1; the clamp is finite, and no more than the backlog known; gaps give None or 0."""
     for minute in range(6):
         known = _known(series, minute, lags)
-        whole = Operation(Metric(VISIBLE), "+", Metric(IN_FLIGHT)).value_at(known, minute)
+        whole = Operation(repeated(VISIBLE), "+", repeated(IN_FLIGHT)).value_at(known, minute)
         clamped = CLAMPED.value_at(known, minute)
 
         assert {WAKE.value_at(known, minute), STUCK.value_at(known, minute), PINNED.value_at(known, minute)} <= {
@@ -493,7 +490,7 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
             1,
             None,
         }
-        assert clamped is None or (whole is not None and 0 <= clamped <= whole)
+        assert clamped is None or 0 <= clamped <= (whole or 0)
 
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
@@ -786,22 +783,9 @@ def test_a_zero_filled_count_of_tasks_leaves_few_groups_at_the_maximum() -> None
     assert set(simulate(scenario, _clamped(scenario)).tasks[-15:]) == {4}
 
 
-@dataclass(frozen=True)
-class _ZeroFilled(Term):
-    """The mutation: a metric whose gaps are 0."""
-
-    id: str
-
-    def text(self) -> str:
-        return f"FILL({self.id}, 0)"
-
-    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        return series[self.id][minute] or 0
-
-
 def _zero_filled(term: Term, metric: str) -> Term:
-    if isinstance(term, Metric):
-        return _ZeroFilled(term.id) if term.id == metric else term
+    if isinstance(term, Fill):
+        return Fill(Metric(metric), Number(0)) if metric_ids(term) == (metric,) else term
     if isinstance(term, Operation):
         return replace(term, left=_zero_filled(term.left, metric), right=_zero_filled(term.right, metric))
     if isinstance(term, If):

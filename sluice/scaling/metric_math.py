@@ -1,0 +1,548 @@
+"""CloudWatch metric math as a tree: read from its text, written as text, evaluated on time series.
+
+Evaluated as documented. Where the documentation is silent the docstring says what is assumed. What surprises:
+
+- Missing data is not contagious. Between two time series a missing value counts as 0 while the other side has one;
+  where neither has one there is no data point. "missing + 0 is 0" was also seen on AWS:
+  https://github.com/compiler-explorer/infra/pull/1661. A scalar has no data points, so it fills nothing (assumed).
+- A division by zero drops the data point, and so does any other result that is no real number (assumed).
+- `IF` whose condition holds gives 0 where the chosen series has no data point; where it does not hold, none.
+
+The documentation gives no precedence. Assumed is the usual one, from tight to loose: `^` (from the right), unary minus,
+`* /`, `+ -`, comparisons, `AND`, `OR`, each of them from the left. What this module writes is in brackets.
+AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-23).
+"""
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+from sluice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+
+type Series = Sequence[float | None]
+"""One value a minute, oldest first; None where no data point has arrived. What it ends before has not arrived."""
+
+_PERIOD_SECONDS = 60
+
+
+class Term(Protocol):
+    """A part of an expression."""
+
+    def text(self) -> str:
+        """Return it as CloudWatch metric math."""
+
+    def terms(self) -> "tuple[Term, ...]":
+        """Return the parts it is made of; a number and a metric have none."""
+        return ()
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number, and not a time series."""
+        return False
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return its value in that minute; None when it has no data point."""
+
+    def last_known(self, series: Mapping[str, Series], minute: int) -> tuple[int, float] | None:
+        """Return its newest data point up to that minute, with its minute; None when there is none."""
+        for past in range(minute, -1, -1):
+            if (value := self.value_at(series, past)) is not None:
+                return past, value
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Term):
+    """A constant, 0 or more: in the text a minus is an operator."""
+
+    value: float
+
+    def text(self) -> str:
+        """Return the number as CloudWatch reads it, every digit: a rounded target may be above the policy's own."""
+        return f"{Decimal(repr(float(self.value))):f}".removesuffix(".0")
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number."""
+        return True
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
+        """Return the number."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Metric(Term):
+    """A metric as it was reported, by its id in the expression."""
+
+    id: str
+
+    def text(self) -> str:
+        """Return its id."""
+        return self.id
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the value reported for that minute."""
+        values = series[self.id]
+        return values[minute] if minute < len(values) else None
+
+    def last_known(self, series: Mapping[str, Series], minute: int) -> tuple[int, float] | None:
+        """Return its newest data point up to that minute, with its minute; None when there is none."""
+        values = series[self.id]
+        for past in range(min(minute, len(values) - 1), -1, -1):
+            if (value := values[past]) is not None:
+                return past, value
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Fill(Term):
+    """A time series with its gaps filled.
+
+    Args:
+        term: what has gaps.
+        filling: `REPEAT`, the last value before the gap; `LINEAR`, a straight line between the values around it; or a
+            term, whose value is taken. Before the first data point REPEAT fills nothing, and LINEAR neither there nor
+            after the last.
+    """
+
+    term: Term
+    filling: Literal["REPEAT", "LINEAR"] | Term
+
+    def text(self) -> str:
+        """Return FILL(…)."""
+        return f"FILL({self.term.text()}, {self.filling if isinstance(self.filling, str) else self.filling.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the time series, and the filling if it is a term."""
+        return (self.term,) if isinstance(self.filling, str) else (self.term, self.filling)
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the value, filled."""
+        if (value := self.term.value_at(series, minute)) is not None:
+            return value
+        if not isinstance(self.filling, str):
+            return self.filling.value_at(series, minute)
+        before = self.term.last_known(series, minute)
+        if before is None or self.filling == "REPEAT":
+            return before and before[1]
+        later = ((after, self.term.value_at(series, after)) for after in range(minute + 1, _minutes(series)))
+        return next((_between(before, (after, end), minute) for after, end in later if end is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Negated(Term):
+    """Unary minus."""
+
+    term: Term
+
+    def text(self) -> str:
+        """Return it in brackets."""
+        return f"(-{self.term.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return what is negated."""
+        return (self.term,)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether what is negated is one number."""
+        return self.term.is_scalar
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the negative; None of none."""
+        value = self.term.value_at(series, minute)
+        return None if value is None else -value
+
+
+_OPERATORS: Mapping[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "^": math.pow,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "AND": lambda left, right: left != 0 and right != 0,
+    "OR": lambda left, right: left != 0 or right != 0,
+}
+_SPELLED = {"&&": "AND", "||": "OR"}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Term):
+    """Two terms and one of + - * / ^ == != < <= > >= AND OR; comparisons and logic give 1 or 0."""
+
+    left: Term
+    operator: str
+    right: Term
+
+    def text(self) -> str:
+        """Return it in brackets."""
+        return f"({self.left.text()} {self.operator} {self.right.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return both sides."""
+        return (self.left, self.right)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether both sides are."""
+        return self.left.is_scalar and self.right.is_scalar
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the result; None where no side that is a time series has a data point, and of a division by zero."""
+        left, right = self.left.value_at(series, minute), self.right.value_at(series, minute)
+        if left is None or right is None:
+            if left is right or self.left.is_scalar or self.right.is_scalar:
+                return None
+            left, right = left or 0.0, right or 0.0
+        return _real(lambda: _OPERATORS[self.operator](left, right))
+
+
+@dataclass(frozen=True, slots=True)
+class If(Term):
+    """One of two terms, by a condition; without a condition, neither."""
+
+    condition: Term
+    then: Term
+    otherwise: Term | None = None
+
+    def text(self) -> str:
+        """Return IF(…)."""
+        return f"IF({', '.join(term.text() for term in self.terms())})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the condition and the branches."""
+        return (self.condition, self.then) if self.otherwise is None else (self.condition, self.then, self.otherwise)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether all its terms are."""
+        return all(term.is_scalar for term in self.terms())
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the chosen term's value; where a condition holds and there is none, 0."""
+        condition = self.condition.value_at(series, minute)
+        if condition is None:
+            return None
+        if condition:
+            value = self.then.value_at(series, minute)
+            return 0.0 if value is None else value
+        return None if self.otherwise is None else self.otherwise.value_at(series, minute)
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Term):
+    """A function of one time series that gives a value a minute.
+
+    ABS, CEIL and FLOOR are of each value. DIFF and RATE compare it with the data point before it, however long before;
+    RATE is by the second. RUNNING_SUM begins with the series. TIME_SERIES makes a scalar a series.
+    """
+
+    name: str
+    term: Term
+
+    def text(self) -> str:
+        """Return NAME(…)."""
+        return f"{self.name}({self.term.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the argument."""
+        return (self.term,)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is of each value, and the argument is one number."""
+        return self.term.is_scalar and self.name in {"ABS", "CEIL", "FLOOR"}
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the result; None of a minute without a data point, or of a first one that has to be compared."""
+        value = self.term.value_at(series, minute)
+        if value is None:
+            return None
+        if (each := _OF_EACH_VALUE.get(self.name)) is not None:
+            return _real(lambda: each(value))
+        if self.name == "RUNNING_SUM":
+            return math.fsum(_known(self.term.value_at(series, past) for past in range(minute + 1)))
+        before = self.term.last_known(series, minute - 1)
+        if before is None:
+            return None
+        seconds = (minute - before[0]) * _PERIOD_SECONDS
+        return (value - before[1]) / (seconds if self.name == "RATE" else 1)
+
+
+_OF_EACH_VALUE: Mapping[str, Callable[[float], float]] = {
+    "ABS": abs,
+    "CEIL": math.ceil,
+    "FLOOR": math.floor,
+    "TIME_SERIES": float,
+}
+_FUNCTIONS = (*_OF_EACH_VALUE, "DIFF", "RATE", "RUNNING_SUM")
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic(Term):
+    """One number of a whole time series: AVG, DATAPOINT_COUNT, MAX, MIN or SUM of the data points it has.
+
+    AWS advises against them in alarms: how many data points an alarm retrieves is AWS's choice. Here all are.
+    """
+
+    name: str
+    term: Term
+
+    def text(self) -> str:
+        """Return NAME(…)."""
+        return f"{self.name}({self.term.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the time series."""
+        return (self.term,)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number: always."""
+        return True
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
+        """Return the number; None of a time series without data points, but of its count."""
+        values = _known(self.term.value_at(series, each) for each in range(_minutes(series)))
+        return _STATISTICS[self.name](values) if values or self.name == "DATAPOINT_COUNT" else None
+
+
+_STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "AVG": lambda values: math.fsum(values) / len(values),
+    "DATAPOINT_COUNT": len,
+    "MAX": max,
+    "MIN": min,
+    "SUM": math.fsum,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Combined(Term):
+    """Several time series made one, minute by minute: AVG, DATAPOINT_COUNT, MAX, MIN or SUM of [a, b].
+
+    To AVG a missing value is 0, as documented; MAX and MIN look at those there are (assumed).
+    """
+
+    name: str
+    parts: tuple[Term, ...]
+
+    def text(self) -> str:
+        """Return NAME([…])."""
+        return f"{self.name}([{', '.join(term.text() for term in self.parts)}])"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the time series."""
+        return self.parts
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
+        """Return the value; None in a minute in which none of them has one."""
+        values = _known(term.value_at(series, minute) for term in self.parts)
+        if not values:
+            return None
+        return math.fsum(values) / len(self.parts) if self.name == "AVG" else _STATISTICS[self.name](values)
+
+
+@dataclass(frozen=True, slots=True)
+class Period(Term):
+    """The period of a metric in seconds; here of every metric a minute, as `Series` are."""
+
+    metric: Metric
+
+    def text(self) -> str:
+        """Return PERIOD(…)."""
+        return f"PERIOD({self.metric.text()})"
+
+    def terms(self) -> tuple[Term, ...]:
+        """Return the metric."""
+        return (self.metric,)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is one number: always."""
+        return True
+
+    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
+        """Return the period."""
+        return _PERIOD_SECONDS
+
+
+def metric_ids(term: Term) -> tuple[str, ...]:
+    """Return the id of every metric the term is made of, once, in the order they are first named."""
+    ids = (term.id,) if isinstance(term, Metric) else ()
+    return tuple(dict.fromkeys((*ids, *(id_ for part in term.terms() for id_ in metric_ids(part)))))
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _minutes(series: Mapping[str, Series]) -> int:
+    return max(map(len, series.values()), default=0)
+
+
+def _between(before: tuple[int, float], after: tuple[int, float], minute: int) -> float:
+    """Return what a straight line between two data points has in a minute between them."""
+    share = (minute - before[0]) / (after[0] - before[0])
+    return before[1] + share * (after[1] - before[1])
+
+
+def _real(result: Callable[[], float]) -> float | None:
+    """Return the result as a number; None where there is none, which drops the data point."""
+    try:
+        value = float(result())
+    except (ArithmeticError, ValueError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+_GRAMMAR = r"""
+    ?start: either
+    ?either: both | either OR both -> operation
+    ?both: comparison | both AND comparison -> operation
+    ?comparison: total | comparison COMPARISON total -> operation
+    ?total: product | total PLUS product -> operation | total MINUS product -> operation
+    ?product: signed | product TIMES signed -> operation
+    ?signed: power | MINUS signed -> negated
+    ?power: value | value POWER signed -> operation
+    ?value: NUMBER -> number
+        | NAME -> metric
+        | WORD "(" [argument ("," argument)*] ")" -> call
+        | "(" either ")"
+    ?argument: either | WORD -> word | "[" either ("," either)* "]" -> array
+
+    OR.2: "OR" | "||"
+    AND.2: "AND" | "&&"
+    COMPARISON: "==" | "!=" | "<=" | ">=" | "<" | ">"
+    PLUS: "+"
+    MINUS: "-"
+    TIMES: "*" | "/"
+    POWER: "^"
+    NUMBER: /\d+(\.\d*)?|\.\d+/
+    NAME: /[a-z][A-Za-z0-9_]*/
+    WORD: /[A-Z][A-Z0-9_]*/
+    %ignore /\s+/
+"""
+_CALLS = (
+    "FILL(series, REPEAT or LINEAR or a value)",
+    "IF(condition, value)",
+    "IF(condition, value, value)",
+    "PERIOD(metric)",
+    *(f"{name}(series)" for name in (*_FUNCTIONS, *_STATISTICS)),
+    *(f"{name}([series, …])" for name in _STATISTICS),
+)
+_NAMES = {
+    "OR": "OR",
+    "AND": "AND",
+    "COMPARISON": "a comparison",
+    "PLUS": "+",
+    "MINUS": "-",
+    "TIMES": "* or /",
+    "POWER": "^",
+    "NUMBER": "a number",
+    "NAME": "an id",
+    "WORD": "a function",
+    "LPAR": "(",
+    "RPAR": ")",
+    "LSQB": "[",
+    "RSQB": "]",
+    "COMMA": "a comma",
+    "$END": "the end",
+}
+
+
+def parse(text: str, expressions: Mapping[str, Term] | None = None) -> Term:
+    """Read metric math; `parse(term.text()) == term` for every term that is read here.
+
+    Args:
+        text: the expression as CloudWatch takes it.
+        expressions: id -> term of the other expressions it may name, which are put in place of their ids.
+
+    Raises:
+        ConfigError: the text is not metric math, or a function is not evaluated here; one line with the position.
+    """
+    from lark import UnexpectedCharacters, UnexpectedToken  # noqa: PLC0415 (the tree needs no package)
+
+    try:
+        return _Reader(text, expressions or {}).term(_parser().parse(text))
+    except UnexpectedToken as error:
+        seen = repr(str(error.token)) if error.token else "the end"
+        raise _refused(text, error.pos_in_stream if error.token else len(text), seen, error.accepts or ()) from error
+    except UnexpectedCharacters as error:
+        raise _refused(text, error.pos_in_stream, repr(error.char), error.allowed or ()) from error
+    except RecursionError as error:
+        raise _refused(text, 0, "too deep a nesting", ()) from error
+
+
+@functools.cache
+def _parser() -> "Lark":
+    from lark import Lark  # noqa: PLC0415 (only reading needs it)
+
+    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)
+
+
+def _refused(text: str, position: int | None, seen: str, allowed: Iterable[str]) -> ConfigError:
+    words = ", ".join(sorted(_NAMES.get(name, name) for name in allowed)) or "metric math"
+    return ConfigError(
+        f"metric math {text!r}, character {(position or 0) + 1}: {seen} is not understood; allowed here: {words};"
+        " correct the expression"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes terms of what was parsed."""
+
+    text: str
+    expressions: Mapping[str, Term]
+
+    def term(self, tree: "Tree[Token]") -> Term:
+        """Return the term of a part; the ids of other expressions are replaced."""
+        children: list[Any] = tree.children
+        match tree.data:
+            case "number":
+                return Number(float(children[0]))
+            case "metric":
+                return self.expressions.get(str(children[0]), Metric(str(children[0])))
+            case "negated":
+                return Negated(self.term(children[1]))
+            case "operation":
+                left, sign, right = children
+                return Operation(self.term(left), _SPELLED.get(str(sign), str(sign)), self.term(right))
+        return self._call(*children)
+
+    def _call(self, name: "Token", *arguments: "Tree[Token]") -> Term:
+        """Return the term of a function by what it is given: terms, one array, or a term and a word."""
+        kinds = tuple(argument.data if argument.data in {"array", "word"} else "term" for argument in arguments)
+        match str(name), kinds:
+            case "FILL", ("term", "word") if (word := str(arguments[1].children[0])) in {"REPEAT", "LINEAR"}:
+                return Fill(self.term(arguments[0]), cast("Literal['REPEAT', 'LINEAR']", word))
+            case "FILL", ("term", "term"):
+                return Fill(*map(self.term, arguments))
+            case "IF", ("term", "term") | ("term", "term", "term"):
+                return If(*map(self.term, arguments))
+            case "PERIOD", ("term",) if isinstance(metric := self.term(arguments[0]), Metric):
+                return Period(metric)
+            case function, ("term",) if function in {*_FUNCTIONS, *_STATISTICS}:
+                return (Function if function in _FUNCTIONS else Statistic)(function, self.term(arguments[0]))
+            case statistic, ("array",) if statistic in _STATISTICS:
+                parts: list[Any] = arguments[0].children
+                return Combined(statistic, tuple(map(self.term, parts)))
+        forms = [form for form in _CALLS if form.startswith(f"{name}(")]
+        names = {form.partition("(")[0] for form in _CALLS}
+        raise _refused(
+            self.text, name.start_pos, f"{name} with these arguments" if forms else str(name), forms or names
+        )
