@@ -1,0 +1,548 @@
+"""A queue, its groups and the tasks that work on it, as discrete events; compiled, because a day may have a billion.
+
+Every message is an event of its own: it is sent, received by a lane once nothing before it in its group is left,
+handled and deleted, or given back, dead-lettered, or lost to a killed task and delivered again. Of SQS:
+
+- A group is with one lane at a time, and its first message goes first. Of the groups that may be received from, the one
+  whose message was sent first is received: AWS promises order in a group and nothing between groups.
+  https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
+- A message that is not deleted keeps its group until it is visible again.
+- An idle lane polls for 20 s at a time, and an empty answer is an empty receive.
+
+And of ECS: a task takes its time to start; with scale-in protection it is stopped only while all its lanes are idle;
+without, it gets SIGTERM, takes nothing new, and is killed when the stop timeout is over.
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html (read 2026-11-23)
+
+Not simulated: the search for free groups among the first 120,000 messages only, several messages per receive, throttled
+calls, handlers of different length.
+
+SimPy would be the library for this, and the tests hold this against it: 1.44 billion messages a day would take it hours
+(docs/decisions/0011-rehearsal.md).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+type Floats = npt.NDArray[np.float64]
+type Integers = npt.NDArray[np.int64]
+type Bytes = npt.NDArray[np.uint8]
+
+LONG_POLL_SECONDS = 20.0
+BIN_COUNT = 1_500
+_BIN_RATIO, _BIN_FIRST_SECONDS = 1.015, 0.001
+_LOG_RATIO = float(np.log(_BIN_RATIO))
+_NONE = -1
+_OFF, _RUNNING, _DRAINING, _STARTING = 0, 1, 2, 3
+
+# The sums of a minute, in the order of `Minute`.
+_VISIBLE, _IN_FLIGHT, _RUNNING_TASKS, _BUSY, _RECEIVED, _SENT, _DONE, _DEAD, _KILLED = range(9)
+_MEASURES = 9
+# What is counted at this instant, in the order of `QueueState.counts`.
+_WAITING, _HELD, _TASKS, _BUSY_LANES, _STOPS, _SPARE, _EVENTS, _READY = range(8)
+_POLLS_FIRST, _POLLS, _TURN_FIRST, _TURNS = range(8, 12)
+_COUNTED = 12
+
+
+class Work(NamedTuple):
+    """How tasks work.
+
+    Args:
+        lanes: groups a task works on at once.
+        handler_seconds: how long a message is in its handler.
+        overhead_seconds: what a lane spends on a message besides, on its delete and the next receive.
+        visibility_seconds: how long a message of a killed task stays away.
+        retry_seconds: how long a failed message stays away.
+        max_receive_count: receives before a failing message is dead-lettered; 0 never is.
+        stop_timeout_seconds: from SIGTERM until a task is killed.
+        start_seconds: from the decision until a task polls.
+        is_protected: whether a task with work is protected from scale-in.
+    """
+
+    lanes: int
+    handler_seconds: float
+    overhead_seconds: float
+    visibility_seconds: float
+    retry_seconds: float
+    max_receive_count: int
+    stop_timeout_seconds: float
+    start_seconds: float
+    is_protected: bool
+
+
+class Arrivals(NamedTuple):
+    """Messages to be sent.
+
+    Args:
+        at: when each is sent, in seconds since the start, ascending.
+        group: the group of each.
+        fails: how many of its receives fail; 255 of all.
+    """
+
+    at: Floats
+    group: Integers
+    fails: Bytes
+
+
+class QueueState(NamedTuple):
+    """Everything that changes, in arrays.
+
+    By message: when it was sent, the next of its group, how many of its receives fail; and which places are spare.
+    By group: its first and last message, and how often the first was received. By lane: its group, and the number of
+    its turn, by which a turn is known that a killed task never ends. By task: its state, busy lanes, and start.
+    Lanes that poll are a ring, and so are turns, because every handler takes equally long. Groups that may be received
+    from are a heap by when their first message was sent; all else that is to happen is a heap by when it does.
+    """
+
+    sent_at: Floats
+    following: Integers
+    fails: Bytes
+    spare: Integers
+    head: Integers
+    tail: Integers
+    receives: Integers
+    lane_group: Integers
+    lane_turn: Integers
+    lane_polls: Bytes
+    polling: Integers
+    turn_ends: Floats
+    turn_lane: Integers
+    turn_number: Integers
+    task_state: Integers
+    task_busy: Integers
+    task_starts: Floats
+    event_at: Floats
+    event: Integers
+    ready_key: Floats
+    ready: Integers
+    counts: Integers
+    now: Floats
+
+
+def new_state(*, groups: int, task_slots: int, lanes: int) -> QueueState:
+    """Return an empty queue without tasks."""
+    all_lanes = task_slots * lanes
+    turns = 4 * all_lanes + 1  # a killed task's turns stay until they would have ended
+    events = groups + 4 * task_slots + 1_000
+
+    def integers(count: int, value: int = 0) -> Integers:
+        return np.full(count, value, dtype=np.int64)
+
+    return QueueState(
+        sent_at=np.zeros(0),
+        following=integers(0),
+        fails=np.zeros(0, dtype=np.uint8),
+        spare=integers(0),
+        head=integers(groups, _NONE),
+        tail=integers(groups, _NONE),
+        receives=integers(groups),
+        lane_group=integers(all_lanes, _NONE),
+        lane_turn=integers(all_lanes),
+        lane_polls=np.zeros(all_lanes, dtype=np.uint8),
+        polling=integers(all_lanes + 1),
+        turn_ends=np.zeros(turns),
+        turn_lane=integers(turns),
+        turn_number=integers(turns),
+        task_state=integers(task_slots, _OFF),
+        task_busy=integers(task_slots),
+        task_starts=np.zeros(task_slots),
+        event_at=np.zeros(events),
+        event=integers(events),
+        ready_key=np.zeros(groups + 1),
+        ready=integers(groups + 1),
+        counts=integers(_COUNTED),
+        now=np.zeros(1),
+    )
+
+
+def with_room(state: QueueState, count: int) -> QueueState:
+    """Return the state with room for that many more messages."""
+    spare = int(state.counts[_SPARE])
+    if spare >= count:
+        return state
+    size = len(state.sent_at)
+    more = max(count - spare, size, 1_024)
+    state.counts[_SPARE] = spare + more
+    added = np.zeros(more, dtype=np.int64)
+    return state._replace(
+        sent_at=np.concatenate([state.sent_at, np.zeros(more)]),
+        following=np.concatenate([state.following, added]),
+        fails=np.concatenate([state.fails, np.zeros(more, dtype=np.uint8)]),
+        spare=np.concatenate([state.spare[:spare], np.arange(size, size + more), np.zeros(size, dtype=np.int64)]),
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _push(keys: Floats, values: Integers, size: int, key: float, value: int) -> None:
+    """Put a value into a heap of that size."""
+    child = size
+    while child > 0:
+        parent = (child - 1) >> 1
+        if keys[parent] <= key:
+            break
+        keys[child], values[child] = keys[parent], values[parent]
+        child = parent
+    keys[child], values[child] = key, value
+
+
+@njit(cache=True, error_model="numpy")
+def _pop(keys: Floats, values: Integers, size: int) -> int:
+    """Take the value with the least key out of a heap of that size."""
+    first = values[0]
+    key, value, size = keys[size - 1], values[size - 1], size - 1
+    parent = 0
+    while 2 * parent + 1 < size:
+        child = 2 * parent + 1
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[parent], values[parent] = keys[child], values[child]
+        parent = child
+    keys[parent], values[parent] = key, value
+    return int(first)
+
+
+@njit(cache=True)
+def _bin(seconds: float) -> int:
+    if seconds <= _BIN_FIRST_SECONDS:
+        return 0
+    return min(BIN_COUNT - 1, int(np.log(seconds / _BIN_FIRST_SECONDS) / _LOG_RATIO) + 1)
+
+
+@njit(cache=True, error_model="numpy")
+def advance(  # noqa: C901, PLR0915 (see below)
+    state: QueueState,
+    work: Work,
+    until: float,
+    arrivals: Arrivals,
+    latencies: Integers,
+) -> Floats:
+    """Let time pass until an instant, with what is sent meanwhile.
+
+    One function with functions inside: numba counts references to every array of a tuple that is handed from function
+    to function, which takes four times as long.
+
+    Args:
+        state: changed in place; it has room for what is sent.
+        work: how tasks work.
+        until: seconds since the start.
+        arrivals: what is sent before then.
+        latencies: by bin, how many messages took so long from sent to handled; added to.
+
+    Returns:
+        What was measured, for `minute_of`.
+    """
+    (sent_at, following, fails, spare, head, tail, receives, lane_group, lane_turn, lane_polls, polling) = state[:11]
+    (turn_ends, turn_lane, turn_number, task_state, task_busy, task_starts) = state[11:17]
+    (event_at, event, ready_key, ready, count, now) = state[17:]
+    groups, slots, lanes = len(head), len(task_state), work.lanes
+    measures = np.zeros(_MEASURES)
+
+    def pass_time(at: float) -> None:
+        """Add what there was until then to the minute's sums."""
+        seconds = at - now[0]
+        measures[_VISIBLE] += (count[_WAITING] - count[_HELD]) * seconds
+        measures[_IN_FLIGHT] += count[_HELD] * seconds
+        measures[_RUNNING_TASKS] += count[_TASKS] * seconds
+        measures[_BUSY] += count[_BUSY_LANES] * seconds
+        now[0] = at
+
+    def later(seconds: float, what: int) -> None:
+        """Let a group be visible again, a task start, or a task be killed so many seconds from now."""
+        _push(event_at, event, count[_EVENTS], now[0] + seconds, what)
+        count[_EVENTS] += 1
+
+    def make_ready(group: int) -> None:
+        """Put a group among those that may be received from, unless it is empty."""
+        if head[group] != _NONE:
+            _push(ready_key, ready, count[_READY], sent_at[head[group]], group)
+            count[_READY] += 1
+
+    def poll(lane: int) -> None:
+        """Put a lane behind the others that poll."""
+        if not lane_polls[lane]:
+            place = count[_POLLS_FIRST] + count[_POLLS]
+            polling[place if place < len(polling) else place - len(polling)] = lane
+            count[_POLLS] += 1
+            lane_polls[lane] = 1
+
+    def polling_lane() -> int:
+        """Take the lane that has polled longest, of a task that still runs; -1 without any."""
+        while count[_POLLS] > 0:
+            lane = polling[count[_POLLS_FIRST]]
+            count[_POLLS_FIRST] = count[_POLLS_FIRST] + 1 if count[_POLLS_FIRST] + 1 < len(polling) else 0
+            count[_POLLS] -= 1
+            lane_polls[lane] = 0
+            if task_state[lane // lanes] == _RUNNING and lane_group[lane] == _NONE:
+                return int(lane)
+        return _NONE
+
+    def begin_turn(lane: int, group: int) -> None:
+        """Let a lane receive a group's first message."""
+        receives[group] += 1
+        lane_group[lane] = group
+        lane_turn[lane] += 1
+        task_busy[lane // lanes] += 1
+        count[_HELD] += 1
+        count[_BUSY_LANES] += 1
+        measures[_RECEIVED] += 1
+        place = count[_TURN_FIRST] + count[_TURNS]
+        place = place if place < len(turn_ends) else place - len(turn_ends)
+        turn_ends[place] = now[0] + work.handler_seconds + work.overhead_seconds
+        turn_lane[place] = lane
+        turn_number[place] = lane_turn[lane]
+        count[_TURNS] += 1
+
+    def receive() -> None:
+        """Hand messages to lanes while there are both."""
+        while count[_READY] > 0:
+            lane = polling_lane()
+            if lane == _NONE:
+                break
+            group = _pop(ready_key, ready, count[_READY])
+            count[_READY] -= 1
+            begin_turn(lane, group)
+
+    def remove_first(group: int) -> None:
+        message = head[group]
+        head[group] = following[message]
+        receives[group] = 0
+        spare[count[_SPARE]] = message
+        count[_SPARE] += 1
+        count[_WAITING] -= 1
+
+    def leave(task: int) -> None:
+        """End a task."""
+        if task_state[task] == _RUNNING:
+            count[_TASKS] -= 1
+        task_state[task] = _OFF
+
+    def free_lane(lane: int) -> None:
+        """End a lane's turn; a task without any may be stopped."""
+        task = lane // lanes
+        lane_group[lane] = _NONE
+        task_busy[task] -= 1
+        count[_BUSY_LANES] -= 1
+        is_idle = task_busy[task] == 0
+        if is_idle and task_state[task] == _DRAINING:
+            leave(task)
+        elif is_idle and count[_STOPS] > 0 and work.is_protected:
+            count[_STOPS] -= 1
+            leave(task)
+        elif task_state[task] == _RUNNING:
+            poll(lane)
+
+    def end_message(group: int) -> None:
+        """Delete a handled message; one that failed keeps its group until it is visible again."""
+        message = head[group]
+        if fails[message] >= receives[group]:
+            later(work.retry_seconds, group)
+        else:
+            latencies[_bin(now[0] - sent_at[message])] += 1
+            measures[_DONE] += 1
+            remove_first(group)
+            count[_HELD] -= 1
+            make_ready(group)
+
+    def end_turn() -> None:
+        """End the turn that has lasted longest, unless its task was killed."""
+        place = count[_TURN_FIRST]
+        count[_TURN_FIRST] = place + 1 if place + 1 < len(turn_ends) else 0
+        count[_TURNS] -= 1
+        lane = turn_lane[place]
+        if lane_turn[lane] == turn_number[place] and lane_group[lane] != _NONE:
+            end_message(lane_group[lane])
+            free_lane(lane)
+
+    def show_again(group: int) -> None:
+        """Make a group's first message visible again, or dead-letter it when it was received as often as it may be."""
+        count[_HELD] -= 1
+        if 0 < work.max_receive_count <= receives[group]:
+            measures[_DEAD] += 1
+            remove_first(group)
+        make_ready(group)
+
+    def kill(task: int) -> None:
+        """End a task whose stop timeout is over; what it had stays away until its visibility timeout ends."""
+        for lane in range(task * lanes, (task + 1) * lanes):
+            if lane_group[lane] != _NONE:
+                later(work.visibility_seconds, lane_group[lane])
+                lane_turn[lane] += 1
+                lane_group[lane] = _NONE
+                task_busy[task] -= 1
+                count[_BUSY_LANES] -= 1
+                measures[_KILLED] += 1
+        leave(task)
+
+    def start(task: int) -> None:
+        """Let a task's lanes poll, unless it was stopped before it started."""
+        if task_state[task] == _STARTING and task_starts[task] == now[0]:
+            task_state[task] = _RUNNING
+            count[_TASKS] += 1
+            for lane in range(task * lanes, (task + 1) * lanes):
+                poll(lane)
+
+    def happen() -> None:
+        """Let the first thing of the heap happen."""
+        what = _pop(event_at, event, count[_EVENTS])
+        count[_EVENTS] -= 1
+        if what < groups:
+            show_again(what)
+        elif what < groups + slots:
+            start(what - groups)
+        elif task_state[what - groups - slots] == _DRAINING:
+            kill(what - groups - slots)
+
+    def send(group: int, failing: int) -> None:
+        count[_SPARE] -= 1
+        message = spare[count[_SPARE]]
+        sent_at[message] = now[0]
+        following[message] = _NONE
+        fails[message] = failing
+        count[_WAITING] += 1
+        measures[_SENT] += 1
+        if head[group] == _NONE:
+            head[group] = message
+            make_ready(group)
+        else:
+            following[tail[group]] = message
+        tail[group] = message
+
+    idx = 0
+    while True:
+        event_next = event_at[0] if count[_EVENTS] > 0 else np.inf
+        turn_next = turn_ends[count[_TURN_FIRST]] if count[_TURNS] > 0 else np.inf
+        sent_next = arrivals.at[idx] if idx < len(arrivals.at) else np.inf
+        at = min(event_next, turn_next, sent_next)
+        if at >= until:
+            break
+        pass_time(at)
+        if at == sent_next:
+            send(arrivals.group[idx], arrivals.fails[idx])
+            idx += 1
+        elif at == turn_next:
+            end_turn()
+        else:
+            happen()
+        receive()
+    pass_time(until)
+    return measures
+
+
+@njit(cache=True, error_model="numpy")
+def _push_event(state: QueueState, seconds: float, what: int) -> None:
+    _push(state.event_at, state.event, state.counts[_EVENTS], state.now[0] + seconds, what)
+    state.counts[_EVENTS] += 1
+
+
+@njit(cache=True, error_model="numpy")
+def scale(state: QueueState, work: Work, wanted: int) -> None:
+    """Start or stop tasks, so that as many as wanted run or start.
+
+    A protected service stops those whose lanes are all idle, and the rest as soon as theirs are.
+    """
+    present = 0
+    for task in range(len(state.task_state)):
+        if state.task_state[task] in (_RUNNING, _STARTING):
+            present += 1
+    _start_tasks(state, work, wanted - present)
+    state.counts[_STOPS] = _stop_tasks(state, work, present - wanted)
+
+
+@njit(cache=True, error_model="numpy")
+def _start_tasks(state: QueueState, work: Work, count: int) -> None:
+    for task in range(len(state.task_state)):
+        if count <= 0:
+            return
+        if state.task_state[task] == _OFF and state.task_busy[task] == 0:
+            state.task_state[task] = _STARTING
+            state.task_starts[task] = state.now[0] + work.start_seconds
+            _push_event(state, work.start_seconds, len(state.head) + task)
+            count -= 1
+
+
+@njit(cache=True, error_model="numpy")
+def _stop_tasks(state: QueueState, work: Work, count: int) -> int:
+    """Stop that many tasks; return how many of them are protected still."""
+    slots = len(state.task_state)
+    for task in range(slots - 1, -1, -1):
+        if count <= 0:
+            return 0
+        if state.task_state[task] == _STARTING:
+            state.task_state[task] = _OFF
+            count -= 1
+        elif state.task_state[task] == _RUNNING and (state.task_busy[task] == 0 or not work.is_protected):
+            state.counts[_TASKS] -= 1
+            state.task_state[task] = _OFF
+            count -= 1
+            if state.task_busy[task] > 0:
+                state.task_state[task] = _DRAINING
+                _push_event(state, work.stop_timeout_seconds, len(state.head) + slots + task)
+    return max(0, count)
+
+
+@njit(cache=True, error_model="numpy")
+def oldest_seconds(state: QueueState) -> float:
+    """Return how long the message that has waited longest has been in the queue; 0 when it is empty."""
+    oldest = state.now[0]
+    for group in range(len(state.head)):
+        if state.head[group] != _NONE:
+            oldest = min(oldest, state.sent_at[state.head[group]])
+    return float(state.now[0] - oldest)
+
+
+@njit(cache=True, error_model="numpy")
+def count_left(state: QueueState, latencies: Integers) -> int:
+    """Count every message that is left as one that took as long as it has waited; return how many there are."""
+    left = 0
+    for group in range(len(state.head)):
+        message = state.head[group]
+        while message != _NONE:
+            latencies[_bin(state.now[0] - state.sent_at[message])] += 1
+            left += 1
+            message = state.following[message]
+    return left
+
+
+class Minute(NamedTuple):
+    """What was measured in a minute; counts are of the minute, the rest averages over it."""
+
+    visible: float
+    in_flight: float
+    running: float
+    busy_lanes: float
+    empty_receives: float
+    received: float
+    sent: float
+    done: float
+    dead: float
+    killed: float
+
+
+def minute_of(measures: Floats, *, lanes: int, seconds: float = 60) -> Minute:
+    """Return what `advance` measured over so many seconds, of tasks with so many lanes."""
+    idle_seconds = max(0.0, float(measures[_RUNNING_TASKS] * lanes - measures[_BUSY]))
+    return Minute(
+        visible=measures[_VISIBLE] / seconds,
+        in_flight=measures[_IN_FLIGHT] / seconds,
+        running=measures[_RUNNING_TASKS] / seconds,
+        busy_lanes=measures[_BUSY] / seconds,
+        empty_receives=idle_seconds / LONG_POLL_SECONDS,
+        received=measures[_RECEIVED],
+        sent=measures[_SENT],
+        done=measures[_DONE],
+        dead=measures[_DEAD],
+        killed=measures[_KILLED],
+    )
+
+
+def quantile(latencies: Integers, share: float) -> float | None:
+    """Return the latency in seconds that this share does not exceed, within 1.5 %; None without messages."""
+    total = int(latencies.sum())
+    if total == 0:
+        return None
+    bin_ = int(np.searchsorted(np.cumsum(latencies), share * total))
+    return float(_BIN_FIRST_SECONDS * _BIN_RATIO**bin_)
