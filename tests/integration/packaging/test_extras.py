@@ -273,6 +273,15 @@ def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str
     require_all_modules(load, EXTRAS["load"])
 
 
+def test_rehearse_reads_metric_math(install: Callable[[str], Installed]) -> None:
+    rehearse = install("rehearse")
+
+    ended = rehearse.python("from sluice.scaling.metric_math import parse; print(parse('a+b*2').text())")
+
+    assert ended.stdout == "(a + (b * 2))\n"
+    require_all_modules(rehearse, EXTRAS["rehearse"])
+
+
 def _path(installed: Installed) -> dict[str, str]:
     """Return the path on which `python` is the environment's, as it is for whoever activated it."""
     return {"PATH": f"{installed.environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}
