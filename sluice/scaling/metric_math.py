@@ -17,7 +17,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
@@ -384,6 +384,18 @@ def metric_ids(term: Term) -> tuple[str, ...]:
     """Return the id of every metric the term is made of, once, in the order they are first named."""
     ids = (term.id,) if isinstance(term, Metric) else ()
     return tuple(dict.fromkeys((*ids, *(id_ for part in term.terms() for id_ in metric_ids(part)))))
+
+
+def mapped(term: Term, change: Callable[[Term], Term]) -> Term:
+    """Return the expression with every part replaced by what `change` makes of it, the inner parts first."""
+    parts = {field.name: getattr(term, field.name) for field in fields(cast("Any", term))}
+    return change(replace(cast("Any", term), **{name: _mapped_part(part, change) for name, part in parts.items()}))
+
+
+def _mapped_part(part: object, change: Callable[[Term], Term]) -> object:
+    if isinstance(part, tuple):
+        return tuple(_mapped_part(each, change) for each in part)
+    return mapped(cast("Term", part), change) if is_dataclass(part) else part
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -1,0 +1,284 @@
+"""The mistakes that policies on a queue's backlog are known for, each found by name, with what it does.
+
+What is wrong is read from the policies; what it does is simulated on the traffic that shows it, beside the repaired
+policy. Reported by others: https://github.com/aws/aws-cdk/issues/34072, https://github.com/aws/aws-cdk/issues/9242,
+https://github.com/aws/containers-roadmap/issues/2113, https://github.com/kedacore/keda/issues/1663,
+https://github.com/kedacore/keda/issues/5948, https://github.com/kedacore/keda/issues/7327.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sluice.scaling.control_loop import USUAL
+from sluice.scaling.metric_math import Fill, Metric, Operation, Term, mapped
+from sluice.scaling.policies import MetricSource, Policy, ScaledService, StepScaling, TargetTracking, Watched
+from sluice.scaling.queue_simulation import Arrivals
+from sluice.scaling.scenarios import Scenario
+from sluice.scaling.simulation import SimulationResult, TaskWork, simulate
+
+VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
+RUNNING = "RunningTaskCount"
+_WAKE_MINUTES = 60
+_OFF_BY = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """A mistake that was found.
+
+    Args:
+        name: of the kind.
+        policy: the policy that has it; of the service where it is none's.
+        found: what was found.
+        consequence: what it does, simulated, with figures.
+        repair: what to write instead.
+    """
+
+    name: str
+    policy: str
+    found: str
+    consequence: str
+    repair: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A service with what it is tried on.
+
+    Args:
+        service: as it is in the template.
+        tasks: how its tasks work.
+        scenarios: traffic by name.
+        own: metrics of one's own, as expressions.
+    """
+
+    service: ScaledService
+    tasks: TaskWork
+    scenarios: Callable[[], Mapping[str, Scenario]]
+    own: Mapping[tuple[str, str], Term]
+
+    def on(self, scenario: str, service: ScaledService | None = None) -> SimulationResult:
+        """Return what comes of the service, or of another one, in that traffic."""
+        tried = self.scenarios()[scenario]
+        return simulate(service or self.service, tried.traffic, tried.tasks, own=self.own)
+
+
+def mistakes(tried: Tried) -> tuple[Mistake, ...]:
+    """Return every mistake of a service's policies."""
+    return tuple(found for rule in _RULES for found in rule(tried))
+
+
+def watched_by(policy: Policy) -> Watched:
+    """Return what a policy looks at."""
+    return policy.watched if isinstance(policy, TargetTracking) else policy.alarm.watched
+
+
+def _sources(watched: Watched, name: str) -> list[str]:
+    return [id_ for id_, metric in watched.metrics.items() if metric.name == name]
+
+
+def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
+    for policy in tried.service.policies:
+        watched = watched_by(policy)
+        visible = _sources(watched, VISIBLE)
+        if not visible or _sources(watched, IN_FLIGHT):
+            continue
+        repaired = _replaced(tried.service, policy, _with_in_flight(watched, visible[0]))
+        before, after = tried.on("long-jobs"), tried.on("long-jobs", repaired)
+        yield Mistake(
+            name="in-flight-ignored",
+            policy=policy.name,
+            found=f"{watched.text} counts {VISIBLE} and not {IN_FLIGHT}: work in progress looks like none",
+            consequence=_beside("long jobs", before, after),
+            repair=f"add {IN_FLIGHT} to {VISIBLE}",
+        )
+
+
+def _with_in_flight(watched: Watched, visible: str) -> Watched:
+    in_flight = replace(watched.metrics[visible], name=IN_FLIGHT)
+    both = Operation(Metric(visible), "+", Metric("notvisible"))
+    term = mapped(watched.term, lambda part: both if part == Metric(visible) else part)
+    return replace(watched, term=term, metrics={**watched.metrics, "notvisible": in_flight}, text=term.text())
+
+
+def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
+    for policy in tried.service.policies:
+        watched = watched_by(policy)
+        late = [
+            id_
+            for id_, metric in watched.metrics.items()
+            if metric.name in {RUNNING, VISIBLE, IN_FLIGHT} and _is_filled_with_zero(watched.term, id_)
+        ]
+        if not late:
+            continue
+        repeated = mapped(watched.term, lambda part: replace(part, filling="REPEAT") if _fills_zero(part) else part)
+        before = tried.on("burst")
+        after = tried.on("burst", _replaced(tried.service, policy, replace(watched, term=repeated)))
+        yield Mistake(
+            name="filled-with-zero",
+            policy=policy.name,
+            found=f"FILL({late[0]}, 0) in {watched.text}: the metric comes minutes late, and until then it counts as 0",
+            consequence=_beside("a burst", before, after),
+            repair=f"FILL({late[0]}, REPEAT), inside FILL(…, 0) where no value at all means none",
+        )
+
+
+def _fills_zero(part: Term) -> bool:
+    return isinstance(part, Fill) and isinstance(part.term, Metric) and _is_zero(part.filling)
+
+
+def _is_zero(filling: object) -> bool:
+    return getattr(filling, "value", filling) == 0
+
+
+def _is_filled_with_zero(term: Term, id_: str) -> bool:
+    if isinstance(term, Fill) and term.term == Metric(id_):
+        return _is_zero(term.filling)
+    return any(_is_filled_with_zero(part, id_) for part in term.terms())
+
+
+class _Once:
+    """One message, ten minutes after the start."""
+
+    name, minutes, groups, message_count = "once", _WAKE_MINUTES + 10, 1, 1.0
+
+    def of_minute(self, minute: int) -> Arrivals:
+        """Return the message in its minute."""
+        import numpy as np
+
+        at = np.array([610.0] if minute == 10 else [])
+        return Arrivals(at, np.zeros(len(at), dtype=np.int64), np.zeros(len(at), dtype=np.uint8))
+
+
+def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
+    if tried.service.min_tasks:
+        return
+    outcome = simulate(tried.service, _Once(), tried.tasks, own=tried.own)
+    if outcome.first_task_seconds is None:
+        yield Mistake(
+            name="no-wake-from-zero",
+            policy=tried.service.name,
+            found="MinCapacity is 0, and no policy answers to a single message while no task runs",
+            consequence=f"one message: no task within {_WAKE_MINUTES} minutes",
+            repair="a step policy on an alarm over visible messages that needs no task to report, or MinCapacity 1",
+        )
+
+
+def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
+    blind_seconds = 60 * USUAL.lag_minutes + tried.tasks.start_seconds
+    for policy in tried.service.policies:
+        seconds = policy.scale_out_cooldown_seconds if isinstance(policy, TargetTracking) else policy.cooldown_seconds
+        adds = isinstance(policy, TargetTracking) or any(step.adjustment > 0 for step in policy.steps)
+        if seconds >= blind_seconds or not adds:
+            continue
+        if isinstance(policy, TargetTracking):
+            rested: Policy = replace(policy, scale_out_cooldown_seconds=300)
+        else:
+            rested = replace(policy, cooldown_seconds=300)
+        policies = tuple(rested if each is policy else each for each in tried.service.policies)
+        before, after = tried.on("burst"), tried.on("burst", replace(tried.service, policies=policies))
+        yield Mistake(
+            name="cooldown-0" if seconds == 0 else "cooldown-too-short",
+            policy=policy.name,
+            found=f"it rests {seconds} s after scaling out, and what it did is seen after {blind_seconds:g} s or more",
+            consequence=_beside("a burst", before, after),
+            repair="a cooldown of 300 s",
+        )
+
+
+def _target_off(tried: Tried) -> Iterator[Mistake]:
+    tasks = tried.tasks
+    for policy in tried.service.policies:
+        if not isinstance(policy, TargetTracking) or not _is_backlog_per_task(policy.watched, tried.own):
+            continue
+        worth_seconds = policy.target * tasks.handler_seconds / tasks.lanes
+        ratio = worth_seconds / tasks.acceptable_latency_seconds
+        if abs(ratio - 1) <= _OFF_BY:
+            continue
+        wanted = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
+        repaired = replace(policy, target=wanted)
+        policies = tuple(repaired if each is policy else each for each in tried.service.policies)
+        before, after = tried.on("steady"), tried.on("steady", replace(tried.service, policies=policies))
+        has_no_lanes = tasks.lanes > 1 and abs(ratio * tasks.lanes - 1) <= _OFF_BY
+        yield Mistake(
+            name="target-without-lanes" if has_no_lanes else "target-off",
+            policy=policy.name,
+            found=f"TargetValue {policy.target:g} is {worth_seconds:.3g} s of work for {tasks.lanes} lanes,"
+            f" declared are {tasks.acceptable_latency_seconds:g} s",
+            consequence=_beside("steady traffic", before, after),
+            repair=f"TargetValue {wanted:g}: latency x lanes / handler time",
+        )
+
+
+def _is_backlog_per_task(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
+    names = {metric.name for metric in watched.metrics.values()}
+    is_published = any((metric.namespace, metric.name) in own for metric in watched.metrics.values())
+    return is_published or (VISIBLE in names and bool(names & {RUNNING, "DesiredTaskCount"}))
+
+
+def _wrong_queue(tried: Tried) -> Iterator[Mistake]:
+    queue = tried.service.queue
+    if queue is None:
+        return
+    for policy in tried.service.policies:
+        others = {
+            str(metric.dimensions.get("QueueName"))
+            for metric in watched_by(policy).metrics.values()
+            if metric.namespace == "AWS/SQS" and metric.dimensions.get("QueueName") != queue.name
+        }
+        for other in sorted(others):
+            outcome = tried.on("steady")
+            yield Mistake(
+                name="wrong-queue",
+                policy=policy.name,
+                found=f"it looks at queue {other}, and the tasks receive from {queue.name}",
+                consequence=f"steady traffic: {_told(outcome)}, while that queue is empty",
+                repair=f"QueueName {queue.name}",
+            )
+
+
+def _no_protection(tried: Tried) -> Iterator[Mistake]:
+    if tried.service.is_protected or tried.service.min_tasks == tried.service.max_tasks:
+        return
+    outcome = tried.on("long-jobs")
+    after = tried.on("long-jobs", replace(tried.service, is_protected=True))
+    seconds = tried.scenarios()["long-jobs"].tasks.handler_seconds
+    yield Mistake(
+        name="scale-in-without-protection",
+        policy=tried.service.name,
+        found="the tasks may not call ecs:UpdateTaskProtection: scaling in stops tasks at work",
+        consequence=f"handlers of {seconds:g} s: {outcome.killed} messages cut short and delivered again;"
+        f" protected: {after.killed}",
+        repair="allow ecs:UpdateTaskProtection, and protect a task while it works on messages",
+    )
+
+
+def _replaced(service: ScaledService, policy: Policy, watched: Watched) -> ScaledService:
+    if isinstance(policy, TargetTracking):
+        changed: Policy = replace(policy, watched=watched)
+    else:
+        changed = replace(policy, alarm=replace(policy.alarm, watched=watched))
+    return replace(service, policies=tuple(changed if each is policy else each for each in service.policies))
+
+
+def _beside(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
+    return f"{traffic}: {_told(before)}; repaired: {_told(after)}"
+
+
+def _told(outcome: SimulationResult) -> str:
+    p95 = outcome.quantile_seconds(0.95)
+    seconds = "nothing handled" if p95 is None or math.isinf(p95) else f"p95 {p95:,.0f} s"
+    turns = f", turned round {outcome.flaps} times" if outcome.flaps else ""
+    return f"{seconds}, {outcome.task_hours:,.1f} task-hours, at most {outcome.most_tasks} tasks{turns}"
+
+
+_RULES = (
+    _in_flight_ignored,
+    _filled_with_zero,
+    _no_wake_from_zero,
+    _cooldown_zero,
+    _target_off,
+    _wrong_queue,
+    _no_protection,
+)
