@@ -72,7 +72,7 @@ class LocalEngine:
     """Reads a history of settled events that is in memory."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._table = table
+        self.table = table
         self._events = Events(table)
 
     def screen(self, expectation: Expectation) -> Cleared:
@@ -101,14 +101,14 @@ class LocalEngine:
         for move in surrounded.moves:
             is_there = events.decoded("queue", partial(eq, move.destination), bool)
             during |= is_there & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us - bound_us)
-        groups = self._table.column("message_group_id").filter(pa.array(is_ours & during))
+        groups = self.table.column("message_group_id").filter(pa.array(is_ours & during))
         return [group for group in groups.unique().to_pylist() if group is not None]
 
     def timed(self, expectation: Expectation) -> Timed:
         """Return what the history says of the clocks that timed it."""
-        column = self._table.column
+        column = self.table.column
         is_timed = pc.and_(pc.is_in(column("kind"), pa.array(TIMED)), pc.is_valid(column("message_group_id")))
-        events = self._table.filter(is_timed)
+        events = self.table.filter(is_timed)
         events = events.set_column(
             events.schema.get_field_index("clock_id"), "clock_id", pc.fill_null(events.column("clock_id"), "")
         )
@@ -136,7 +136,7 @@ class LocalEngine:
     def _groups(self, names: Collection[str]) -> Iterator[list[Event]]:
         """Yield the events of each of these groups."""
         wanted = pa.array(sorted(names), pa.string())
-        groups = groups_of(self._table.filter(pc.is_in(self._table.column("message_group_id"), wanted)))
+        groups = groups_of(self.table.filter(pc.is_in(self.table.column("message_group_id"), wanted)))
         while groups:
             together = [groups.pop()]
             while groups and sum(map(len, together)) < _CHECKED_EVENTS:
@@ -165,11 +165,11 @@ class LocalEngine:
 
     def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
         """Return what the report's charts show."""
-        return series(self._table, expectation=expectation, violations=violations)
+        return series(self.table, expectation=expectation, violations=violations)
 
     def overview(self) -> Sequence[Mapping[str, Any]]:
         """Return what the history says of itself, see `recording.OVERVIEW`."""
-        column = self._table.column
+        column = self.table.column
         kind, none = column("kind"), pa.scalar(None, pa.string())
         is_framed = pc.is_in(kind, pa.array(recording.FRAMED))
         is_consumed = pc.is_in(kind, pa.array(recording.CONSUMED))
@@ -188,7 +188,7 @@ class LocalEngine:
         return rows.rename_columns([*recording.OVERVIEW, "count"]).to_pylist()  # type: ignore[no-any-return]
 
     def _of_kind(self, *kinds: str) -> list[Event]:
-        return events_of(self._table.filter(pc.is_in(self._table.column("kind"), pa.array(kinds))))
+        return events_of(self.table.filter(pc.is_in(self.table.column("kind"), pa.array(kinds))))
 
 
 def _ends(column: pa.ChunkedArray) -> list[int]:

@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from sluice.rehearsal.queue_simulation import Arrivals
+from sluice.rehearsal.scenarios import Scenario
+from sluice.rehearsal.simulation import SimulationResult, TaskWork, simulate
 from sluice.scaling.control_loop import USUAL
 from sluice.scaling.metric_math import Fill, Metric, Operation, Term, mapped
-from sluice.scaling.policies import MetricSource, Policy, ScaledService, StepScaling, TargetTracking, Watched
-from sluice.scaling.queue_simulation import Arrivals
-from sluice.scaling.scenarios import Scenario
-from sluice.scaling.simulation import SimulationResult, TaskWork, simulate
+from sluice.scaling.policies import Policy, ScaledService, TargetTracking, Watched
 
 VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
 RUNNING = "RunningTaskCount"
@@ -145,8 +147,6 @@ class _Once:
 
     def of_minute(self, minute: int) -> Arrivals:
         """Return the message in its minute."""
-        import numpy as np
-
         at = np.array([610.0] if minute == 10 else [])
         return Arrivals(at, np.zeros(len(at), dtype=np.int64), np.zeros(len(at), dtype=np.uint8))
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.scaling.alternatives import OWN_METRICS, alternatives
+from sluice.rehearsal.alternatives import OWN_METRICS, alternatives
+from sluice.rehearsal.scenarios import Scenario
+from sluice.rehearsal.simulation import SimulationResult, TaskWork, simulate
 from sluice.scaling.control_loop import USUAL, VARIANTS, Variant
 from sluice.scaling.metric_math import Term
 from sluice.scaling.policies import ScaledService
-from sluice.scaling.scenarios import Scenario
-from sluice.scaling.simulation import SimulationResult, TaskWork, simulate
 
 LARGE = 20_000_000
 """Messages from which on only what is deployed is simulated, once: it takes minutes."""

@@ -8,12 +8,12 @@ from typing import overload
 
 import numpy as np
 
-from sluice.scaling import queue_simulation as queue
+from sluice.rehearsal import queue_simulation as queue
+from sluice.rehearsal.queue_simulation import Integers, Work
+from sluice.rehearsal.traffic import Traffic
 from sluice.scaling.control_loop import USUAL, ControlLoop, Decision, Variant
 from sluice.scaling.metric_math import Series, Term
 from sluice.scaling.policies import MetricSource, ScaledService
-from sluice.scaling.queue_simulation import Integers, Work
-from sluice.scaling.traffic import Traffic
 
 _MINUTE = 60.0
 _SLOTS = 3
@@ -100,6 +100,11 @@ class SimulationResult:
     def most_tasks(self) -> int:
         """Return the most tasks there were at once."""
         return int(max((value or 0 for value in self.series["desired"]), default=0))
+
+    @property
+    def oldest_seconds(self) -> float:
+        """Return how long a message waited at the end of any minute, at most."""
+        return max((value or 0.0 for value in self.series["age"]), default=0.0)
 
     @property
     def flaps(self) -> int:

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
+from sluice.rehearsal.queue_simulation import Floats
+from sluice.rehearsal.simulation import TaskWork
+from sluice.rehearsal.traffic import DrawnTraffic, Traffic, changing, constant
 from sluice.scaling.policies import ScaledService
-from sluice.scaling.queue_simulation import Floats
-from sluice.scaling.simulation import TaskWork
-from sluice.scaling.traffic import DrawnTraffic, Traffic, changing, constant
 
 _HOURS = 60
 

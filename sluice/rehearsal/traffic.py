@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sluice.scaling.queue_simulation import Arrivals, Floats, Integers
+from sluice.rehearsal.queue_simulation import Arrivals, Floats, Integers
 
 FAILS_ALWAYS = 255
 _MINUTE = 60

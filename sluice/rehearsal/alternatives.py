@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from sluice.rehearsal.scenarios import per_second
+from sluice.rehearsal.simulation import TaskWork
+from sluice.rehearsal.traffic import DrawnTraffic, RecordedTraffic, Traffic
 from sluice.scaling.metric_math import Term, parse
 from sluice.scaling.policies import (
     Alarm,
@@ -15,9 +18,6 @@ from sluice.scaling.policies import (
     TargetTracking,
     Watched,
 )
-from sluice.scaling.scenarios import per_second
-from sluice.scaling.simulation import TaskWork
-from sluice.scaling.traffic import DrawnTraffic, RecordedTraffic, Traffic
 
 OWN_METRICS: Mapping[tuple[str, str], Term] = {("Lambda", "BacklogPerTask"): parse("visible / MAX([running, 1])")}
 """What the Lambda of the alternative publishes, as `simulate` takes metrics of one's own."""

@@ -1,0 +1,285 @@
+"""`rehearse`: the deployed scaling on a day of traffic, before it is deployed."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from sluice.declaration import Environment, naming
+from sluice.errors import ConfigError
+from sluice.history.checker.verdict import EXIT_CROSSED
+from sluice.rehearsal.alternatives import OWN_METRICS
+from sluice.rehearsal.mistakes import Mistake, Tried, mistakes
+from sluice.rehearsal.rehearse import LARGE, Rehearsal
+from sluice.rehearsal.rehearse import rehearse as rehearsed
+from sluice.rehearsal.scenarios import Scenario, scenarios
+from sluice.rehearsal.simulation import TaskWork
+from sluice.scaling.cloudformation import load_template
+from sluice.scaling.metric_math import Term, parse
+from sluice.scaling.policies import ScaledService
+from sluice.scaling.template import read_services
+from sluice.terminal import output
+from sluice.terminal.exits import PARTLY
+from sluice.terminal.options import declaration_option
+from spark_load.cli.options import declared
+from spark_load.profiles import profile
+from spark_load.rehearsal import shown
+from spark_load.rehearsal.assembly import synthesized
+from spark_load.rehearsal.traffic import of_profile, of_recording
+
+_TRAFFIC = ("steady", "burst", "sparse", "hot-group", "few-groups", "long-jobs", "poison", "day")
+_GROUPS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the command line says of tasks and traffic; None where it says nothing."""
+
+    lanes: int | None
+    handler_seconds: float | None
+    acceptable_latency_seconds: float | None
+    groups: int | None
+    start_seconds: float
+    own: Mapping[tuple[str, str], Term]
+    profile_name: str | None
+    recording: Path | None
+    traffic: Sequence[str]
+    seed: int
+
+
+type _Own = dict[tuple[str, str], Term]
+
+
+def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> _Own:
+    """Read `NAMESPACE/NAME=EXPRESSION`."""
+    found = {}
+    for text in texts:
+        metric, equals, expression = text.partition("=")
+        namespace, slash, name = metric.rpartition("/")
+        if not (equals and slash and namespace and name):
+            raise click.BadParameter(
+                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Workers/Backlog=visible / MAX([running, 1])'"
+            )
+        try:
+            found[namespace, name] = parse(expression)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from error
+    return found
+
+
+@click.command(short_help="Try the deployed scaling on a day of traffic.")
+@click.argument("name", metavar="[ENV]", required=False)
+@click.option(
+    "--template",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="A CloudFormation template, or a folder cdk.out, of anybody's.  [default: ENV, synthesized]",
+)
+@click.option("--service", "service_name", metavar="NAME", help="Only this consumer, or this service of the template.")
+@click.option("--profile", "profile_name", metavar="PROFILE", help="The traffic of a load profile, by name or path.")
+@click.option(
+    "--recording", type=click.Path(path_type=Path, exists=True), metavar="DIR", help="The traffic of a recording."
+)
+@click.option(
+    "--traffic", type=click.Choice(_TRAFFIC), multiple=True, help="Of this kind, compared.  [default: all kinds]"
+)
+@click.option("--lanes", type=click.IntRange(1, 10_000), metavar="N", help="Messages a task works on at once.")
+@click.option(
+    "--handler-seconds", type=click.FloatRange(0.0001, 43_200), metavar="SECONDS", help="How long a handler takes."
+)
+@click.option(
+    "--latency",
+    "acceptable_latency_seconds",
+    type=click.FloatRange(0.01, 1_209_600),
+    metavar="SECONDS",
+    help="How long a message may take.  [default for these three: as ENV declares]",
+)
+@click.option("--groups", type=click.IntRange(1, 10_000_000), metavar="N", help="Message groups active at a time.")
+@click.option(
+    "--start-seconds",
+    type=click.FloatRange(0, 3_600),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="From the decision to run a task until it polls.",
+)
+@click.option(
+    "--metric",
+    "own",
+    multiple=True,
+    callback=_own_metrics,
+    metavar="NAMESPACE/NAME=EXPRESSION",
+    help="What a metric of your own is, of visible, inflight, running, age, received, sent, done.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of all draws.")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw one HTML page.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
+@declaration_option
+def rehearse(
+    name: str | None,
+    template: Path | None,
+    service_name: str | None,
+    page: Path | None,
+    as_json: bool,
+    declaration: Path | None,
+    **given: object,
+) -> None:
+    """Try the scaling policies of ENV on traffic: queue, tasks, alarms and Application Auto Scaling are simulated.
+
+    Policies, alarms and metric math are read from the synthesized template, so what is tried is what is deployed. Any
+    template of ECS services on SQS metrics will do. Without --profile, --recording or --traffic all kinds of traffic
+    are tried, sized by what the most tasks can do; with one, also the usual alternatives, and every variant of what AWS
+    does not document. Known mistakes are found by name. Nothing is called on AWS.
+
+    \b
+    Exit codes: 0 fine, 1 a mistake was found, 2 could not, 3 wrong usage or refused,
+    99 the declared latency is missed (its 95th percentile, sent to handled).
+
+    \b
+    Examples:
+      sluice rehearse prod
+      sluice rehearse prod --profile release-gate --page rehearsal.html
+      sluice rehearse --template cdk.out --lanes 1 --handler-seconds 2 --latency 60
+    """
+    options = Given(**given)  # type: ignore[arg-type]
+    _check(name, template, options)
+    environment = None if name is None else declared(declaration).environment(name)
+    with _templates(name, template, declaration) as path:
+        services = read_services(*load_template(path))
+    chosen = _chosen(services, environment, service_name)
+    with shown.progress() as watch:
+        done = [
+            _rehearse(service, _tasks(service, environment, options), options, environment, watch) for service in chosen
+        ]
+    if as_json:
+        output.as_json([shown.as_json(rehearsal, found) for rehearsal, found in done])
+    else:
+        for rehearsal, found in done:
+            shown.terminal(rehearsal, found)
+    if any(found for _, found in done):
+        sys.exit(PARTLY)
+    if any(rehearsal.is_missed for rehearsal, _ in done):
+        sys.exit(EXIT_CROSSED)
+
+
+def _check(name: str | None, template: Path | None, options: Given) -> None:
+    """Refuse what does not go together."""
+    chosen = [
+        option
+        for option, value in (
+            ("--profile", options.profile_name),
+            ("--recording", options.recording),
+            ("--traffic", options.traffic),
+        )
+        if value
+    ]
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(chosen)} are given, allowed is one of them")
+    if name is None and template is None:
+        raise ConfigError("neither ENV nor --template is given, needed is one of them; `sluice env` lists the former")
+    missing = [
+        option
+        for option, value in (
+            ("--lanes", options.lanes),
+            ("--handler-seconds", options.handler_seconds),
+            ("--latency", options.acceptable_latency_seconds),
+        )
+        if value is None
+    ]
+    if name is None and missing:
+        raise ConfigError(f"without ENV no declaration tells how tasks work, needed are {', '.join(missing)}")
+
+
+@contextmanager
+def _templates(name: str | None, template: Path | None, declaration: Path | None) -> Iterator[Path]:
+    if template is not None:
+        yield template
+        return
+    assert name is not None, "it was checked"
+    with synthesized(name, declared(declaration)) as folder:
+        yield folder
+
+
+def _chosen(
+    services: Sequence[ScaledService], environment: Environment | None, service_name: str | None
+) -> Sequence[ScaledService]:
+    """Return the services that were named; all where none was."""
+    names = {service.name: service for service in services}
+    if environment is not None:
+        names = {
+            consumer.name: names[naming.service_name(environment, consumer.name)]
+            for consumer in environment.consumers
+            if naming.service_name(environment, consumer.name) in names
+        } or names
+    if service_name is None:
+        return list(names.values())
+    if service_name not in names:
+        raise ConfigError(f"--service is {service_name!r}, allowed is one of {', '.join(names) or 'none'}")
+    return [names[service_name]]
+
+
+def _tasks(service: ScaledService, environment: Environment | None, options: Given) -> TaskWork:
+    """Return how a service's tasks work: as its consumer declares, or as the command line says."""
+    consumers = () if environment is None else environment.consumers
+    assert environment is not None or options.lanes is not None, "it was checked"
+    for consumer in consumers:
+        if environment is not None and naming.service_name(environment, consumer.name) == service.name:
+            declared_work = TaskWork(
+                lanes=consumer.lanes,
+                handler_seconds=consumer.processing_seconds,
+                acceptable_latency_seconds=consumer.acceptable_latency_seconds,
+            )
+            break
+    else:
+        if options.lanes is None or options.handler_seconds is None or options.acceptable_latency_seconds is None:
+            raise ConfigError(
+                f"service {service.name} is no consumer of the declaration, needed are --lanes, --handler-seconds and"
+                " --latency"
+            )
+        declared_work = TaskWork(lanes=1, handler_seconds=1, acceptable_latency_seconds=1)
+    overrides = {
+        field: value
+        for field, value in (
+            ("lanes", options.lanes),
+            ("handler_seconds", options.handler_seconds),
+            ("acceptable_latency_seconds", options.acceptable_latency_seconds),
+        )
+        if value is not None
+    }
+    return replace(declared_work, start_seconds=options.start_seconds, **overrides)  # type: ignore[arg-type]
+
+
+def _groups(service: ScaledService, environment: Environment | None, options: Given) -> int:
+    if options.groups is not None:
+        return options.groups
+    for consumer in () if environment is None else environment.consumers:
+        if environment is not None and naming.service_name(environment, consumer.name) == service.name:
+            return consumer.expected_groups
+    return _GROUPS
+
+
+def _rehearse(
+    service: ScaledService, tasks: TaskWork, options: Given, environment: Environment | None, watch: shown.Watch
+) -> tuple[Rehearsal, Sequence[Mistake]]:
+    groups = _groups(service, environment, options)
+
+    def kinds() -> Mapping[str, Scenario]:
+        return scenarios(service, tasks, groups=groups, seed=options.seed)
+
+    make: Callable[[], Mapping[str, Scenario]] = kinds
+    if options.profile_name is not None:
+        named = profile.load(options.profile_name)
+        make = lambda: {named.name: of_profile(named, tasks, seed=options.seed)}  # noqa: E731 (one line is what it is)
+    elif options.recording is not None:
+        recorded = of_recording(options.recording, tasks)
+        make = lambda: {recorded.name: recorded}  # noqa: E731
+    names = list(options.traffic or make())
+    is_chosen = bool(options.traffic or options.profile_name or options.recording)
+    made = rehearsed(service, make, names, own=options.own, compares=is_chosen, watch=watch)
+    found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
+    if is_chosen and any(make()[each].traffic.message_count > LARGE for each in names):
+        output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)
+    return made, found
