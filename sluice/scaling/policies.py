@@ -24,8 +24,9 @@ class MetricSource:
     Args:
         namespace: such as `AWS/SQS`.
         name: such as `ApproximateNumberOfMessagesVisible`.
-        dimensions: name -> value; of a queue of the same template its name, or its logical id where it has none.
-        statistic: `Average`, `Sum`, `Minimum`, `Maximum`, `SampleCount`.
+        dimensions: name -> value; of a queue of the same template its name, or its logical id where it has none. What
+            only a deployment knows is in angle brackets: `<AWS::StackName>-jobs.fifo`.
+        statistic: `Average`, `Sum`, `Minimum`, `Maximum`, `SampleCount`, or an extended one such as `p90`.
         period_seconds: length of one data point.
     """
 
@@ -41,9 +42,9 @@ class Watched:
     """What a policy or an alarm looks at: metric math, or one metric, and the metrics it names.
 
     Args:
-        term: the expression; for a single metric its id.
-        metrics: id in the expression -> the metric.
-        text: the expression as it stands in the template.
+        term: the expression, other expressions put in place of their ids; a single metric is a `Metric`.
+        metrics: id in the expression -> the metric; a single one that has no id is `metric`.
+        text: the expression as it stands in the template; of a single metric its id.
     """
 
     term: Term
@@ -115,7 +116,9 @@ class StepScaling:
         alarm: the alarm whose action it is.
         adjustment_type: whether steps add tasks, add per cent, or set a number.
         steps: by the distance from the alarm's threshold.
-        cooldown_seconds: 0 where the template gives none.
+        cooldown_seconds: 300 where the template gives none (CDK's documentation says none; CloudFormation's and the
+            API's say 300: https://docs.aws.amazon.com/autoscaling/application/APIReference/API_StepScalingPolicyConfiguration.html,
+            read 2026-11-23).
         min_adjustment_magnitude: the least change of a per cent step.
     """
 
@@ -123,7 +126,7 @@ class StepScaling:
     alarm: Alarm
     adjustment_type: AdjustmentType
     steps: tuple[Step, ...]
-    cooldown_seconds: int = 0
+    cooldown_seconds: int = 300
     min_adjustment_magnitude: int = 0
 
 
@@ -135,7 +138,7 @@ class QueueSettings:
     """The queue a service's tasks receive from.
 
     Args:
-        name: its QueueName, or its logical id where it has none.
+        name: its QueueName, or its logical id where it has none; as it is in the dimensions of `MetricSource`.
         is_fifo: whether a group is worked on by one task at a time.
         visibility_timeout_seconds: how long a message of a killed task stays away.
         max_receive_count: receives before a message is dead-lettered; None never is.
