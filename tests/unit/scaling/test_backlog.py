@@ -255,7 +255,7 @@ def _result(left: float | None, operator: str, right: float | None, *, missing: 
             result = 1.0 if left != 0 and right != 0 else 0.0
         case _:
             pytest.fail(f"unknown operator {operator}")
-    return result
+    return result if math.isfinite(result) else None
 
 
 @pytest.mark.parametrize(
@@ -270,6 +270,7 @@ def _result(left: float | None, operator: str, right: float | None, *, missing: 
         ("IF((1 / 0), 4, 5)", None),
         ("IF(1, visible, 5)", 0),
         ("(visible + 1)", None),
+        (f"(9 / 0.{320 * '0'}1)", None),
         ("(FILL(visible, REPEAT) + empty)", 7),
         ("(empty / FILL(visible, REPEAT))", 0),
         ("(visible + empty)", None),
