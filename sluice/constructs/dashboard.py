@@ -118,7 +118,7 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
     name = naming.queue_name(environment, consumer)
     groups = metrics.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
     per_task = metrics.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
-    scaled_on = metrics.evaluated(consumer.clamped_backlog_per_task, environment, consumer, label="what scaling sees")
+    scaled_on = metrics.evaluated(consumer.demand_per_task, environment, consumer, label="what scaling sees")
     drain = cloudwatch.MathExpression(
         expression="IF(deleted > sent, visible / (deleted - sent))",
         using_metrics={

@@ -61,7 +61,7 @@ class BacklogScaling(Construct):
 
     def _track(self, environment: Environment, consumer: Consumer) -> None:
         # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
-        term, inputs = consumer.clamped_backlog_per_task, metrics.inputs(environment, consumer)
+        term, inputs = consumer.demand_per_task, metrics.inputs(environment, consumer)
         autoscaling.CfnScalingPolicy(
             self,
             "BacklogPerTask",

@@ -130,9 +130,9 @@ class Consumer:
         return backlog.target_backlog(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
-    def clamped_backlog_per_task(self) -> Term:
+    def demand_per_task(self) -> Term:
         """Return what its service is scaled on."""
-        return backlog.clamped_backlog_per_task(self.target_backlog, **self._pace)
+        return backlog.demand_per_task(self.target_backlog, **self._pace)
 
     @property
     def group_stuck(self) -> Term:

@@ -19,7 +19,9 @@ from sluice.scaling.policies import (
     Watched,
 )
 
-OWN_METRICS: Mapping[tuple[str, str], Term] = {("Lambda", "BacklogPerTask"): parse("visible / MAX([running, 1])")}
+OWN_METRICS: Mapping[tuple[str, str], Term] = {
+    ("Lambda", "BacklogPerTask"): parse("visible / IF(running > 0, running, 1)")
+}
 """What the Lambda of the alternative publishes, as `simulate` takes metrics of one's own."""
 
 _CPU_PERCENT = 50.0  # as QueueProcessingFargateService of aws_cdk.aws_ecs_patterns has it, and the steps below

@@ -11,6 +11,9 @@ evaluated in Python on time series: what is tested is what is deployed.
   that no further task can touch. Then lanes are idle, and an idle lane has no message in flight. So: while fewer
   messages are in flight than nine tenths of the lanes would have, a backlog above the target counts for no more than
   the busy lanes are worth, with a quarter to spare (docs/decisions/0005-idle-lanes.md).
+- The *floor* keeps what is needed: tasks that keep up have no backlog, and a policy on backlog alone takes half of them
+  away, waits until they are late, and brings them back. So busy lanes count as well: with 0.85 of all lanes at work a
+  task is worth the target, with or without a backlog (docs/decisions/0010-busy-lanes.md).
 
 SQS metrics come 90 s late or more, and an idle queue's up to 15 min; running tasks are counted late as well. A gap then
 means "not yet", so a gap repeats the last value. It means "none" only where no value was ever reported, and only for
@@ -19,7 +22,7 @@ backlog for one task's and runs to the maximum (docs/decisions/0006-late-metrics
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-20).
 """
 
-from sluice.scaling.metric_math import Fill, If, Metric, Number, Operation, Term
+from sluice.scaling.metric_math import Combined, Fill, If, Metric, Number, Operation, Term
 
 VISIBLE = "visible"
 IN_FLIGHT = "inflight"
@@ -41,6 +44,7 @@ RUNNING_TASKS = Fill(repeated(RUNNING), _ZERO)
 """The running tasks: a gap repeats, and where none was ever reported there is none."""
 _HEADROOM = 1.25
 _IDLE_BELOW = 0.9
+_BUSY_ENOUGH = 0.85
 _BETWEEN_MESSAGES_SECONDS = 0.25
 """What a lane may spend between two messages, on its delete and next receive, and still count as busy. Generous: in the
 region it is some 0.02 s. One that spends more on a much shorter handler looks idle, and its service does not scale."""
@@ -81,6 +85,24 @@ def clamped_backlog_per_task(target: float, *, lanes: int, processing_seconds: f
     raw = backlog_per_task()
     idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
     return If(Operation(idle, "AND", Operation(raw, ">", Number(target))), held, raw)
+
+
+def demand_per_task(target: float, *, lanes: int, processing_seconds: float) -> Term:
+    """Return what a service is scaled on: the clamped backlog per task, or what busy lanes are worth if that is more.
+
+    A lane is busy here only while its message is in flight, so short handlers, whose lanes spend their time between two
+    messages, count for too little, never for too much: then the backlog decides, as it would alone.
+
+    Args:
+        target: messages one task may have in front of it.
+        lanes: message groups a task works on at once.
+        processing_seconds: how long one message is in flight.
+    """
+    worth = Number(float(f"{target / lanes / _BUSY_ENOUGH:.6g}"))
+    busy = Operation(Operation(worth, "*", _IN_FLIGHT), "/", RUNNING_TASKS)
+    floor = If(Operation(RUNNING_TASKS, ">", _ZERO), busy, _ZERO)
+    clamped = clamped_backlog_per_task(target, lanes=lanes, processing_seconds=processing_seconds)
+    return Combined("MAX", (clamped, floor))
 
 
 def work_without_workers() -> Term:

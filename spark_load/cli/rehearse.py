@@ -61,7 +61,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
         namespace, slash, name = metric.rpartition("/")
         if not (equals and slash and namespace and name):
             raise click.BadParameter(
-                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Workers/Backlog=visible / MAX([running, 1])'"
+                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Workers/Backlog=visible / IF(running > 0, running, 1)'"
             )
         try:
             found[namespace, name] = parse(expression)

@@ -22,11 +22,13 @@ BACKLOG = (
 )
 
 
-def _scaled_on(target: str, *, useful: str, busy: str = "3.2", idle_below: str = "2.88") -> str:
+def _scaled_on(target: str, *, useful: str, floor: str, busy: str = "3.2", idle_below: str = "2.88") -> str:
     """Return the expression; by default for 4 lanes and 1 s a message: 4 x 1 / (1 + 0.25), and nine tenths of it."""
     worth = f"((FILL(inflight, REPEAT) / (FILL(FILL(running, REPEAT), 0) * {busy})) * {useful})"
     idle = f"(FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * {idle_below}))"
-    return f"IF(({idle} AND ({BACKLOG} > {target})), IF(({worth} < {target}), {worth}, {target}), {BACKLOG})"
+    clamped = f"IF(({idle} AND ({BACKLOG} > {target})), IF(({worth} < {target}), {worth}, {target}), {BACKLOG})"
+    running = "FILL(FILL(running, REPEAT), 0)"
+    return f"MAX([{clamped}, IF(({running} > 0), (({floor} * FILL(inflight, REPEAT)) / {running}), 0)])"
 
 
 def _tracking(found: list[Resource]) -> list[Properties]:
@@ -71,15 +73,17 @@ def test_a_service_is_scaled_only_after_it_is_there(declared: list[Resource], en
     }
 
 
-def test_target_tracking_follows_the_clamped_backlog_per_task(
-    declared: list[Resource], environment: Environment
-) -> None:
+def test_target_tracking_follows_the_demand_per_task(declared: list[Resource], environment: Environment) -> None:
     """The whole policy: in flight, running tasks and visible; the expression alone gives data."""
     policies = _tracking(declared)
 
     prefix = f"sluice-{environment.name}"
     is_dev = environment.name == "dev"
-    expression = _scaled_on("4800", useful="6000") if is_dev else _scaled_on("240", useful="300")
+    expression = (
+        _scaled_on("4800", useful="6000", floor="1411.76")
+        if is_dev
+        else _scaled_on("240", useful="300", floor="70.5882")
+    )
     assert policies == [
         {
             "PolicyName": "backlog-per-task",
@@ -116,8 +120,8 @@ def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Re
         "Ref(ConsumersConsumernightbatchScalingTarget)": 7_200,
     }
     assert expressions == [
-        _scaled_on("960", useful="1200", busy="7.27273", idle_below="6.54546"),
-        _scaled_on("7200", useful="9000"),
+        _scaled_on("960", useful="1200", floor="141.176", busy="7.27273", idle_below="6.54546"),
+        _scaled_on("7200", useful="9000", floor="2117.65"),
     ]
 
 
@@ -128,7 +132,7 @@ def test_what_is_deployed_is_what_is_simulated(
     """Word for word the expression `sluice.scaling.backlog` evaluates on time series."""
     expressions = [_queries(policy)[-1]["Expression"] for policy in _tracking(by_environment[environment.name])]
 
-    assert expressions == [consumer.clamped_backlog_per_task.text() for consumer in environment.consumers]
+    assert expressions == [consumer.demand_per_task.text() for consumer in environment.consumers]
 
 
 def test_every_metric_in_an_expression_is_given_and_every_one_given_is_in_it(

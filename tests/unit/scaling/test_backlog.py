@@ -41,11 +41,12 @@ from tests.support.declaration import ENVIRONMENTS
 TARGET, LANES = 240.0, 4
 RAW = backlog.backlog_per_task()
 # A message of 2.25 s is in flight for nine tenths of its lane's time: a task at work has 3.6 in flight.
+DEMAND = backlog.demand_per_task(TARGET, lanes=LANES, processing_seconds=2.25)
 CLAMPED = backlog.clamped_backlog_per_task(TARGET, lanes=LANES, processing_seconds=2.25)
 WAKE = backlog.work_without_workers()
 STUCK = backlog.group_stuck(acceptable_latency_seconds=60, lanes=LANES, processing_seconds=2.25)
 PINNED = backlog.capacity_pinned(TARGET, max_tasks=5, lanes=LANES, processing_seconds=2.25)
-TERMS = {"raw": RAW, "clamped": CLAMPED, "wake": WAKE, "stuck": STUCK, "pinned": PINNED}
+TERMS = {"raw": RAW, "demand": DEMAND, "clamped": CLAMPED, "wake": WAKE, "stuck": STUCK, "pinned": PINNED}
 SQS_METRICS = (VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RECEIVED, AGE)
 METRICS = (*SQS_METRICS, RUNNING)
 
@@ -150,7 +151,7 @@ def test_every_part_of_an_expression_is_reached_through_its_terms(term: Term) ->
 def _terms(consumer: Consumer) -> dict[str, Term]:
     return {
         "raw": backlog.backlog_per_task(),
-        "clamped": consumer.clamped_backlog_per_task,
+        "demand": consumer.demand_per_task,
         "wake": backlog.work_without_workers(),
         "stuck": consumer.group_stuck,
         "pinned": consumer.capacity_pinned,
@@ -180,7 +181,7 @@ def test_an_expression_is_short_enough_for_cloudwatch_and_written_without_expone
     """At most 1,024 characters, whatever may be declared, in decimal digits and the words CloudWatch knows."""
     texts = {name: term.text() for name, term in _terms(consumer).items()}
 
-    words = r"(?:FILL|IF|REPEAT|AND|visible|inflight|empty|received|running|age|\d+(?:\.\d+)?|>=|[-+*/<>(), ])+"
+    words = r"(?:FILL|IF|MAX|REPEAT|AND|visible|inflight|empty|received|running|age|\d+(?:\.\d+)?|>=|[-+*/<>(), \[\]])+"
     assert {name: len(text) for name, text in texts.items() if len(text) > 1_024} == {}
     assert [name for name, text in texts.items() if not re.fullmatch(words, text)] == []
 
@@ -203,6 +204,15 @@ def _read(words: deque[str], series: Mapping[str, Series]) -> Callable[[int], fl
         condition, then, otherwise = _read_arguments(words, series, 3)
         return lambda minute: (
             None if (met := condition(minute)) is None else otherwise(minute) if met == 0 else then(minute) or 0
+        )
+    if word == "MAX":
+        assert (words.popleft(), words.popleft()) == ("(", "[")
+        first = _read(words, series)
+        assert words.popleft() == ","
+        second = _read(words, series)
+        assert (words.popleft(), words.popleft()) == ("]", ")")
+        return lambda minute: max(
+            (value for value in (first(minute), second(minute)) if value is not None), default=None
         )
     if word == "(":  # always two sides: no precedence is relied on
         has_scalar = words[0][0].isdigit()
@@ -352,6 +362,11 @@ _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
     "clamped, below it neither": (CLAMPED, 20, _now(visible=90, inflight=10, running=5)),
     "clamped, nobody there to be idle": (CLAMPED, 10_000, _now(visible=10_000, inflight=0, running=None)),
     "clamped, nobody, and reported so": (CLAMPED, 10_000, _now(visible=10_000, inflight=0, running=0)),
+    "demand, lanes that keep up are worth the target": (DEMAND, 240, _now(visible=0, inflight=17, running=5)),
+    "demand, half of them half": (DEMAND, 120, _now(visible=0, inflight=8.5, running=5)),
+    "demand, behind it is the backlog": (DEMAND, 2_000, _now(visible=9_982, inflight=18, running=5)),
+    "demand, a hot group stays held": (DEMAND, 15, _now(visible=9_999, inflight=0.9, running=5)),
+    "demand, nobody there": (DEMAND, 10_000, _now(visible=10_000, inflight=0, running=None)),
     "clamped, empty receives": (CLAMPED, 2_000, _now(visible=9_980, inflight=20, empty=60, running=5)),
     # Visible, nobody working, polling or receiving: 1; and 0 while one of the four is unknown.
     "wake, a message": (WAKE, 1, _now(visible=1)),
@@ -390,7 +405,7 @@ _OF_A_MINUTE: dict[str, tuple[Term, float | None, dict[str, Series]]] = {
 
 @pytest.mark.parametrize(("term", "value", "series"), _OF_A_MINUTE.values(), ids=_OF_A_MINUTE)
 def test_the_value_of_an_expression_in_a_minute(term: Term, value: float | None, series: dict[str, Series]) -> None:
-    assert term.value_at(series, 0) == (pytest.approx(value) if term is CLAMPED else value)
+    assert term.value_at(series, 0) == (pytest.approx(value) if term in {CLAMPED, DEMAND} else value)
 
 
 @given(

@@ -208,7 +208,7 @@ def test_what_is_deployed_is_read_as_what_it_is(consumer: Consumer) -> None:
     for term in (
         backlog.backlog_per_task(),
         backlog.work_without_workers(),
-        consumer.clamped_backlog_per_task,
+        consumer.demand_per_task,
         consumer.group_stuck,
         consumer.capacity_pinned,
     ):

@@ -65,7 +65,7 @@ def test_our_services_are_read_as_they_are_declared(environment: Environment, tm
             (found := services[naming.service_name(environment, consumer.name)]),
             found.policies,
         )
-        term = consumer.clamped_backlog_per_task
+        term = consumer.demand_per_task
         assert (service.min_tasks, service.max_tasks) == (consumer.min_tasks, consumer.max_tasks)
         assert (service.cpu_units, service.memory_mib) == (consumer.cpu, consumer.memory_mib)
         assert service.stop_timeout_seconds == consumer.stop_timeout_seconds
