@@ -18,10 +18,6 @@ from sluice.declaration.arguments import typed
 from sluice.scaling import backlog
 from sluice.scaling.metric_math import metric_ids
 
-# As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md.
-_SCALE_COOLDOWN_SECONDS = 300
-_WAKE_COOLDOWN_SECONDS = 900  # an idle queue may report that late: until then, one task is enough
-
 
 class BacklogScaling(Construct):
     """Target tracking on the clamped backlog per task and, where min_tasks is 0, a step that wakes the service.
@@ -70,8 +66,8 @@ class BacklogScaling(Construct):
             scaling_target_id=self.target.scalable_target_id,
             target_tracking_scaling_policy_configuration={
                 "targetValue": consumer.target_backlog,
-                "scaleOutCooldown": _SCALE_COOLDOWN_SECONDS,
-                "scaleInCooldown": _SCALE_COOLDOWN_SECONDS,
+                "scaleOutCooldown": backlog.SCALE_COOLDOWN_SECONDS,
+                "scaleInCooldown": backlog.SCALE_COOLDOWN_SECONDS,
                 "customizedMetricSpecification": {
                     "metrics": [
                         *(
@@ -91,7 +87,7 @@ class BacklogScaling(Construct):
             policy_name="wake-from-zero",
             scaling_target=self.target,
             adjustment_type=autoscaling.AdjustmentType.CHANGE_IN_CAPACITY,
-            cooldown=cdk.Duration.seconds(_WAKE_COOLDOWN_SECONDS),
+            cooldown=cdk.Duration.seconds(backlog.WAKE_COOLDOWN_SECONDS),
         )
         step.add_adjustment(adjustment=1, lower_bound=0)
         alarm = cloudwatch.Alarm(

@@ -143,7 +143,7 @@ def _is_filled_with_zero(term: Term, id_: str) -> bool:
 class _Once:
     """One message, ten minutes after the start."""
 
-    name, minutes, groups, message_count = "once", _WAKE_MINUTES + 10, 1, 1.0
+    name, minutes, groups, message_count, hottest_share = "once", _WAKE_MINUTES + 10, 1, 1.0, 1.0
 
     def of_minute(self, minute: int) -> Arrivals:
         """Return the message in its minute."""

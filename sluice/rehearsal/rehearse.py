@@ -1,8 +1,9 @@
 """A rehearsal: one service on traffic, in every variant of what is not known, beside the usual ways to scale."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sluice.rehearsal.advice import Advice
 from sluice.rehearsal.alternatives import OWN_METRICS, alternatives
 from sluice.rehearsal.scenarios import Scenario
 from sluice.rehearsal.simulation import SimulationResult, TaskWork, simulate
@@ -58,10 +59,12 @@ class Rehearsal:
     Args:
         service: the service.
         rows: every simulation, what is deployed first.
+        advice: traffic to what limits the consumer and what helps; where a declaration tells.
     """
 
     service: ScaledService
     rows: Sequence[Row]
+    advice: Mapping[str, Advice] = field(default_factory=dict)
 
     @property
     def deployed(self) -> Sequence[Row]:

@@ -31,6 +31,10 @@ class Traffic(Protocol):
     def message_count(self) -> float:
         """Return how many messages it has, about."""
 
+    @property
+    def hottest_share(self) -> float:
+        """Return the share of the messages that the busiest group has."""
+
     def of_minute(self, minute: int) -> Arrivals:
         """Return what is sent in a minute; minutes are asked for in their order, each once."""
 
@@ -81,6 +85,11 @@ class DrawnTraffic:
         """Return how many messages are expected."""
         return float(self.rates.sum())
 
+    @property
+    def hottest_share(self) -> float:
+        """Return the share of the messages that the busiest group has."""
+        return 1 / self.groups if self._shares is None else float(np.diff(self._shares, prepend=0.0).max())
+
     def of_minute(self, minute: int) -> Arrivals:
         """Draw a minute."""
         start = minute * _MINUTE
@@ -129,6 +138,11 @@ class RecordedTraffic:
     def message_count(self) -> float:
         """Return how many messages there are."""
         return float(len(self.at))
+
+    @property
+    def hottest_share(self) -> float:
+        """Return the share of the messages that the busiest group has."""
+        return float(np.bincount(self.group).max() / len(self.group)) if len(self.group) else 1.0
 
     def of_minute(self, minute: int) -> Arrivals:
         """Return what was sent in a minute."""

@@ -31,6 +31,11 @@ RECEIVED = "received"
 RUNNING = "running"
 AGE = "age"
 
+SCALE_COOLDOWN_SECONDS = 300
+"""As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md."""
+WAKE_COOLDOWN_SECONDS = 900
+"""An idle queue may report that late; until then one task is enough."""
+
 _ZERO = Number(0)
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
-from sluice.declaration import Environment, naming
+from sluice.declaration import Consumer, Environment, naming
 from sluice.errors import ConfigError
 from sluice.history.checker.verdict import EXIT_CROSSED
+from sluice.rehearsal.advice import advise
 from sluice.rehearsal.alternatives import OWN_METRICS
+from sluice.rehearsal.declared import tasks_of
 from sluice.rehearsal.mistakes import Mistake, Tried, mistakes
 from sluice.rehearsal.rehearse import LARGE, Rehearsal
 from sluice.rehearsal.rehearse import rehearse as rehearsed
@@ -61,7 +63,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
         namespace, slash, name = metric.rpartition("/")
         if not (equals and slash and namespace and name):
             raise click.BadParameter(
-                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Workers/Backlog=visible / IF(running > 0, running, 1)'"
+                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Own/Backlog=visible / IF(running > 0, running, 1)'"
             )
         try:
             found[namespace, name] = parse(expression)
@@ -221,24 +223,25 @@ def _chosen(
     return [names[service_name]]
 
 
+def _consumer(service: ScaledService, environment: Environment | None) -> Consumer | None:
+    """Return the consumer whose service it is; None where it is none of the declaration."""
+    if environment is None:
+        return None
+    found = [each for each in environment.consumers if naming.service_name(environment, each.name) == service.name]
+    return found[0] if found else None
+
+
 def _tasks(service: ScaledService, environment: Environment | None, options: Given) -> TaskWork:
     """Return how a service's tasks work: as its consumer declares, or as the command line says."""
-    consumers = () if environment is None else environment.consumers
-    assert environment is not None or options.lanes is not None, "it was checked"
-    for consumer in consumers:
-        if environment is not None and naming.service_name(environment, consumer.name) == service.name:
-            declared_work = TaskWork(
-                lanes=consumer.lanes,
-                handler_seconds=consumer.processing_seconds,
-                acceptable_latency_seconds=consumer.acceptable_latency_seconds,
-            )
-            break
+    consumer = _consumer(service, environment)
+    if consumer is not None:
+        declared_work = tasks_of(consumer)
+    elif options.lanes is None or options.handler_seconds is None or options.acceptable_latency_seconds is None:
+        raise ConfigError(
+            f"service {service.name} is no consumer of the declaration, needed are --lanes, --handler-seconds and"
+            " --latency"
+        )
     else:
-        if options.lanes is None or options.handler_seconds is None or options.acceptable_latency_seconds is None:
-            raise ConfigError(
-                f"service {service.name} is no consumer of the declaration, needed are --lanes, --handler-seconds and"
-                " --latency"
-            )
         declared_work = TaskWork(lanes=1, handler_seconds=1, acceptable_latency_seconds=1)
     overrides = {
         field: value
@@ -255,10 +258,8 @@ def _tasks(service: ScaledService, environment: Environment | None, options: Giv
 def _groups(service: ScaledService, environment: Environment | None, options: Given) -> int:
     if options.groups is not None:
         return options.groups
-    for consumer in () if environment is None else environment.consumers:
-        if environment is not None and naming.service_name(environment, consumer.name) == service.name:
-            return consumer.expected_groups
-    return _GROUPS
+    consumer = _consumer(service, environment)
+    return _GROUPS if consumer is None else consumer.expected_groups
 
 
 def _rehearse(
@@ -279,6 +280,14 @@ def _rehearse(
     names = list(options.traffic or make())
     is_chosen = bool(options.traffic or options.profile_name or options.recording)
     made = rehearsed(service, make, names, own=options.own, compares=is_chosen, watch=watch)
+    consumer = _consumer(service, environment)
+    if is_chosen and environment is not None and consumer is not None:
+        advice = {
+            each: advise(environment, consumer, lambda each=each: make()[each].traffic)  # type: ignore[misc]
+            for each in names
+            if make()[each].traffic.message_count <= LARGE
+        }
+        made = replace(made, advice=advice)
     found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
     if is_chosen and any(make()[each].traffic.message_count > LARGE for each in names):
         output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)

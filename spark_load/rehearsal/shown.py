@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION, usd
+from sluice.rehearsal.advice import Advice
 from sluice.rehearsal.mistakes import Mistake
 from sluice.rehearsal.rehearse import DEPLOYED, JUDGED_SHARE, Rehearsal, Row, Watch
 from sluice.scaling.control_loop import USUAL, VARIANTS
@@ -78,12 +79,33 @@ def terminal(rehearsal: Rehearsal, found: Sequence[Mistake]) -> None:
         output.line(f"mistake {mistake.name} in {mistake.policy}: {mistake.found}")
         output.line(f"  {mistake.consequence}")
         output.line(f"  instead: {mistake.repair}")
+    for traffic, advice in rehearsal.advice.items():
+        output.lines("\n".join(advised(traffic, advice)))
     if rehearsal.depends_on:
         output.line(f"the verdict is another one with: {'; '.join(rehearsal.depends_on)}")
     output.line(
         f"latency is from sent to handled, judged by its {JUDGED_SHARE:.0%}; dollars are Fargate list prices of"
         f" {PRICE_REGION}, {PRICE_DATE}; {NOT_SIMULATED}"
     )
+
+
+def advised(traffic: str, advice: Advice) -> list[str]:
+    """Return what limits a consumer on this traffic, and what helps, as sentences."""
+    lowest = advice.ceilings[0]
+    head = (
+        f"{traffic}: at its peak {advice.peak_per_second:,.3g} messages a second; the limit is {lowest.name}:"
+        f" {lowest.per_second:,.3g} a second ({lowest.because})"
+    )
+    if not advice.changes:
+        return [head]
+    best, *others = advice.changes
+    was = advice.declared
+    return [
+        head,
+        f"  what helps most: {best.text}: p95 {seconds(was.p95_seconds)} -> {seconds(best.p95_seconds)},"
+        f" task-hours {was.task_hours:,.1f} -> {best.task_hours:,.1f}",
+        *(f"  or {each.text}: p95 {seconds(each.p95_seconds)}, {each.task_hours:,.1f} task-hours" for each in others),
+    ]
 
 
 def _cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
@@ -113,6 +135,7 @@ def as_json(rehearsal: Rehearsal, found: Sequence[Mistake]) -> Mapping[str, Any]
         "max_tasks": rehearsal.service.max_tasks,
         "is_missed": rehearsal.is_missed,
         "depends_on": rehearsal.depends_on,
+        "advice": {traffic: asdict(advice) for traffic, advice in rehearsal.advice.items()},
         "mistakes": [asdict(mistake) for mistake in found],
         "variants": [asdict(variant) for variant in VARIANTS],
         "rows": [_row(rehearsal, row) for row in rehearsal.rows],
