@@ -8,11 +8,12 @@ AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intr
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -34,6 +35,7 @@ _REFS = {
     "AWS::SQS::Queue": "https://sqs.<AWS::Region>.amazonaws.com/<AWS::AccountId>/{name}",
 }
 """What `Ref` gives, where that is neither a name nor like an ARN that ends with it."""
+_TYPE = re.compile(r"[\w:@.-]+")
 _VARIABLE = re.compile(r"\$\{([^!${}][^{}]*)\}")
 
 
@@ -80,12 +82,24 @@ def _load(path: Path) -> Template:
         raise ConfigError(f"cannot read {path} ({error.strerror}); give a template") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read {path}: {' '.join(str(error).split())}; correct it") from error
-    if not isinstance(loaded, dict) or not isinstance(loaded.get("Resources"), dict):
-        raise ConfigError(f"{path} has no Resources; give a CloudFormation template")
-    for id_, resource in loaded["Resources"].items():
-        if not isinstance(resource, dict) or not isinstance(resource.get("Properties", {}), dict | None):
-            raise ConfigError(f"{path}: resource {id_} is {resource!r:.80}; allowed: a Type and Properties; correct it")
-    return loaded
+    return _checked(loaded, str(path))
+
+
+def _checked(template: Any, source: str) -> Template:
+    """Return what looks like a template: its resources have a type, and properties by name."""
+    resources = template.get("Resources") if isinstance(template, Mapping) else None
+    if not isinstance(resources, Mapping):
+        raise ConfigError(f"{source} has no Resources; give a CloudFormation template")
+    for id_, resource in resources.items():
+        kind, properties = _in(resource, "Type"), _in(resource, "Properties")
+        if not (
+            str(id_).isalnum()
+            and _TYPE.fullmatch(kind if isinstance(kind, str) else "")
+            and isinstance(properties, Mapping | None)
+        ):
+            shown = f"{resource!r:.60}"
+            raise ConfigError(f"{source}: resource {id_!r} is {shown}; allowed: a Type and Properties; correct it")
+    return cast("Template", template)
 
 
 def segments(reference: str) -> list[str]:
@@ -131,9 +145,12 @@ class Properties:
         """Return a property that is a number; it has to be there, unless it has a default."""
         found: Any = default if self.get(name) is None else self.get(name)
         try:
-            return float(found)
-        except (TypeError, ValueError) as error:
-            raise self.refused(name, "a number, or a parameter with a default") from error
+            number = float(found)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise self.refused(name, "a number, or a parameter with a default")
+        return number
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Return a property that is a whole number, 0 or more; it has to be there, unless it has a default."""
@@ -266,7 +283,7 @@ class Stack:
         if (resource := self._resource(id_)) is None:
             return f"<{id_}.{attribute}>"
         if attribute == "Arn":
-            service = resource.kind.split("::")[1].lower()
+            service = resource.kind.lower().split("::")[-2:][0]
             return f"arn:aws:{service}:<AWS::Region>:<AWS::AccountId>:{resource.name}"
         return resource.name if attribute in {"Name", "QueueName"} else f"<{id_}.{attribute}>"
 
@@ -345,11 +362,16 @@ class Stacks:
 
 
 def stacks_of(templates: Sequence[Template]) -> Stacks:
-    """Return the resources of templates, what one exports known to the others."""
+    """Return the resources of templates, what one exports known to the others.
+
+    Raises:
+        ConfigError: one is no template.
+    """
     exports: dict[str, tuple[Stack, Any]] = {}
-    stacks = [Stack(template, exports) for template in templates]
+    stacks = [Stack(_checked(template, "the template"), exports) for template in templates]
     for stack in stacks:
-        for output in (stack.template.get("Outputs") or {}).values():
+        outputs = stack.template.get("Outputs")
+        for output in outputs.values() if isinstance(outputs, Mapping) else ():
             if (name := _in(output, "Export", "Name")) is not None:
                 exports[str(stack.resolved(name))] = (stack, output.get("Value"))
     return Stacks(tuple(resource for stack in stacks for resource in stack.resources()))

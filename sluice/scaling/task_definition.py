@@ -31,19 +31,17 @@ class TaskDefinition:
     def queue(self, watched: Sequence[str]) -> QueueSettings | None:
         """Return the queue the tasks receive from; None where it cannot be told.
 
-        By their role; where it may receive from several, or none is named, by the containers' environment and by what
-        the policies watch.
+        By their role, else by the containers' environment, else by what the policies watch. Where there are several,
+        the others decide.
 
         Args:
             watched: the names of the queues whose metrics the policies watch.
         """
-        by_role, by_environment, by_metrics = self._by_role(), self._by_environment(), list(dict.fromkeys(watched))
-        for names in (by_role, by_environment, by_metrics):
-            for others in (names, by_environment, by_metrics):
-                common = [name for name in names if name in others]
-                if len(common) == 1:
-                    return self._settings(common[0])
-        return None
+        by_environment = self._by_environment()
+        names = self._by_role() or by_environment or list(dict.fromkeys(watched))
+        for others in (by_environment, watched):
+            names = [name for name in names if name in others] or names
+        return self._settings(names[0]) if len(names) == 1 else None
 
     def is_protected(self) -> bool:
         """Whether a task may protect itself from scale-in."""
@@ -135,5 +133,5 @@ def _size(properties: Properties, name: str) -> int:
     unit = next((unit for unit in _UNITS if written.endswith(unit)), "")
     try:
         return int(float(written.removesuffix(unit)) * _UNITS.get(unit, 1))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise properties.refused(name, "a number, or one of vCPU or GB, or a parameter with a default") from error

@@ -92,17 +92,24 @@ def _service(stacks: Stacks, target: Resource) -> ScaledService:
 def _policies(stacks: Stacks, target: Resource, resource_id: str) -> Iterator[Policy]:
     for policy in stacks.of_kind(_POLICY):
         properties = policy.properties
-        is_reference = policy.stack is target.stack and properties.get("ScalingTargetId") == target.id
-        is_id = properties.get("ScalingTargetId") == f"{resource_id}|{_DIMENSION}|ecs"
-        if not (
-            is_reference or is_id or (properties.get("ResourceId"), _dimension(policy)) == (resource_id, _DIMENSION)
-        ):
+        if not _is_of(stacks, policy, target, resource_id):
             continue
         name = str(properties.get("PolicyName") or policy.id)
         if properties.choice("PolicyType", ["TargetTrackingScaling", "StepScaling"]) == "StepScaling":
             yield from _step_scaling(stacks, policy, name)
         else:
             yield _target_tracking(properties.part("TargetTrackingScalingPolicyConfiguration"), name, resource_id)
+
+
+def _is_of(stacks: Stacks, policy: Resource, target: Resource, resource_id: str) -> bool:
+    """Whether a policy is the target's: by reference, or by its id, unless its own template has a target of that id."""
+    properties, is_near = policy.properties, policy.stack is target.stack
+    if properties.get("ScalingTargetId") == target.id:
+        return is_near
+    by_id = properties.get("ScalingTargetId") == f"{resource_id}|{_DIMENSION}|ecs"
+    by_service = (properties.get("ResourceId"), _dimension(policy)) == (resource_id, _DIMENSION)
+    nearer = (other for other in stacks.of_kind(_TARGET) if other.stack is policy.stack and not is_near)
+    return (by_id or by_service) and all(other.properties.get("ResourceId") != resource_id for other in nearer)
 
 
 def _target_tracking(settings: Properties, name: str, resource_id: str) -> TargetTracking:
@@ -207,7 +214,7 @@ def _statistics(queries: Mapping[str, Properties], term: Term) -> Iterator[tuple
         if id_ not in queries:
             some = next(iter(queries.values()))
             raise ConfigError(
-                f"{some.owner}: metric math names {id_}; allowed: {', '.join(queries)}; correct the template"
+                f"{some.owner}: metric math names {id_}; allowed: {', '.join(map(repr, queries))}; correct the template"
             )
         yield id_, queries[id_].part("MetricStat")
 

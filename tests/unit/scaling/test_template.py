@@ -2,7 +2,8 @@
 
 import copy
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_ecs_patterns as patterns
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError
@@ -257,31 +260,90 @@ def test_the_queue_is_told_by_the_role_and_else_by_the_environment(path: tuple[s
     assert service.queue.is_fifo
 
 
+ORDERS, RETURNS, INFO = {"Fn::GetAtt": "Orders.Arn"}, {"Ref": "Returns"}, "info"
+
+
 @pytest.mark.parametrize(
-    ("environment", "dimension", "queue"),
+    ("role", "environment", "watched", "queue"),
     [
-        ("https://sqs.eu-central-1.amazonaws.com/111122223333/theirs", {"Ref": "AWS::NoValue"}, "theirs"),
-        ("info", "Orders", "Orders"),
-        ("info", "", None),
+        ([ORDERS], [RETURNS], "Returns", "Orders"),  # the role is right
+        ([ORDERS, RETURNS], [INFO], None, None),
+        ([ORDERS, RETURNS], [RETURNS], "Orders", "Returns"),
+        ([ORDERS, RETURNS], ["https://sqs.eu-central-1.amazonaws.com/1/theirs"], "Orders", "Orders"),
+        ([ORDERS, RETURNS, "arn:aws:sqs:a:1:far"], [ORDERS, RETURNS], "Orders", "Orders"),
+        ([], ["https://sqs.eu-central-1.amazonaws.com/1/theirs"], "Orders", "theirs"),
+        ([], [{"Fn::GetAtt": "Returns.QueueName"}], None, "Returns"),
+        ([], [ORDERS, RETURNS, INFO], "Returns", "Returns"),
+        ([], [ORDERS, RETURNS], None, None),
+        ([], [INFO], "Orders", "Orders"),
+        ([], [], None, None),
     ],
 )
-def test_without_a_role_environment_or_metrics_tell_the_queue(
-    environment: str, dimension: object, queue: str | None
+def test_role_environment_and_metrics_tell_the_queue(
+    role: list[object], environment: list[object], watched: str | None, queue: str | None
 ) -> None:
     template = _read("published_backlog.yaml")
-    task = template["Resources"]["Tasks"]["Properties"]
-    del task["TaskRoleArn"]
-    task["ContainerDefinitions"][0]["Environment"][0]["Value"] = environment
+    document = template["Resources"]["Receive"]["Properties"]["PolicyDocument"]
+    document["Statement"] = [
+        {"Effect": "Allow", "Action": "sqs:ReceiveMessage", "Resource": role},
+        {"Effect": "Deny", "Action": ["sqs:ReceiveMessage", "ecs:UpdateTaskProtection"], "Resource": "*"},
+    ]
+    (container,) = template["Resources"]["Tasks"]["Properties"]["ContainerDefinitions"]
+    container["Environment"] = [{"Name": "X", "Value": value} for value in environment]
     settings = template["Resources"]["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
-    if dimension:
-        settings["CustomizedMetricSpecification"]["Dimensions"] = [
-            {"Name": "QueueName" if dimension == "Orders" else "Service", "Value": "Orders"}
-        ]
+    if watched is not None:
+        settings["CustomizedMetricSpecification"]["Dimensions"] = [{"Name": "QueueName", "Value": watched}]
 
     (service,) = read_services(template)
 
     assert (service.queue and service.queue.name) == queue
     assert not service.is_protected
+
+
+def test_a_task_without_a_role_or_a_size_has_what_its_containers_have() -> None:
+    template = _read("published_backlog.yaml")
+    task = template["Resources"]["Tasks"]["Properties"]
+    for name in ("TaskRoleArn", "Cpu", "Memory"):
+        del task[name]
+    task["ContainerDefinitions"][0] |= {"Cpu": 512, "Memory": 1_024}
+    task["ContainerDefinitions"].append({"Name": "metrics", "Cpu": 128, "Memory": 64, "Essential": "false"})
+
+    (service,) = read_services(template)
+
+    assert (service.cpu_units, service.memory_mib, service.is_protected) == (640, 1_088, False)
+    assert service.queue == QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300)
+
+
+def test_a_service_that_is_elsewhere_has_what_its_target_says() -> None:
+    template = _read("published_backlog.yaml")
+    for name in ("Service", "Orders", "Returns"):
+        del template["Resources"][name]
+
+    (service,) = read_services(template)
+
+    assert (service.name, service.min_tasks, service.max_tasks, len(service.policies)) == ("orders", 2, 40, 1)
+    assert service.queue is None
+
+
+def test_a_policy_may_be_in_a_template_of_its_own() -> None:
+    template = _read("published_backlog.yaml")
+    policy = {"Resources": {"Backlog": template["Resources"].pop("Backlog")}}
+    by_service = copy.deepcopy(policy)
+    properties = by_service["Resources"]["Backlog"]["Properties"]
+    del properties["ScalingTargetId"]
+    properties |= {"ResourceId": "service/shop/orders", "ScalableDimension": "ecs:service:DesiredCount"}
+
+    for other in (policy, by_service):
+        (service,) = read_services(other, template)
+        assert [found.name for found in service.policies] == ["backlog"]
+
+
+def test_stages_of_one_app_are_not_mixed_up() -> None:
+    """Their templates have the same logical ids: each service has the policies and alarms of its own stage."""
+    template = _read("visible_steps.yaml")
+    (service,) = read_services(template)
+
+    assert read_services(template, copy.deepcopy(template)) == (service, service)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +482,7 @@ ALARM, MATH = ("Resources", "ManyVisible", "Properties"), ("Resources", "NoneVis
         (
             (*MATH, "Metrics", 0, "Expression"),
             "seen",
-            "NoneVisible: metric math names seen; allowed: all, visible, flying",
+            "NoneVisible: metric math names seen; allowed: 'all', 'visible', 'flying'",
         ),
         ((*MATH, "Metrics", 0, "Expression"), "visible / PERIOD(visible)", "allowed: PERIOD only of metrics of 60 s"),
         (
@@ -450,6 +512,44 @@ def test_what_cannot_be_rehearsed_is_refused_in_a_line(path: tuple[object, ...],
     assert "\n" not in str(refused.value)
 
 
+_JUNK: list[Any] = [
+    *(None, True, 1, -1, 2.5, math.inf, "", "x", "\n", [], {}, [1], [None], {"a": {"b": 1}}),
+    *({"Ref": 1}, {"Ref": "None"}, {"Fn::If": []}, {"Fn::GetAtt": "Jobs"}, {"Fn::GetAtt": ["Jobs"]}, {"Fn::Sub": "${"}),
+    *(
+        {"Fn::Sub": "${Jobs.Arn.X}"},
+        {"Fn::Select": [9, ["a"]]},
+        {"Fn::Join": ["", 1]},
+        {"Fn::Transform": {"Name": "x"}},
+    ),
+]
+
+
+def _paths(tree: object, *above: object) -> Iterator[tuple[object, ...]]:
+    """Yield the path of everything in a template."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in items:
+        yield (*above, key)
+        yield from _paths(value, *above, key)
+
+
+_PATHS = [(file.name, path) for file in sorted(BY_HAND.iterdir()) for path in _paths(_read(file.name))]
+
+
+@settings(max_examples=300, deadline=None, database=None, print_blob=True)
+@given(place=st.sampled_from(_PATHS), junk=st.sampled_from(_JUNK))
+def test_whatever_stands_in_a_template_it_is_read_or_refused_in_a_line(
+    place: tuple[str, tuple[object, ...]], junk: object
+) -> None:
+    (name, path), refusal = place, ""
+
+    try:
+        read_services(_changed(_read(name), *path, value=junk))
+    except ConfigError as refused:
+        refusal = str(refused)
+
+    assert "\n" not in refusal
+
+
 @pytest.mark.parametrize(
     "specification", [{"PredefinedMetricType": "ALBRequestCountPerTarget"}, {}], ids=["of a load balancer", "none"]
 )
@@ -468,7 +568,7 @@ def test_a_predefined_metric_that_is_not_rehearsed_is_refused(specification: dic
         ("t.json", "{", "t.json: Expecting property name"),
         ("t.yaml", "a: [", "t.yaml: while parsing a flow node"),
         ("t.yaml", "- !Ref a", "t.yaml has no Resources; give a CloudFormation template"),
-        ("t.yaml", "Resources: {Queue: 1}", "t.yaml: resource Queue is 1; allowed: a Type and Properties"),
+        ("t.yaml", "Resources: {Queue: 1}", "t.yaml: resource 'Queue' is 1; allowed: a Type and Properties"),
         ("t.yaml", "Resources: !!python/name:os.system", "t.yaml: could not determine a constructor"),
         ("t.toml", "", "t.toml is no template; allowed are .json, .yaml and .yml, or the folder"),
         ("t.yaml", None, "t.yaml (No such file or directory); give a template"),
