@@ -204,6 +204,32 @@ def cost(**given: Any) -> None:
     """
 
 
+@env.command(short_help="What a change of the declaration does, before it is deployed.")
+@click.argument("name", metavar="ENV")
+@click.option(
+    "--against",
+    default="HEAD",
+    show_default=True,
+    metavar="REV|FILE",
+    help="What to compare with: a revision of git, or another declaration.",
+)
+@declaration_option
+@json_option
+@runs("sluice.cli.services.env_diff")
+def diff(**given: Any) -> None:
+    """Compare ENV as it is declared with what it was: fields, blocking, ceilings, scaling, cost.
+
+    It calls nothing. Scaling is simulated on a day of traffic and on a burst, as `sluice rehearse` does; `make diff`
+    shows what a deployment would change in the account.
+
+    \b
+    Examples:
+      sluice env diff prod
+      sluice env diff prod --against HEAD~1
+      sluice env diff prod --against ../main/environments.py --json
+    """
+
+
 @env.command(short_help="List the declared environments, or the names of one.")
 @click.argument("name", metavar="[ENV]", required=False)
 @click.option("--policies", "shows_policies", is_flag=True, help="Print what owners of other things have to allow.")

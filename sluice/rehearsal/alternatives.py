@@ -66,7 +66,7 @@ def peak_per_second(traffic: Traffic) -> float:
     if isinstance(traffic, DrawnTraffic):
         return float(traffic.rates.reshape(-1, 60).mean(axis=1).max())
     assert isinstance(traffic, RecordedTraffic)
-    return max(len(traffic.of_minute(minute).at) for minute in range(traffic.minutes)) / 60
+    return max(len(traffic.of_minute(minute).sent_at) for minute in range(traffic.minutes)) / 60
 
 
 def _with(service: ScaledService, *policies: Policy) -> ScaledService:

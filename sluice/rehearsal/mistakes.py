@@ -114,7 +114,7 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
         ]
         if not late:
             continue
-        repeated = mapped(watched.term, lambda part: replace(part, filling="REPEAT") if _fills_zero(part) else part)
+        repeated = mapped(watched.term, _repeating)
         before = tried.on("burst")
         after = tried.on("burst", _replaced(tried.service, policy, replace(watched, term=repeated)))
         yield Mistake(
@@ -126,8 +126,9 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
         )
 
 
-def _fills_zero(part: Term) -> bool:
-    return isinstance(part, Fill) and isinstance(part.term, Metric) and _is_zero(part.filling)
+def _repeating(part: Term) -> Term:
+    is_filled = isinstance(part, Fill) and isinstance(part.term, Metric) and _is_zero(part.filling)
+    return Fill(part.term, "REPEAT") if is_filled and isinstance(part, Fill) else part
 
 
 def _is_zero(filling: object) -> bool:
@@ -147,8 +148,8 @@ class _Once:
 
     def of_minute(self, minute: int) -> Arrivals:
         """Return the message in its minute."""
-        at = np.array([610.0] if minute == 10 else [])
-        return Arrivals(at, np.zeros(len(at), dtype=np.int64), np.zeros(len(at), dtype=np.uint8))
+        sent_at = np.array([610.0] if minute == 10 else [])
+        return Arrivals(sent_at, np.zeros(len(sent_at), dtype=np.int64), np.zeros(len(sent_at), dtype=np.uint8))
 
 
 def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
@@ -233,7 +234,7 @@ def _wrong_queue(tried: Tried) -> Iterator[Mistake]:
                 name="wrong-queue",
                 policy=policy.name,
                 found=f"it looks at queue {other}, and the tasks receive from {queue.name}",
-                consequence=f"steady traffic: {_told(outcome)}, while that queue is empty",
+                consequence=f"steady traffic: {_in_short(outcome)}, while that queue is empty",
                 repair=f"QueueName {queue.name}",
             )
 
@@ -263,10 +264,10 @@ def _replaced(service: ScaledService, policy: Policy, watched: Watched) -> Scale
 
 
 def _beside(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
-    return f"{traffic}: {_told(before)}; repaired: {_told(after)}"
+    return f"{traffic}: {_in_short(before)}; repaired: {_in_short(after)}"
 
 
-def _told(outcome: SimulationResult) -> str:
+def _in_short(outcome: SimulationResult) -> str:
     p95 = outcome.quantile_seconds(0.95)
     seconds = "nothing handled" if p95 is None or math.isinf(p95) else f"p95 {p95:,.0f} s"
     turns = f", turned round {outcome.flaps} times" if outcome.flaps else ""

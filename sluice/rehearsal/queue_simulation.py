@@ -76,12 +76,12 @@ class Arrivals(NamedTuple):
     """Messages to be sent.
 
     Args:
-        at: when each is sent, in seconds since the start, ascending.
+        sent_at: when each is sent, in seconds since the start, ascending.
         group: the group of each.
         fails: how many of its receives fail; 255 of all.
     """
 
-    at: Floats
+    sent_at: Floats
     group: Integers
     fails: Bytes
 
@@ -241,14 +241,14 @@ def advance(  # noqa: C901, PLR0915 (see below)
     groups, slots, lanes = len(head), len(task_state), work.lanes
     measures = np.zeros(_MEASURES)
 
-    def pass_time(at: float) -> None:
+    def pass_time(until: float) -> None:
         """Add what there was until then to the minute's sums."""
-        seconds = at - now[0]
+        seconds = until - now[0]
         measures[_VISIBLE] += (count[_WAITING] - count[_HELD]) * seconds
         measures[_IN_FLIGHT] += count[_HELD] * seconds
         measures[_RUNNING_TASKS] += count[_TASKS] * seconds
         measures[_BUSY] += count[_BUSY_LANES] * seconds
-        now[0] = at
+        now[0] = until
 
     def later(seconds: float, what: int) -> None:
         """Let a group be visible again, a task start, or a task be killed so many seconds from now."""
@@ -415,15 +415,15 @@ def advance(  # noqa: C901, PLR0915 (see below)
     while True:
         event_next = event_at[0] if count[_EVENTS] > 0 else np.inf
         turn_next = turn_ends[count[_TURN_FIRST]] if count[_TURNS] > 0 else np.inf
-        sent_next = arrivals.at[idx] if idx < len(arrivals.at) else np.inf
-        at = min(event_next, turn_next, sent_next)
-        if at >= until:
+        sent_next = arrivals.sent_at[idx] if idx < len(arrivals.sent_at) else np.inf
+        next_at = min(event_next, turn_next, sent_next)
+        if next_at >= until:
             break
-        pass_time(at)
-        if at == sent_next:
+        pass_time(next_at)
+        if next_at == sent_next:
             send(arrivals.group[idx], arrivals.fails[idx])
             idx += 1
-        elif at == turn_next:
+        elif next_at == turn_next:
             end_turn()
         else:
             happen()

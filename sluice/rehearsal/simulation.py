@@ -221,9 +221,9 @@ def simulate(
     queue.advance(state, work, 0.0, traffic_of_nothing(), outcome.latencies)
     for minute in range(traffic.minutes):
         arrivals = traffic.of_minute(minute)
-        if len(arrivals.at) and first_at is None and desired == 0:
-            first_at = float(arrivals.at[0])
-        state = queue.with_room(state, len(arrivals.at))
+        if len(arrivals.sent_at) and first_at is None and desired == 0:
+            first_at = float(arrivals.sent_at[0])
+        state = queue.with_room(state, len(arrivals.sent_at))
         latencies = np.zeros(queue.BIN_COUNT, dtype=np.int64)
         measures = queue.advance(state, work, (minute + 1) * _MINUTE, arrivals, latencies)
         _note(outcome, queue.minute_of(measures, lanes=tasks.lanes), tasks, desired, latencies)

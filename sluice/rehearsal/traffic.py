@@ -95,11 +95,11 @@ class DrawnTraffic:
         start = minute * _MINUTE
         counts = self._random.poisson(self.rates[start : start + _MINUTE])
         total = int(counts.sum())
-        at = np.sort(np.repeat(np.arange(start, start + _MINUTE), counts) + self._random.random(total))
+        sent_at = np.sort(np.repeat(np.arange(start, start + _MINUTE), counts) + self._random.random(total))
         fails = np.zeros(total, dtype=np.uint8)
         if self.poison_share:
             fails[self._random.random(total) < self.poison_share] = FAILS_ALWAYS
-        return Arrivals(at, self._drawn_groups(total), fails)
+        return Arrivals(sent_at, self._drawn_groups(total), fails)
 
     def _drawn_groups(self, count: int) -> Integers:
         if self._shares is None:
@@ -114,20 +114,20 @@ class RecordedTraffic:
 
     Args:
         name: for tables.
-        at: when each was sent, in seconds since the first, ascending.
+        sent_at: when each was sent, in seconds since the first, ascending.
         group: the group of each, from 0.
         speed: how many times faster they are sent than they were.
     """
 
     name: str
-    at: Floats
+    sent_at: Floats
     group: Integers
     speed: float = 1.0
 
     @property
     def minutes(self) -> int:
         """Return how long it lasts, to the end of its last minute."""
-        return int(self.at[-1] / self.speed // _MINUTE) + 1 if len(self.at) else 1
+        return int(self.sent_at[-1] / self.speed // _MINUTE) + 1 if len(self.sent_at) else 1
 
     @property
     def groups(self) -> int:
@@ -137,7 +137,7 @@ class RecordedTraffic:
     @property
     def message_count(self) -> float:
         """Return how many messages there are."""
-        return float(len(self.at))
+        return float(len(self.sent_at))
 
     @property
     def hottest_share(self) -> float:
@@ -146,9 +146,9 @@ class RecordedTraffic:
 
     def of_minute(self, minute: int) -> Arrivals:
         """Return what was sent in a minute."""
-        at = self.at / self.speed
-        first, last = np.searchsorted(at, [minute * _MINUTE, (minute + 1) * _MINUTE])
-        sent = at[first:last]
+        sent_at = self.sent_at / self.speed
+        first, last = np.searchsorted(sent_at, [minute * _MINUTE, (minute + 1) * _MINUTE])
+        sent = sent_at[first:last]
         return Arrivals(sent, self.group[first:last], np.zeros(len(sent), dtype=np.uint8))
 
 

@@ -312,11 +312,10 @@ class ControlLoop:
             is_deploying: whether a deployment is under way, during which nothing is scaled in.
         """
         tracked = [(each, each.wanted(minute, desired, known)) for each in self._tracking]
-        stepped = [(each, each.wanted(minute, desired, known)) for each in self._stepping]
-        asked: list[tuple[int, _Follower]] = [
-            (self._bounded(wanted), each) for each, wanted in (*tracked, *stepped) if wanted is not None
-        ]
-        more = [(wanted, each) for wanted, each in asked if wanted > desired]
+        proposals: list[tuple[_Follower, int | None]] = [*tracked]
+        proposals += [(each, each.wanted(minute, desired, known)) for each in self._stepping]
+        proposed = [(self._bounded(wanted), each) for each, wanted in proposals if wanted is not None]
+        more = [(wanted, each) for wanted, each in proposed if wanted > desired]
         if more:
             return self._carry_out(minute, desired, *max(more, key=lambda proposal: proposal[0]))
         agrees = all(
@@ -324,7 +323,7 @@ class ControlLoop:
         )
         fewer = [
             (wanted, each)
-            for wanted, each in asked
+            for wanted, each in proposed
             if wanted < desired and (agrees or isinstance(each, _Stepping)) and not is_deploying
         ]
         if fewer:

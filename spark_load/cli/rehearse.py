@@ -15,7 +15,7 @@ from sluice.rehearsal.advice import advise
 from sluice.rehearsal.alternatives import OWN_METRICS
 from sluice.rehearsal.declared import tasks_of
 from sluice.rehearsal.mistakes import Mistake, Tried, mistakes
-from sluice.rehearsal.rehearse import LARGE, Rehearsal
+from sluice.rehearsal.rehearse import LARGE, Rehearsal, Watch
 from sluice.rehearsal.rehearse import rehearse as rehearsed
 from sluice.rehearsal.scenarios import Scenario, scenarios
 from sluice.rehearsal.simulation import TaskWork
@@ -63,7 +63,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
         namespace, slash, name = metric.rpartition("/")
         if not (equals and slash and namespace and name):
             raise click.BadParameter(
-                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Own/Backlog=visible / IF(running > 0, running, 1)'"
+                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Own/Load=visible / IF(running > 0, running, 1)'"
             )
         try:
             found[namespace, name] = parse(expression)
@@ -263,7 +263,7 @@ def _groups(service: ScaledService, environment: Environment | None, options: Gi
 
 
 def _rehearse(
-    service: ScaledService, tasks: TaskWork, options: Given, environment: Environment | None, watch: shown.Watch
+    service: ScaledService, tasks: TaskWork, options: Given, environment: Environment | None, watch: Watch
 ) -> tuple[Rehearsal, Sequence[Mistake]]:
     groups = _groups(service, environment, options)
 

@@ -73,10 +73,10 @@ def of_recording(folder: Path, tasks: TaskWork) -> Scenario:
             " producers, too"
         )
     published = published.sort_by("completed_at_us")
-    at = published.column("completed_at_us").to_numpy().astype(np.float64) / 1e6
+    sent_at = published.column("completed_at_us").to_numpy().astype(np.float64) / 1e6
     group = published.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
     return Scenario(
         about=f"recording {folder}",
-        traffic=RecordedTraffic(name=folder.name, at=at - at[0], group=group.astype(np.int64)),
+        traffic=RecordedTraffic(name=folder.name, sent_at=sent_at - sent_at[0], group=group.astype(np.int64)),
         tasks=tasks,
     )

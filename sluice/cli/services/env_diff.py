@@ -1,0 +1,181 @@
+"""What `sluice env diff` does: what a change of the declaration does to blocking, ceilings, scaling and cost."""
+
+import io
+import multiprocessing
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sluice.cost.bill import MonthlyMessages, bill
+from sluice.declaration import RETRY_SECONDS_MAX, Consumer, Environment, load_declaration
+from sluice.declaration.loading import Declaration
+from sluice.errors import ConfigError
+from sluice.rehearsal.advice import ceilings
+from sluice.rehearsal.declared import service_of, tasks_of
+from sluice.rehearsal.scenarios import scenarios
+from sluice.rehearsal.simulation import simulate
+from sluice.terminal import output
+
+_GIT_SECONDS_MAX = 60
+_TRAFFIC = ("day", "burst")
+_MESSAGE_BYTES = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that differs: what it is of, what it is, and both sides as text."""
+
+    of: str
+    name: str
+    before: str
+    after: str
+
+
+def diff(*, name: str, against: str, declaration: Path | None, as_json: bool) -> None:
+    """Run `env diff`."""
+    declared = load_declaration(declaration)
+    after = declared.environment(name)
+    with _declared_at(against, declared) as path:
+        before = _environment(path, name)
+    found = list(differences(before, after))
+    if as_json:
+        output.as_json(
+            [{"of": each.of, "name": each.name, "before": each.before, "after": each.after} for each in found]
+        )
+        return
+    if not found:
+        output.line(f"{name} is as it was at {against}")
+        return
+    output.table(("of", "", against, "now"), [(each.of, each.name, each.before, each.after) for each in found])
+    output.line("p95 and task-hours are simulated, on traffic sized by what the consumer's most tasks could do before")
+
+
+@contextmanager
+def _declared_at(against: str, declared: Declaration) -> Iterator[Path]:
+    """Give the declaration to compare with: a file, or the same file at a revision of git."""
+    if Path(against).is_file():
+        yield Path(against)
+        return
+    if declared.path is None:
+        raise ConfigError("a stack gave this task its declaration, needed is a file to compare; run it in the project")
+    folder = declared.path.parent
+    top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+    archive = _git(top, "archive", "--format=tar", against, refused=against)
+    with tempfile.TemporaryDirectory(prefix="sluice-diff-") as made:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(made, filter="data")
+        path = Path(made) / declared.path.relative_to(top)
+        if not path.is_file():
+            raise ConfigError(
+                f"there is no {path.relative_to(made)} at {against}, needed is a declaration to compare with"
+            )
+        yield path
+
+
+def _git(folder: Path, *arguments: str, refused: str | None = None) -> bytes:
+    try:
+        made = subprocess.run(
+            ["git", "-C", str(folder), *arguments],  # noqa: S607 (whichever git there is)
+            capture_output=True,
+            timeout=_GIT_SECONDS_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"git cannot be run ({error}); give --against a file") from error
+    if made.returncode:
+        why = made.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
+        seen = (
+            f"--against is {refused!r}, allowed is a file or a revision of git"
+            if refused
+            else f"{folder} is not in git"
+        )
+        raise ConfigError(f"{seen} ({why[0]})")
+    return made.stdout
+
+
+def _environment(path: Path, name: str) -> Environment:
+    """Return the environment of another declaration, read in a process of its own: modules of both have one name."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found: Environment | ConfigError = pool.apply(_read, (path, name))
+    if isinstance(found, ConfigError):
+        raise found
+    return found
+
+
+def _read(path: Path, name: str) -> Environment | ConfigError:
+    try:
+        return load_declaration(path).environment(name)
+    except ConfigError as error:
+        return ConfigError(str(error))
+
+
+def differences(before: Environment, after: Environment) -> Iterator[Difference]:
+    """Yield what differs between two declarations of an environment: what was written, and what comes of it."""
+    yield from _fields(before.name, before, after, leaving=("consumers",))
+    was = {consumer.name: consumer for consumer in before.consumers}
+    now = {consumer.name: consumer for consumer in after.consumers}
+    for name in dict.fromkeys([*was, *now]):
+        if name not in was or name not in now:
+            yield Difference(name, "consumer", "declared" if name in was else "-", "declared" if name in now else "-")
+        elif was[name] != now[name]:
+            yield from _fields(name, was[name], now[name])
+            yield from _changed(
+                name, _behaviour(before, was[name], before, was[name]), _behaviour(after, now[name], before, was[name])
+            )
+    yield from _changed(before.name, _cost(before), _cost(after))
+
+
+def _fields(of: str, before: object, after: object, *, leaving: Sequence[str] = ()) -> Iterator[Difference]:
+    for field in fields(before):  # type: ignore[arg-type]
+        was, now = getattr(before, field.name), getattr(after, field.name)
+        if was != now and field.name not in leaving:
+            yield Difference(of, field.name, _text(was), _text(now))
+
+
+def _text(value: Any) -> str:
+    text = f"{value.name}" if hasattr(value, "name") and hasattr(value, "value") else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _changed(of: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    for name, was in before.items():
+        if was != after[name]:
+            yield Difference(of, name, was, after[name])
+
+
+def _behaviour(
+    environment: Environment, consumer: Consumer, sized_in: Environment, sized_by: Consumer
+) -> Mapping[str, str]:
+    """Return what a consumer does, on the traffic of the consumer it was."""
+    lowest = ceilings(
+        environment, consumer, groups=consumer.expected_groups, hottest_share=1 / consumer.expected_groups
+    )[0]
+    longest = (consumer.max_attempts - 1) * max(consumer.visibility_timeout_seconds, RETRY_SECONDS_MAX)
+    found = {
+        "a failing message blocks its group, at most": f"{longest + consumer.visibility_timeout_seconds:,} s",
+        "a killed task's groups wait, at most": f"{consumer.visibility_timeout_seconds:,} s",
+        "ceiling": f"{lowest.per_second:,.3g}/s: {lowest.name}",
+    }
+    service, tasks = service_of(environment, consumer), tasks_of(consumer)
+    for traffic in _TRAFFIC:
+        sized = scenarios(service_of(sized_in, sized_by), tasks_of(sized_by), groups=sized_by.expected_groups)[traffic]
+        result = simulate(service, sized.traffic, tasks)
+        p95 = result.quantile_seconds(0.95) or 0.0
+        found[f"{traffic}: p95"] = f"{p95:,.3g} s"
+        found[f"{traffic}: task-hours"] = f"{result.task_hours:,.1f}"
+    return found
+
+
+def _cost(environment: Environment) -> Mapping[str, str]:
+    volumes = {"idle": 0, "50M messages of 1 KiB": 50_000_000}
+    return {
+        f"US dollars a month, {name}": (
+            f"{bill(environment, MonthlyMessages(messages=count, message_bytes=_MESSAGE_BYTES)).usd:,.2f}"
+        )
+        for name, count in volumes.items()
+    }

@@ -1,0 +1,79 @@
+"""`sluice env diff`: what a change of the declaration does."""
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluice.cli.main import main
+from sluice.cli.services.env_diff import differences
+from tests.support.templates.environments import ENVIRONMENTS
+
+_DECLARATION = """\
+from sluice.declaration import Consumer, Environment, NewNetwork, NewDatabase
+
+ENVIRONMENTS = (Environment(name="prod", application="shop", consumers=(Consumer(name="billing", lanes={lanes}),)),)
+"""
+
+
+def test_a_consumer_that_comes_and_goes_is_named() -> None:
+    prod = ENVIRONMENTS["prod"]
+    fewer = replace(prod, consumers=prod.consumers[:2])
+
+    found = [(each.of, each.before, each.after) for each in differences(fewer, prod) if each.name == "consumer"]
+
+    assert found == [("audit", "-", "declared")]
+
+
+def test_fields_and_what_comes_of_them_are_told() -> None:
+    prod = ENVIRONMENTS["prod"]
+    billing = replace(prod.consumers[0], visibility_timeout_seconds=120, max_tasks=10)
+    changed = replace(prod, consumers=(billing, *prod.consumers[1:]))
+
+    found = {(each.of, each.name): (each.before, each.after) for each in differences(prod, changed)}
+
+    assert found["billing", "max_tasks"] == ("20", "10")
+    assert found["billing", "a killed task's groups wait, at most"] == ("60 s", "120 s")
+    assert found["billing", "ceiling"] == ("78.4/s: lanes and tasks", "39.2/s: lanes and tasks")
+    assert ("billing", "burst: p95") in found
+    assert {of for of, _ in found} == {"billing"}
+
+
+def test_nothing_is_told_where_nothing_differs() -> None:
+    assert list(differences(ENVIRONMENTS["prod"], ENVIRONMENTS["prod"])) == []
+
+
+def test_a_declaration_is_compared_with_that_of_a_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "environments.py"
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.example"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
+    subprocess.run([*git, "add", "environments.py"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "before"], check=True)
+    file.write_text(_DECLARATION.format(lanes=8), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    main(["env", "diff", "prod", "--declaration", str(file), "--json"])
+
+    found = {
+        (each["of"], each["name"]): (each["before"], each["after"]) for each in json.loads(capsys.readouterr().out)
+    }
+    assert found["billing", "lanes"] == ("4", "8")
+
+
+@pytest.mark.parametrize("against", ["nonsense", "HEAD:nowhere"])
+def test_what_is_no_revision_and_no_file_is_refused(
+    against: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "environments.py"
+    file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
+
+    with pytest.raises(SystemExit) as ended:
+        main(["env", "diff", "prod", "--declaration", str(file), "--against", against])
+
+    assert ended.value.code == 3
+    assert len(capsys.readouterr().err.splitlines()) == 1
