@@ -9,7 +9,7 @@ import pytest
 
 from sluice.cli.main import main
 from sluice.cli.services.env_diff import differences
-from tests.support.templates.environments import ENVIRONMENTS
+from tests.support.declaration import ENVIRONMENTS
 
 _DECLARATION = """\
 from sluice.declaration import Consumer, Environment, NewNetwork, NewDatabase

@@ -10,7 +10,7 @@ from sluice.rehearsal.advice import advise, ceilings
 from sluice.rehearsal.declared import service_of
 from sluice.rehearsal.traffic import DrawnTraffic, constant
 from sluice.scaling.template import load_template, read_services
-from tests.support.templates.environments import ENVIRONMENTS
+from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.synthesis import synthesize
 
 BILLING = Consumer(name="billing", lanes=4, max_tasks=5, min_tasks=1, expected_groups=200)
