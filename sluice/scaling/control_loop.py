@@ -2,27 +2,31 @@
 
 Each rule has its source:
 
+- How an alarm treats missing data points; that it looks further back than it needs, in the page's tables two points;
+  and that old breaching points alone are an alarm when none has come since.
+  https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+- An alarm with a scaling action repeats it each minute it lasts.
+  https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html
 - Target tracking makes an alarm above the target and one below it; it computes the tasks that would bring the metric to
   the target, rounded up, never scales in for a rise or out for a fall, and does nothing without data.
   https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
 - While scaling out cools down, what was added counts as part of what is asked for next: only a greater need adds more.
-  While scaling in cools down, nothing is scaled in; scaling out ends it. (same page)
-- A step policy adjusts by how far the metric is beyond the alarm's threshold, again each minute the alarm lasts.
+  While scaling in cools down, nothing is scaled in; a scale-out, of whatever policy, ends that cooldown. (same page)
+- A step policy adjusts by how far the metric is beyond the alarm's threshold. Above the threshold a step has its lower
+  bound and not its upper; below, its upper and not its lower.
   https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
 - Of several policies the one that asks for the most tasks counts; target tracking scales in only when every policy that
-  may is ready to. (both pages)
-- From zero tasks target tracking adds the least it can, one task, at its first data point above the target.
-  https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-autoscaling-targettracking.html
-- While ECS deploys, scaling in waits and scaling out does not. (same page)
-- How an alarm treats missing data points, and that it looks two points further back than it needs.
-  https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+  may is ready to. A step policy does not wait for target tracking. (both pages)
+- From zero tasks target tracking waits for one data point, and adds the least it can, one task. That the data point has
+  to be above the target is assumed. While ECS deploys, scaling in waits and scaling out does not.
+  https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-auto-scaling.html
 
 All read 2026-11-23. What AWS does not say, or sources say differently, is a `Variant`.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -31,7 +35,7 @@ from sluice.scaling.policies import Alarm, MetricSource, ScaledService, StepScal
 
 MINUTE_SECONDS = 60
 _FURTHER_BACK = 2
-"""How many points more than it needs an alarm looks at, of those that may be missing."""
+"""How many data points more than it needs an alarm looks at."""
 
 type Known = Callable[[MetricSource], Series]
 """A metric -> its values as they are known now, one a minute, oldest first; None where none has come, or not yet."""
@@ -56,6 +60,11 @@ class Variant:
     low_share: float = 0.9
     lag_minutes: int = 2
     source: str
+
+    @property
+    def further_back(self) -> int:
+        """Return how many data points more than it needs an alarm looks at; at least as many as are late."""
+        return max(_FURTHER_BACK, self.lag_minutes)
 
 
 USUAL = Variant(
@@ -102,7 +111,7 @@ class Decision:
 
 
 def values_before(watched: Watched, known: Known, minute: int, count: int, period_seconds: int = 60) -> Series:
-    """Return what an expression was in so many periods up to this minute, as far as it is known now."""
+    """Return what an expression was in the last periods that are over, as far as it is known now."""
     minutes = max(1, period_seconds // MINUTE_SECONDS)
     series = {id_: by_period(known(metric), metric.statistic, minutes) for id_, metric in watched.metrics.items()}
     last = (minute + 1) // minutes - 1
@@ -110,10 +119,10 @@ def values_before(watched: Watched, known: Known, minute: int, count: int, perio
 
 
 def by_period(series: Series, statistic: str, minutes: int) -> Series:
-    """Return a series of minutes as one of longer periods; the last period is left out while it is not over."""
+    """Return a series of minutes as one of longer periods, of which the last may not be over."""
     if minutes == 1:
         return series
-    periods = [series[start : start + minutes] for start in range(0, len(series) - minutes + 1, minutes)]
+    periods = [series[start : start + minutes] for start in range(0, len(series), minutes)]
     return [_of_period([value for value in values if value is not None], statistic) for values in periods]
 
 
@@ -127,30 +136,30 @@ def _of_period(values: Sequence[float], statistic: str) -> float | None:
     return min(values) if statistic == "Minimum" else math.fsum(values) / len(values)
 
 
-def alarm_state(alarm: Alarm, known: Known, minute: int, before: AlarmState) -> AlarmState:
+def alarm_state(
+    alarm: Alarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
+) -> AlarmState:
     """Return an alarm's state at the end of a minute."""
-    points = values_before(alarm.watched, known, minute, alarm.evaluation_periods + _FURTHER_BACK, alarm.period_seconds)
-    there = [_breaches(alarm, value) for value in points if value is not None][-alarm.evaluation_periods :]
-    breaching, fine = there.count(True), there.count(False)
-    if not there:
-        return {
-            "missing": AlarmState.INSUFFICIENT_DATA,
-            "ignore": before,
-            "breaching": AlarmState.ALARM,
-            "notBreaching": AlarmState.OK,
-        }[alarm.missing_data]
-    absent = alarm.evaluation_periods - len(there)
-    if fine > alarm.evaluation_periods - alarm.datapoints_to_alarm:
-        return AlarmState.OK
-    if breaching >= alarm.datapoints_to_alarm:
-        return AlarmState.ALARM
-    if alarm.missing_data == "ignore":
-        return before
-    if alarm.missing_data == "breaching":
-        breaching += absent
-    elif alarm.missing_data == "missing" and breaching:
-        return AlarmState.ALARM
+    points = values_before(alarm.watched, known, minute, alarm.evaluation_periods + further_back, alarm.period_seconds)
+    breaches = [_breaches(alarm, value) for value in points if value is not None][-alarm.evaluation_periods :]
+    absent = alarm.evaluation_periods - len(breaches)
+    is_late = alarm.missing_data in {"missing", "ignore"} and absent > 0
+    if is_late and (not breaches or (all(breaches) and len(breaches) < alarm.datapoints_to_alarm)):
+        if alarm.missing_data == "ignore":
+            return before
+        is_old = len(points) - _first(points) >= alarm.datapoints_to_alarm
+        return AlarmState.ALARM if breaches and is_old else AlarmState.INSUFFICIENT_DATA
+    breaching = sum(breaches) + (absent if alarm.missing_data == "breaching" else 0)
     return AlarmState.ALARM if breaching >= alarm.datapoints_to_alarm else AlarmState.OK
+
+
+def _first(points: Series) -> int:
+    """Return the place of the oldest data point; behind the last where there is none."""
+    return next((idx for idx, value in enumerate(points) if value is not None), len(points))
+
+
+def _newest(points: Series) -> float | None:
+    return next((value for value in reversed(points) if value is not None), None)
 
 
 def _breaches(alarm: Alarm, value: float) -> bool:
@@ -162,57 +171,80 @@ def _breaches(alarm: Alarm, value: float) -> bool:
     }[alarm.comparison]
 
 
-class _Cooldown:
-    """Time during which a policy rests, in minutes of the loop."""
+class _Cooldowns:
+    """Both cooldowns of a policy, in minutes of the loop."""
 
-    def __init__(self, seconds: int) -> None:
-        self._minutes = math.ceil(seconds / MINUTE_SECONDS)
-        self._until = 0
+    def __init__(self, out_seconds: int, in_seconds: int) -> None:
+        self._out_minutes, self._in_minutes = (math.ceil(each / MINUTE_SECONDS) for each in (out_seconds, in_seconds))
+        self._out_until = self._in_until = self._before = 0
 
-    def begin(self, minute: int) -> None:
-        self._until = minute + self._minutes
+    def reckoned_from(self, minute: int, desired: int) -> int:
+        """Return the tasks to which a scale-out adds: while it cools down, those there were before the first."""
+        return min(self._before, desired) if minute < self._out_until else desired
 
-    def end(self) -> None:
-        self._until = 0
+    def may_scale_in(self, minute: int) -> bool:
+        """Return whether no scale-in cools down."""
+        return minute >= self._in_until
 
-    def lasts(self, minute: int) -> bool:
-        return minute < self._until
+    def begin(self, minute: int, before: int, after: int) -> None:
+        """Begin the cooldown of what the policy did."""
+        if after < before:
+            self._in_until = minute + self._in_minutes
+            return
+        self._before = self.reckoned_from(minute, before)
+        self._out_until = minute + self._out_minutes
+
+    def end_scale_in(self) -> None:
+        """End the cooldown of a scale-in: some policy scaled out."""
+        self._in_until = 0
 
 
 class _Follower(Protocol):
     """A policy with what it remembers."""
 
     name: str
+    cooldowns: _Cooldowns
 
     def wanted(self, minute: int, desired: int, known: Known) -> int | None:
         """Return how many tasks it asks for; None when it asks for nothing."""
 
-    def note(self, minute: int, before: int, after: int) -> None:
-        """Take note of what it brought about."""
-
 
 class _Tracking:
-    """Target tracking."""
+    """Target tracking, with the two alarms that it makes."""
 
     def __init__(self, policy: TargetTracking, variant: Variant) -> None:
         self.name = policy.name
-        self._policy, self._variant = policy, variant
-        self._out, self._in = _Cooldown(policy.scale_out_cooldown_seconds), _Cooldown(policy.scale_in_cooldown_seconds)
-        self._before = 0
+        self.cooldowns = _Cooldowns(policy.scale_out_cooldown_seconds, policy.scale_in_cooldown_seconds)
+        self._policy, self._further_back = policy, variant.further_back
+        self._high = Alarm(
+            name="AlarmHigh",
+            watched=policy.watched,
+            comparison="GreaterThanThreshold",
+            threshold=policy.target,
+            evaluation_periods=variant.high_minutes,
+            datapoints_to_alarm=variant.high_minutes,
+        )
+        self._low = replace(
+            self._high,
+            name="AlarmLow",
+            comparison="LessThanThreshold",
+            threshold=variant.low_share * policy.target,
+            evaluation_periods=variant.low_minutes,
+            datapoints_to_alarm=variant.low_minutes,
+        )
 
     def wanted(self, minute: int, desired: int, known: Known) -> int | None:
         """Return the tasks that bring the metric to the target, when it was beyond it long enough."""
-        longest = max(self._variant.high_minutes, self._variant.low_minutes) + _FURTHER_BACK
-        points = [value for value in values_before(self._policy.watched, known, minute, longest) if value is not None]
-        if not points:
+        longest = self._low.evaluation_periods + self._further_back
+        value = _newest(values_before(self._policy.watched, known, minute, longest))
+        if value is None:
             return None
         if desired == 0:
-            return 1 if points[-1] > self._policy.target else None
-        if self._is_high(points):
-            base = self._before if self._out.lasts(minute) else desired
-            return max(desired, math.ceil(max(base, 1) * points[-1] / self._policy.target))
-        if self._is_low(points) and not self._policy.disables_scale_in and not self._in.lasts(minute):
-            return min(desired, math.ceil(desired * points[-1] / self._policy.target))
+            return 1 if value > self._policy.target else None
+        if self._rings(self._high, minute, known):
+            return max(desired, self._proportional(self.cooldowns.reckoned_from(minute, desired), value))
+        if self.scales_in and self.cooldowns.may_scale_in(minute) and self._rings(self._low, minute, known):
+            return min(desired, self._proportional(desired, value))
         return None
 
     @property
@@ -220,73 +252,59 @@ class _Tracking:
         """Return whether its consent is needed for scaling in."""
         return not self._policy.disables_scale_in
 
-    def _is_high(self, points: Sequence[float]) -> bool:
-        recent = points[-self._variant.high_minutes :]
-        return len(recent) == self._variant.high_minutes and min(recent) > self._policy.target
+    def _rings(self, alarm: Alarm, minute: int, known: Known) -> bool:
+        state = alarm_state(alarm, known, minute, AlarmState.INSUFFICIENT_DATA, self._further_back)
+        return state is AlarmState.ALARM
 
-    def _is_low(self, points: Sequence[float]) -> bool:
-        recent = points[-self._variant.low_minutes :]
-        return len(recent) == self._variant.low_minutes and max(recent) < self._variant.low_share * self._policy.target
-
-    def note(self, minute: int, before: int, after: int) -> None:
-        """Begin the cooldown of what was done."""
-        if after > before:
-            if not self._out.lasts(minute):
-                self._before = before
-            self._out.begin(minute)
-            self._in.end()
-        else:
-            self._in.begin(minute)
+    def _proportional(self, tasks: int, value: float) -> int:
+        return math.ceil(round(max(tasks, 1) * value / self._policy.target, 9))
 
 
 class _Stepping:
     """A step policy with its alarm."""
 
-    def __init__(self, policy: StepScaling) -> None:
+    def __init__(self, policy: StepScaling, variant: Variant) -> None:
         self.name = policy.name
-        self._policy = policy
-        self._rest = _Cooldown(policy.cooldown_seconds)
-        self._before = 0
+        self.cooldowns = _Cooldowns(policy.cooldown_seconds, policy.cooldown_seconds)
+        self._policy, self._further_back = policy, variant.further_back
         self._state = AlarmState.INSUFFICIENT_DATA
 
     def wanted(self, minute: int, desired: int, known: Known) -> int | None:
         """Return what its step makes of the tasks there are, while its alarm lasts."""
         alarm = self._policy.alarm
-        self._state = alarm_state(alarm, known, minute, self._state)
-        points = values_before(
-            alarm.watched, known, minute, alarm.evaluation_periods + _FURTHER_BACK, alarm.period_seconds
-        )
-        values = [value for value in points if value is not None]
-        if self._state is not AlarmState.ALARM or not values:
+        self._state = alarm_state(alarm, known, minute, self._state, self._further_back)
+        count = alarm.evaluation_periods + self._further_back
+        value = _newest(values_before(alarm.watched, known, minute, count, alarm.period_seconds))
+        if self._state is not AlarmState.ALARM or value is None:
             return None
-        adjustment = self._adjustment(values[-1] - alarm.threshold)
+        adjustment = self._adjustment(value - alarm.threshold)
         if adjustment is None:
             return None
-        if not self._rest.lasts(minute):
-            return self._adjusted(desired, adjustment)
-        again = self._adjusted(self._before, adjustment)
-        return again if again > desired else None
+        more = self._adjusted(self.cooldowns.reckoned_from(minute, desired), adjustment)
+        if more > desired:
+            return more
+        fewer = self._adjusted(desired, adjustment)
+        return fewer if fewer < desired and self.cooldowns.may_scale_in(minute) else None
 
     def _adjustment(self, beyond: float) -> float | None:
+        is_above = beyond > 0 or (beyond == 0 and self._policy.alarm.comparison.startswith("Greater"))
         for step in self._policy.steps:
-            if (step.lower is None or beyond >= step.lower) and (step.upper is None or beyond < step.upper):
+            lower, upper = (
+                -math.inf if step.lower is None else step.lower,
+                math.inf if step.upper is None else step.upper,
+            )
+            if lower <= beyond < upper if is_above else lower < beyond <= upper:
                 return step.adjustment
         return None
 
     def _adjusted(self, tasks: int, adjustment: float) -> int:
         if self._policy.adjustment_type == "ExactCapacity":
             return int(adjustment)
-        if self._policy.adjustment_type == "ChangeInCapacity":
+        if self._policy.adjustment_type == "ChangeInCapacity" or not adjustment:
             return tasks + int(adjustment)
-        change = tasks * adjustment / 100
-        rounded = math.ceil(abs(change)) if abs(change) < 1 and change else math.floor(abs(change))
+        change = abs(tasks * adjustment / 100)
+        rounded = math.ceil(change) if change < 1 else math.floor(change)
         return tasks + int(math.copysign(max(rounded, self._policy.min_adjustment_magnitude), adjustment))
-
-    def note(self, minute: int, before: int, after: int) -> None:  # noqa: ARG002 (as for every policy)
-        """Begin the cooldown."""
-        if not self._rest.lasts(minute):
-            self._before = before
-        self._rest.begin(minute)
 
 
 class ControlLoop:
@@ -300,7 +318,7 @@ class ControlLoop:
     def __init__(self, service: ScaledService, variant: Variant = USUAL) -> None:
         self._service = service
         self._tracking = [_Tracking(each, variant) for each in service.policies if isinstance(each, TargetTracking)]
-        self._stepping = [_Stepping(each) for each in service.policies if isinstance(each, StepScaling)]
+        self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
 
     def decide(self, minute: int, desired: int, known: Known, *, is_deploying: bool = False) -> Decision:
         """Return how many tasks are to run after a minute.
@@ -334,5 +352,8 @@ class ControlLoop:
         return max(self._service.min_tasks, min(self._service.max_tasks, tasks))
 
     def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> Decision:
-        policy.note(minute, desired, wanted)
+        policy.cooldowns.begin(minute, desired, wanted)
+        if wanted > desired:
+            for each in (*self._tracking, *self._stepping):
+                each.cooldowns.end_scale_in()
         return Decision(wanted, policy.name)

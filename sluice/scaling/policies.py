@@ -100,7 +100,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step adjustment: from lower (included) to upper (excluded), both measured from the alarm's threshold."""
+    """One step adjustment, from lower to upper, both measured from the alarm's threshold; None is without bound."""
 
     lower: float | None
     upper: float | None
