@@ -7,14 +7,16 @@ handled and deleted, or given back, dead-lettered, or lost to a killed task and 
   whose message was sent first is received: AWS promises order in a group and nothing between groups.
   https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
 - A message that is not deleted keeps its group until it is visible again.
-- An idle lane polls for 20 s at a time, and an empty answer is an empty receive.
+- An idle lane polls for 20 s at a time, and an empty answer is an empty receive: there is one for each 20 s of idle
+  lanes, on average.
 
 And of ECS: a task takes its time to start; with scale-in protection it is stopped only while all its lanes are idle;
 without, it gets SIGTERM, takes nothing new, and is killed when the stop timeout is over.
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html (read 2026-11-23)
 
 Not simulated: the search for free groups among the first 120,000 messages only, several messages per receive, throttled
-calls, handlers of different length.
+calls, handlers of different length. At the same instant messages are sent, then handled, then visible again; tasks
+start, and are killed last.
 
 SimPy would be the library for this, and the tests hold this against it: 1.44 billion messages a day would take it hours
 (docs/decisions/0011-rehearsal.md).
@@ -31,6 +33,7 @@ type Integers = npt.NDArray[np.int64]
 type Bytes = npt.NDArray[np.uint8]
 
 LONG_POLL_SECONDS = 20.0
+FAILS_ALWAYS = 255
 BIN_COUNT = 1_500
 _BIN_RATIO, _BIN_FIRST_SECONDS = 1.015, 0.001
 _LOG_RATIO = float(np.log(_BIN_RATIO))
@@ -38,12 +41,12 @@ _NONE = -1
 _OFF, _RUNNING, _DRAINING, _STARTING = 0, 1, 2, 3
 
 # The sums of a minute, in the order of `Minute`.
-_VISIBLE, _IN_FLIGHT, _RUNNING_TASKS, _BUSY, _RECEIVED, _SENT, _DONE, _DEAD, _KILLED = range(9)
-_MEASURES = 9
+_VISIBLE, _IN_FLIGHT, _RUNNING_TASKS, _BUSY, _IDLE, _RECEIVED, _SENT, _DONE, _DEAD, _KILLED = range(10)
+_MEASURES = 10
 # What is counted at this instant, in the order of `QueueState.counts`.
 _WAITING, _HELD, _TASKS, _BUSY_LANES, _STOPS, _SPARE, _EVENTS, _READY = range(8)
-_POLLS_FIRST, _POLLS, _TURN_FIRST, _TURNS = range(8, 12)
-_COUNTED = 12
+_POLLS_FIRST, _POLLS, _TURN_FIRST, _TURNS, _DRAINING_LANES = range(8, 13)
+_COUNTED = 13
 
 
 class Work(NamedTuple):
@@ -78,7 +81,7 @@ class Arrivals(NamedTuple):
     Args:
         sent_at: when each is sent, in seconds since the start, ascending.
         group: the group of each.
-        fails: how many of its receives fail; 255 of all.
+        fails: how many of its receives fail; `FAILS_ALWAYS` is all of them.
     """
 
     sent_at: Floats
@@ -91,7 +94,8 @@ class QueueState(NamedTuple):
 
     By message: when it was sent, the next of its group, how many of its receives fail; and which places are spare.
     By group: its first and last message, and how often the first was received. By lane: its group, and the number of
-    its turn, by which a turn is known that a killed task never ends. By task: its state, busy lanes, and start.
+    its turn, by which a turn is known that a killed task never ends. By task: its state, busy lanes, and
+    when it starts or is killed.
     Lanes that poll are a ring, and so are turns, because every handler takes equally long. Groups that may be received
     from are a heap by when their first message was sent; all else that is to happen is a heap by when it does.
     """
@@ -112,7 +116,7 @@ class QueueState(NamedTuple):
     turn_number: Integers
     task_state: Integers
     task_busy: Integers
-    task_starts: Floats
+    task_due: Floats
     event_at: Floats
     event: Integers
     ready_key: Floats
@@ -124,8 +128,6 @@ class QueueState(NamedTuple):
 def new_state(*, groups: int, task_slots: int, lanes: int) -> QueueState:
     """Return an empty queue without tasks."""
     all_lanes = task_slots * lanes
-    turns = 4 * all_lanes + 1  # a killed task's turns stay until they would have ended
-    events = groups + 4 * task_slots + 1_000
 
     def integers(count: int, value: int = 0) -> Integers:
         return np.full(count, value, dtype=np.int64)
@@ -142,14 +144,14 @@ def new_state(*, groups: int, task_slots: int, lanes: int) -> QueueState:
         lane_turn=integers(all_lanes),
         lane_polls=np.zeros(all_lanes, dtype=np.uint8),
         polling=integers(all_lanes + 1),
-        turn_ends=np.zeros(turns),
-        turn_lane=integers(turns),
-        turn_number=integers(turns),
+        turn_ends=np.zeros(0),
+        turn_lane=integers(0),
+        turn_number=integers(0),
         task_state=integers(task_slots, _OFF),
         task_busy=integers(task_slots),
-        task_starts=np.zeros(task_slots),
-        event_at=np.zeros(events),
-        event=integers(events),
+        task_due=np.zeros(task_slots),
+        event_at=np.zeros(0),
+        event=integers(0),
         ready_key=np.zeros(groups + 1),
         ready=integers(groups + 1),
         counts=integers(_COUNTED),
@@ -158,7 +160,8 @@ def new_state(*, groups: int, task_slots: int, lanes: int) -> QueueState:
 
 
 def with_room(state: QueueState, count: int) -> QueueState:
-    """Return the state with room for that many more messages."""
+    """Return the state with room for a minute with that many messages, and for what is scaled at its end."""
+    state = _with_room_for_turns(_with_room_for_events(state))
     spare = int(state.counts[_SPARE])
     if spare >= count:
         return state
@@ -174,13 +177,40 @@ def with_room(state: QueueState, count: int) -> QueueState:
     )
 
 
+def _with_room_for_events(state: QueueState) -> QueueState:
+    """Make room for each group to be visible again, and each task to be started and killed; outdated events stay."""
+    needed = int(state.counts[_EVENTS]) + len(state.head) + 2 * len(state.task_state)
+    missing = needed - len(state.event)
+    if missing <= 0:
+        return state
+    return state._replace(
+        event_at=np.concatenate([state.event_at, np.zeros(missing + needed)]),
+        event=np.concatenate([state.event, np.zeros(missing + needed, dtype=np.int64)]),
+    )
+
+
+def _with_room_for_turns(state: QueueState) -> QueueState:
+    """Make room for a turn of each lane; those of killed tasks stay until they would have ended."""
+    count, lanes = int(state.counts[_TURNS]), len(state.lane_group)
+    if count + lanes <= len(state.turn_ends):
+        return state
+    order = (state.counts[_TURN_FIRST] + np.arange(count)) % max(1, len(state.turn_ends))
+    state.counts[_TURN_FIRST] = 0
+    free = np.zeros(count + 2 * lanes, dtype=np.int64)
+    return state._replace(
+        turn_ends=np.concatenate([state.turn_ends[order], free.astype(np.float64)]),
+        turn_lane=np.concatenate([state.turn_lane[order], free]),
+        turn_number=np.concatenate([state.turn_number[order], free]),
+    )
+
+
 @njit(cache=True, error_model="numpy")
 def _push(keys: Floats, values: Integers, size: int, key: float, value: int) -> None:
     """Put a value into a heap of that size."""
     child = size
     while child > 0:
         parent = (child - 1) >> 1
-        if keys[parent] <= key:
+        if keys[parent] < key or (keys[parent] == key and values[parent] < value):
             break
         keys[child], values[child] = keys[parent], values[parent]
         child = parent
@@ -189,15 +219,18 @@ def _push(keys: Floats, values: Integers, size: int, key: float, value: int) -> 
 
 @njit(cache=True, error_model="numpy")
 def _pop(keys: Floats, values: Integers, size: int) -> int:
-    """Take the value with the least key out of a heap of that size."""
+    """Take the value with the least key out of a heap of that size; of equal keys, the least value."""
     first = values[0]
     key, value, size = keys[size - 1], values[size - 1], size - 1
     parent = 0
     while 2 * parent + 1 < size:
         child = 2 * parent + 1
-        if child + 1 < size and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
+        other = child + 1
+        if other < size and (
+            keys[other] < keys[child] or (keys[other] == keys[child] and values[other] < values[child])
+        ):
+            child = other
+        if keys[child] > key or (keys[child] == key and values[child] > value):
             break
         keys[parent], values[parent] = keys[child], values[child]
         parent = child
@@ -236,19 +269,21 @@ def advance(  # noqa: C901, PLR0915 (see below)
         What was measured, for `minute_of`.
     """
     (sent_at, following, fails, spare, head, tail, receives, lane_group, lane_turn, lane_polls, polling) = state[:11]
-    (turn_ends, turn_lane, turn_number, task_state, task_busy, task_starts) = state[11:17]
+    (turn_ends, turn_lane, turn_number, task_state, task_busy, task_due) = state[11:17]
     (event_at, event, ready_key, ready, count, now) = state[17:]
     groups, slots, lanes = len(head), len(task_state), work.lanes
     measures = np.zeros(_MEASURES)
 
-    def pass_time(until: float) -> None:
+    def pass_time(instant: float) -> None:
         """Add what there was until then to the minute's sums."""
-        seconds = until - now[0]
+        seconds = instant - now[0]
         measures[_VISIBLE] += (count[_WAITING] - count[_HELD]) * seconds
         measures[_IN_FLIGHT] += count[_HELD] * seconds
         measures[_RUNNING_TASKS] += count[_TASKS] * seconds
         measures[_BUSY] += count[_BUSY_LANES] * seconds
-        now[0] = until
+        busy = count[_BUSY_LANES] - count[_DRAINING_LANES]
+        measures[_IDLE] += (count[_TASKS] * lanes - busy) * seconds
+        now[0] = instant
 
     def later(seconds: float, what: int) -> None:
         """Let a group be visible again, a task start, or a task be killed so many seconds from now."""
@@ -326,6 +361,8 @@ def advance(  # noqa: C901, PLR0915 (see below)
         lane_group[lane] = _NONE
         task_busy[task] -= 1
         count[_BUSY_LANES] -= 1
+        if task_state[task] == _DRAINING:
+            count[_DRAINING_LANES] -= 1
         is_idle = task_busy[task] == 0
         if is_idle and task_state[task] == _DRAINING:
             leave(task)
@@ -338,7 +375,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
     def end_message(group: int) -> None:
         """Delete a handled message; one that failed keeps its group until it is visible again."""
         message = head[group]
-        if fails[message] >= receives[group]:
+        if fails[message] == FAILS_ALWAYS or fails[message] >= receives[group]:
             later(work.retry_seconds, group)
         else:
             latencies[_bin(now[0] - sent_at[message])] += 1
@@ -367,6 +404,8 @@ def advance(  # noqa: C901, PLR0915 (see below)
 
     def kill(task: int) -> None:
         """End a task whose stop timeout is over; what it had stays away until its visibility timeout ends."""
+        if task_state[task] != _DRAINING or task_due[task] != now[0]:
+            return
         for lane in range(task * lanes, (task + 1) * lanes):
             if lane_group[lane] != _NONE:
                 later(work.visibility_seconds, lane_group[lane])
@@ -374,12 +413,13 @@ def advance(  # noqa: C901, PLR0915 (see below)
                 lane_group[lane] = _NONE
                 task_busy[task] -= 1
                 count[_BUSY_LANES] -= 1
+                count[_DRAINING_LANES] -= 1
                 measures[_KILLED] += 1
         leave(task)
 
     def start(task: int) -> None:
         """Let a task's lanes poll, unless it was stopped before it started."""
-        if task_state[task] == _STARTING and task_starts[task] == now[0]:
+        if task_state[task] == _STARTING and task_due[task] == now[0]:
             task_state[task] = _RUNNING
             count[_TASKS] += 1
             for lane in range(task * lanes, (task + 1) * lanes):
@@ -393,7 +433,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
             show_again(what)
         elif what < groups + slots:
             start(what - groups)
-        elif task_state[what - groups - slots] == _DRAINING:
+        else:
             kill(what - groups - slots)
 
     def send(group: int, failing: int) -> None:
@@ -416,14 +456,14 @@ def advance(  # noqa: C901, PLR0915 (see below)
         event_next = event_at[0] if count[_EVENTS] > 0 else np.inf
         turn_next = turn_ends[count[_TURN_FIRST]] if count[_TURNS] > 0 else np.inf
         sent_next = arrivals.sent_at[idx] if idx < len(arrivals.sent_at) else np.inf
-        next_at = min(event_next, turn_next, sent_next)
-        if next_at >= until:
+        instant = min(event_next, turn_next, sent_next)
+        if instant >= until:
             break
-        pass_time(next_at)
-        if next_at == sent_next:
+        pass_time(instant)
+        if instant == sent_next:
             send(arrivals.group[idx], arrivals.fails[idx])
             idx += 1
-        elif next_at == turn_next:
+        elif instant == turn_next:
             end_turn()
         else:
             happen()
@@ -459,7 +499,7 @@ def _start_tasks(state: QueueState, work: Work, count: int) -> None:
             return
         if state.task_state[task] == _OFF and state.task_busy[task] == 0:
             state.task_state[task] = _STARTING
-            state.task_starts[task] = state.now[0] + work.start_seconds
+            state.task_due[task] = state.now[0] + work.start_seconds
             _push_event(state, work.start_seconds, len(state.head) + task)
             count -= 1
 
@@ -480,6 +520,8 @@ def _stop_tasks(state: QueueState, work: Work, count: int) -> int:
             count -= 1
             if state.task_busy[task] > 0:
                 state.task_state[task] = _DRAINING
+                state.counts[_DRAINING_LANES] += state.task_busy[task]
+                state.task_due[task] = state.now[0] + work.stop_timeout_seconds
                 _push_event(state, work.stop_timeout_seconds, len(state.head) + slots + task)
     return max(0, count)
 
@@ -522,15 +564,14 @@ class Minute(NamedTuple):
     killed: float
 
 
-def minute_of(measures: Floats, *, lanes: int, seconds: float = 60) -> Minute:
-    """Return what `advance` measured over so many seconds, of tasks with so many lanes."""
-    idle_seconds = max(0.0, float(measures[_RUNNING_TASKS] * lanes - measures[_BUSY]))
+def minute_of(measures: Floats, *, seconds: float = 60) -> Minute:
+    """Return what `advance` measured over so many seconds."""
     return Minute(
         visible=measures[_VISIBLE] / seconds,
         in_flight=measures[_IN_FLIGHT] / seconds,
         running=measures[_RUNNING_TASKS] / seconds,
         busy_lanes=measures[_BUSY] / seconds,
-        empty_receives=idle_seconds / LONG_POLL_SECONDS,
+        empty_receives=measures[_IDLE] / LONG_POLL_SECONDS,
         received=measures[_RECEIVED],
         sent=measures[_SENT],
         done=measures[_DONE],

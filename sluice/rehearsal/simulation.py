@@ -19,6 +19,8 @@ _MINUTE = 60.0
 _SLOTS = 3
 """Places for tasks, as a multiple of the most that run: those that are told to stop may still have work."""
 _FLAP_MINUTES = 30
+_NO_GROUPS = 100_000
+"""In so many groups, each in its turn, are the messages of a standard queue, which has none."""
 
 TO_EXPRESSIONS: Mapping[tuple[str, str], str] = {
     ("AWS/SQS", "ApproximateNumberOfMessagesVisible"): "visible",
@@ -211,22 +213,27 @@ def simulate(
         progress: called with each minute that is over.
     """
     work = work_of(service, tasks)
-    groups = traffic.groups if service.queue is None or service.queue.is_fifo else max(traffic.groups, 100_000)
+    is_fifo = service.queue is None or service.queue.is_fifo
+    groups, sent = traffic.groups if is_fifo else _NO_GROUPS, 0
     state = queue.new_state(groups=groups, task_slots=_SLOTS * service.max_tasks + 2, lanes=tasks.lanes)
     outcome, loop, desired = SimulationResult(), ControlLoop(service, variant), service.min_tasks
     first_at: float | None = None
     known = KnownMetrics(service, outcome.series, variant.lag_minutes, own or {})
+    state = queue.with_room(state, 0)
     state.now[0] = -work.start_seconds
     queue.scale(state, work, desired)
     queue.advance(state, work, 0.0, traffic_of_nothing(), outcome.latencies)
     for minute in range(traffic.minutes):
         arrivals = traffic.of_minute(minute)
+        if not is_fifo:
+            arrivals = arrivals._replace(group=(sent + np.arange(len(arrivals.sent_at))) % groups)
+        sent += len(arrivals.sent_at)
         if len(arrivals.sent_at) and first_at is None and desired == 0:
             first_at = float(arrivals.sent_at[0])
         state = queue.with_room(state, len(arrivals.sent_at))
         latencies = np.zeros(queue.BIN_COUNT, dtype=np.int64)
         measures = queue.advance(state, work, (minute + 1) * _MINUTE, arrivals, latencies)
-        _note(outcome, queue.minute_of(measures, lanes=tasks.lanes), tasks, desired, latencies)
+        _note(outcome, queue.minute_of(measures), tasks, desired, latencies)
         outcome.series["age"].append(queue.oldest_seconds(state))
         if first_at is not None and outcome.first_task_seconds is None and outcome.series["running"][-1]:
             outcome.first_task_seconds = _started(minute, outcome) - first_at

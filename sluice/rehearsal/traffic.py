@@ -6,9 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from sluice.rehearsal.queue_simulation import Arrivals, Floats, Integers
+from sluice.rehearsal.queue_simulation import FAILS_ALWAYS, Arrivals, Floats, Integers
 
-FAILS_ALWAYS = 255
 _MINUTE = 60
 
 
@@ -146,9 +145,10 @@ class RecordedTraffic:
 
     def of_minute(self, minute: int) -> Arrivals:
         """Return what was sent in a minute."""
-        sent_at = self.sent_at / self.speed
-        first, last = np.searchsorted(sent_at, [minute * _MINUTE, (minute + 1) * _MINUTE])
-        sent = sent_at[first:last]
+        first, last = np.searchsorted(
+            self.sent_at, [minute * _MINUTE * self.speed, (minute + 1) * _MINUTE * self.speed]
+        )
+        sent = self.sent_at[first:last] / self.speed
         return Arrivals(sent, self.group[first:last], np.zeros(len(sent), dtype=np.uint8))
 
 

@@ -330,10 +330,10 @@ class ControlLoop:
             is_deploying: whether a deployment is under way, during which nothing is scaled in.
         """
         tracked = [(each, each.wanted(minute, desired, known)) for each in self._tracking]
-        proposals: list[tuple[_Follower, int | None]] = [*tracked]
-        proposals += [(each, each.wanted(minute, desired, known)) for each in self._stepping]
-        proposed = [(self._bounded(wanted), each) for each, wanted in proposals if wanted is not None]
-        more = [(wanted, each) for wanted, each in proposed if wanted > desired]
+        stepped = [(each, each.wanted(minute, desired, known)) for each in self._stepping]
+        every: list[tuple[_Follower, int | None]] = [*tracked, *stepped]
+        requests = [(self._bounded(wanted), each) for each, wanted in every if wanted is not None]
+        more = [(wanted, each) for wanted, each in requests if wanted > desired]
         if more:
             return self._carry_out(minute, desired, *max(more, key=lambda proposal: proposal[0]))
         agrees = all(
@@ -341,7 +341,7 @@ class ControlLoop:
         )
         fewer = [
             (wanted, each)
-            for wanted, each in proposed
+            for wanted, each in requests
             if wanted < desired and (agrees or isinstance(each, _Stepping)) and not is_deploying
         ]
         if fewer:
@@ -354,6 +354,7 @@ class ControlLoop:
     def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> Decision:
         policy.cooldowns.begin(minute, desired, wanted)
         if wanted > desired:
-            for each in (*self._tracking, *self._stepping):
+            followers: list[_Follower] = [*self._tracking, *self._stepping]
+            for each in followers:
                 each.cooldowns.end_scale_in()
         return Decision(wanted, policy.name)

@@ -38,7 +38,12 @@ def _alarm(threshold: float = 100, comparison: Any = "GreaterThanThreshold", **s
 
 
 def _stepping(*steps: tuple[float | None, float | None, float], **settings: Any) -> StepScaling:
-    usual: dict[str, Any] = {"name": "steps", "alarm": _alarm(), "adjustment_type": "ChangeInCapacity"}
+    usual: dict[str, Any] = {
+        "name": "steps",
+        "alarm": _alarm(),
+        "adjustment_type": "ChangeInCapacity",
+        "cooldown_seconds": 0,
+    }
     return StepScaling(steps=tuple(Step(lower=a, upper=b, adjustment=c) for a, b, c in steps), **(usual | settings))
 
 
