@@ -72,8 +72,8 @@ def of_recording(folder: Path, tasks: TaskWork) -> Scenario:
             f"nothing was published in the recording {folder}, needed is at least one message with a group; record"
             " producers, too"
         )
-    published = published.sort_by("completed_at_us")
-    sent_at = published.column("completed_at_us").to_numpy().astype(np.float64) / 1e6
+    published = published.sort_by("responded_at_us")
+    sent_at = published.column("responded_at_us").to_numpy().astype(np.float64) / 1e6
     group = published.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
     return Scenario(
         about=f"recording {folder}",
