@@ -84,7 +84,7 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
     for policy in tried.service.policies:
         watched = watched_by(policy)
         visible = _sources(watched, VISIBLE)
-        if not visible or _sources(watched, IN_FLIGHT):
+        if not visible or _sources(watched, IN_FLIGHT) or not _scales_in(policy):
             continue
         repaired = _replaced(tried.service, policy, _with_in_flight(watched, visible[0]))
         before, after = tried.on("long-jobs"), tried.on("long-jobs", repaired)
@@ -95,6 +95,12 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
             consequence=_beside("long jobs", before, after),
             repair=f"add {IN_FLIGHT} to {VISIBLE}",
         )
+
+
+def _scales_in(policy: Policy) -> bool:
+    if isinstance(policy, TargetTracking):
+        return not policy.disables_scale_in
+    return policy.adjustment_type == "ExactCapacity" or any(step.adjustment < 0 for step in policy.steps)
 
 
 def _with_in_flight(watched: Watched, visible: str) -> Watched:
@@ -155,7 +161,7 @@ class _Once:
 def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
     if tried.service.min_tasks:
         return
-    outcome = simulate(tried.service, _Once(), tried.tasks, own=tried.own)
+    outcome = simulate(_on_its_queue(tried.service), _Once(), tried.tasks, own=tried.own)
     if outcome.first_task_seconds is None:
         yield Mistake(
             name="no-wake-from-zero",
@@ -170,8 +176,7 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
     blind_seconds = 60 * USUAL.lag_minutes + tried.tasks.start_seconds
     for policy in tried.service.policies:
         seconds = policy.scale_out_cooldown_seconds if isinstance(policy, TargetTracking) else policy.cooldown_seconds
-        adds = isinstance(policy, TargetTracking) or any(step.adjustment > 0 for step in policy.steps)
-        if seconds >= blind_seconds or not adds:
+        if seconds >= blind_seconds or not _adds_again(policy):
             continue
         if isinstance(policy, TargetTracking):
             rested: Policy = replace(policy, scale_out_cooldown_seconds=300)
@@ -186,6 +191,13 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
             consequence=_beside("a burst", before, after),
             repair="a cooldown of 300 s",
         )
+
+
+def _adds_again(policy: Policy) -> bool:
+    """Return whether it adds tasks to those it has added; one that sets a number does not."""
+    if isinstance(policy, TargetTracking):
+        return True
+    return policy.adjustment_type != "ExactCapacity" and any(step.adjustment > 0 for step in policy.steps)
 
 
 def _target_off(tried: Tried) -> Iterator[Mistake]:
@@ -229,14 +241,31 @@ def _wrong_queue(tried: Tried) -> Iterator[Mistake]:
             if metric.namespace == "AWS/SQS" and metric.dimensions.get("QueueName") != queue.name
         }
         for other in sorted(others):
-            outcome = tried.on("steady")
+            before, after = tried.on("steady"), tried.on("steady", _on_its_queue(tried.service))
             yield Mistake(
                 name="wrong-queue",
                 policy=policy.name,
                 found=f"it looks at queue {other}, and the tasks receive from {queue.name}",
-                consequence=f"steady traffic: {_in_short(outcome)}, while that queue is empty",
+                consequence=_beside("steady traffic, while that queue is empty", before, after),
                 repair=f"QueueName {queue.name}",
             )
+
+
+def _on_its_queue(service: ScaledService) -> ScaledService:
+    """Return the service with every policy looking at the queue its tasks receive from."""
+    queue = service.queue
+    if queue is None:
+        return service
+    for policy in service.policies:
+        watched = watched_by(policy)
+        metrics = {
+            id_: replace(metric, dimensions={**metric.dimensions, "QueueName": queue.name})
+            if metric.namespace == "AWS/SQS"
+            else metric
+            for id_, metric in watched.metrics.items()
+        }
+        service = _replaced(service, policy, replace(watched, metrics=metrics))
+    return service
 
 
 def _no_protection(tried: Tried) -> Iterator[Mistake]:

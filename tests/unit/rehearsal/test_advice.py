@@ -13,6 +13,8 @@ from sluice.scaling.template import load_template, read_services
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.synthesis import synthesize
 
+pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
+
 BILLING = Consumer(name="billing", lanes=4, max_tasks=5, min_tasks=1, expected_groups=200)
 PLACE = replace(ENVIRONMENTS["prod"], consumers=(BILLING,))
 

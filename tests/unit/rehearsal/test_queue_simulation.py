@@ -12,6 +12,8 @@ from sluice.rehearsal import queue_simulation as queue
 from sluice.rehearsal.queue_simulation import FAILS_ALWAYS, Arrivals, QueueState, Work
 from tests.support.queue_in_simpy import QueueInSimpy
 
+pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
+
 MINUTES, SLOTS = 6, 14
 type Message = tuple[float, int, int]
 """When it is sent, in which group, and how many of its receives fail."""
