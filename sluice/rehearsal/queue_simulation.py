@@ -366,7 +366,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
         is_idle = task_busy[task] == 0
         if is_idle and task_state[task] == _DRAINING:
             leave(task)
-        elif is_idle and count[_STOPS] > 0 and work.is_protected:
+        elif is_idle and count[_STOPS] > 0:
             count[_STOPS] -= 1
             leave(task)
         elif task_state[task] == _RUNNING:
@@ -534,6 +534,11 @@ def oldest_seconds(state: QueueState) -> float:
         if state.head[group] != _NONE:
             oldest = min(oldest, state.sent_at[state.head[group]])
     return float(state.now[0] - oldest)
+
+
+def waiting_count(state: QueueState) -> int:
+    """Return how many messages are in the queue, those in flight among them."""
+    return int(state.counts[_WAITING])
 
 
 @njit(cache=True, error_model="numpy")

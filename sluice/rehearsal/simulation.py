@@ -72,7 +72,7 @@ class SimulationResult:
         p95_seconds: of the messages handled in a minute; None where none was.
         latencies: how many messages took so long, by bin; messages that are left count with the time they waited.
         decisions: minute, tasks before, tasks after, and the policy.
-        left: messages that were not handled at the end.
+        left: messages that were not handled at the end, when they had waited longer than is acceptable.
         killed: messages whose task was killed in the midst of them.
         dead: messages that were dead-lettered.
         first_task_seconds: from the first message that came while nothing ran to the first task; None: never asked.
@@ -203,6 +203,9 @@ def simulate(
 ) -> SimulationResult:
     """Return what comes of a service in a time of traffic; it begins with an empty queue and the fewest tasks.
 
+    It goes on after the last message until the queue is empty, or whatever is left is later than is acceptable: so the
+    latency of what is sent last is known, or too long.
+
     Args:
         service: what scales.
         traffic: what is sent.
@@ -223,8 +226,12 @@ def simulate(
     state.now[0] = -work.start_seconds
     queue.scale(state, work, desired)
     queue.advance(state, work, 0.0, traffic_of_nothing(), outcome.latencies)
-    for minute in range(traffic.minutes):
-        arrivals = traffic.of_minute(minute)
+    longest = traffic.minutes + math.ceil(tasks.acceptable_latency_seconds / _MINUTE) + 1
+    for minute in range(longest):
+        is_over = minute >= traffic.minutes
+        if is_over and not queue.waiting_count(state):
+            break
+        arrivals = traffic_of_nothing() if is_over else traffic.of_minute(minute)
         if not is_fifo:
             arrivals = arrivals._replace(group=(sent + np.arange(len(arrivals.sent_at))) % groups)
         sent += len(arrivals.sent_at)
@@ -240,7 +247,7 @@ def simulate(
         is_deploying = any(begun <= minute < begun + math.ceil(tasks.start_seconds / 60) for begun in deployments)
         decision = loop.decide(minute, desired, known, is_deploying=is_deploying)
         desired = _carried_out(state, work, outcome, minute, desired, decision)
-        progress(minute)
+        progress(min(minute, traffic.minutes - 1))
     outcome.left = queue.count_left(state, outcome.latencies)
     return outcome
 

@@ -18,9 +18,9 @@ from sluice.rehearsal.mistakes import Mistake, Tried, mistakes
 from sluice.rehearsal.rehearse import LARGE, Rehearsal, Watch
 from sluice.rehearsal.rehearse import rehearse as rehearsed
 from sluice.rehearsal.scenarios import Scenario, scenarios
-from sluice.rehearsal.simulation import TaskWork
+from sluice.rehearsal.simulation import TO_EXPRESSIONS, TaskWork
 from sluice.scaling.cloudformation import load_template
-from sluice.scaling.metric_math import Term, parse
+from sluice.scaling.metric_math import Term, metric_ids, parse
 from sluice.scaling.policies import ScaledService
 from sluice.scaling.template import read_services
 from sluice.terminal import output
@@ -34,6 +34,7 @@ from spark_load.rehearsal.traffic import of_profile, of_recording
 
 _TRAFFIC = ("steady", "burst", "sparse", "hot-group", "few-groups", "long-jobs", "poison", "day")
 _GROUPS = 100
+_SIMULATED = tuple(dict.fromkeys(TO_EXPRESSIONS.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,9 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
             found[namespace, name] = parse(expression)
         except ConfigError as error:
             raise click.BadParameter(str(error)) from error
+        unknown = [id_ for id_ in metric_ids(found[namespace, name]) if id_ not in _SIMULATED]
+        if unknown:
+            raise click.BadParameter(f"{text!r} names {unknown[0]}, allowed is any of {', '.join(_SIMULATED)}")
     return found
 
 
@@ -114,7 +118,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     multiple=True,
     callback=_own_metrics,
     metavar="NAMESPACE/NAME=EXPRESSION",
-    help="What a metric of your own is, of visible, inflight, running, age, received, sent, done.",
+    help=f"What a metric of your own is, of {', '.join(_SIMULATED)}.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all draws.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw one HTML page.")
@@ -277,7 +281,7 @@ def _rehearse(
     elif options.recording is not None:
         recorded = of_recording(options.recording, tasks)
         make = lambda: {recorded.name: recorded}  # noqa: E731
-    names = list(options.traffic or make())
+    names = list(dict.fromkeys(options.traffic or make()))
     is_chosen = bool(options.traffic or options.profile_name or options.recording)
     made = rehearsed(service, make, names, own=options.own, compares=is_chosen, watch=watch)
     consumer = _consumer(service, environment)

@@ -229,12 +229,21 @@ def test_what_always_fails_fails_also_after_255_receives() -> None:
 
 
 def test_a_killed_tasks_message_is_delivered_again_after_the_visibility_timeout() -> None:
-    """Stopped at 60 s, killed at 90, visible at 180: handled at 270."""
-    work = WORK._replace(handler_seconds=90.0)
-    minutes, latencies = _run(work, [(30, 0, 0)], [1, 0, 1, 1, 1])
+    """Stopped at 60 s, killed at 90, visible at 150: handled at 300, though what was cut short would end at 180."""
+    work = WORK._replace(handler_seconds=150.0, visibility_seconds=60.0)
+    minutes, latencies = _run(work, [(30, 0, 0)], [1, 0, 1, 1, 1, 1])
 
-    assert [minute.killed for minute in minutes] == [0, 1, 0, 0, 0]
-    assert latencies == [pytest.approx(240, rel=0.02)]
+    assert [minute.killed for minute in minutes] == [0, 1, 0, 0, 0, 0]
+    assert latencies == [pytest.approx(270, rel=0.02)]
+
+
+def test_a_task_that_runs_again_is_not_killed_by_the_end_of_an_older_stop() -> None:
+    """Stopped at 60 and done at 115; runs again from 120, stopped at 180: what would have killed it at 190 does not."""
+    work = WORK._replace(handler_seconds=65.0, stop_timeout_seconds=130.0)
+    minutes, latencies = _run(work, [(50, 0, 0), (150, 1, 0)], [1, 0, 1, 0, 0])
+
+    assert sum(minute.killed for minute in minutes) == 0
+    assert latencies == [pytest.approx(65, rel=0.02)] * 2
 
 
 def test_a_protected_task_finishes_its_work_and_then_stops() -> None:
