@@ -11,8 +11,9 @@ import altair as alt
 import vl_convert
 
 WIDTH, HEIGHT = 420, 170
+_LABEL_PIXELS = 14  # from one line of text to the next
 _DOTS_MAX = 40  # points of a line beyond which they only thicken it
-_SECONDS_OR_LESS = "datum.value >= 1000 ? format(datum.value / 1000, '~g') + ' s' : format(datum.value, '~g') + ' ms'"
+_SECONDS_OR_LESS = "datum.value >= 1000 ? format(datum.value / 1000, ',~f') + ' s' : format(datum.value, '~g') + ' ms'"
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
     "aria": False,
@@ -77,8 +78,25 @@ class Axis:
     is_duration: bool = False
 
 
-def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | None = None) -> alt.LayerChart:
-    """Return a chart of lines, in the order of the legend; `shade` is the stretch of x that was not measured."""
+def lines(
+    of: Sequence[Line],
+    *,
+    x: Axis,
+    y: Axis,
+    shade: tuple[float, float] | None = None,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+) -> alt.LayerChart:
+    """Return a chart of lines, in the order of the legend.
+
+    A value with none beside it, which no line reaches, is a dot.
+
+    Args:
+        of: the lines.
+        x: the axis to the right.
+        y: the axis upwards.
+        shade: the stretch of x that was not measured.
+        size: width and height of the plot.
+    """
     rows = [{"name": line.name, "x": position, "y": value} for line in of for position, value in line.points]
     names = [line.name for line in of]
     highest = max((value for line in of for _, value in line.points if value is not None), default=0)
@@ -94,10 +112,22 @@ def lines(of: Sequence[Line], *, x: Axis, y: Axis, shade: tuple[float, float] | 
             "name:N", scale=alt.Scale(domain=names, range=[list(line.dash) or [1, 0] for line in of]), sort=names
         ),
     )
+    layers = [*_shaded(shade), encoded.mark_line(strokeWidth=1.6)]
     has_dots = max((len(line.points) for line in of), default=0) <= _DOTS_MAX
-    point = alt.OverlayMarkDef(size=14, filled=True) if has_dots else False
-    drawn = encoded.mark_line(strokeWidth=1.6, point=point)
-    return _finished([*_shaded(shade), drawn], HEIGHT)
+    dots = rows if has_dots else [row for line in of for row in _alone(line)]
+    if dots:
+        layers.append(encoded.mark_point(size=14, filled=True, opacity=1).properties(data=_data(dots)))
+    return _finished(layers, size)
+
+
+def _alone(line: Line) -> list[dict[str, Any]]:
+    """Return the points of a line that have a value and none before and after."""
+    values = [None, *(value for _, value in line.points), None]
+    return [
+        {"name": line.name, "x": position, "y": value}
+        for idx, (position, value) in enumerate(line.points)
+        if value is not None and values[idx] is None and values[idx + 2] is None
+    ]
 
 
 def _steps(lowest: float, highest: float) -> list[float]:
@@ -171,11 +201,88 @@ def timeline(
         layer(instants).mark_tick(thickness=2, size=14),
     ]
     layers = [drawing for drawing, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
-    return _finished(layers, max(40, 17 * len(rows)))
+    return _finished(layers, (WIDTH, max(40, 17 * len(rows))))
 
 
-def _finished(layers: Sequence[alt.Chart], height: int) -> alt.LayerChart:
-    chart: alt.LayerChart = alt.layer(*layers).properties(width=WIDTH, height=height).configure(**_CONFIG)
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One labelled point of a chart."""
+
+    label: str
+    x: float
+    y: float
+    colour: str
+
+
+def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], size: tuple[int, int]) -> alt.LayerChart:
+    """Return a chart of points with their labels, of which none covers another.
+
+    Args:
+        of: the points.
+        x: the axis to the right, with its domain.
+        y: the axis upwards, with its domain.
+        rule: the words and the y of a line across.
+        size: width and height of the plot.
+    """
+    assert x.domain is not None, "without a domain no place can be told"
+    assert y.domain is not None, "without a domain no place can be told"
+    right = alt.X("x:Q", axis=alt.Axis(title=x.title, tickCount=6), scale=_scale(x.domain, is_log=False))
+    ticks: dict[str, Any] = {"values": _steps(*y.domain)} if y.is_log else {"tickCount": 5}
+    labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
+    up = alt.Y("y:Q", axis=alt.Axis(title=y.title, **labels, **ticks), scale=_scale(y.domain, is_log=y.is_log))
+    rows = _labelled(of, x.domain, y, size)
+    base = alt.Chart(_data(rows)).encode(x=right, y=up, color=alt.Color("colour:N", scale=None))
+    words, height = rule
+    across = alt.Chart(_data([{"y": height, "text": words}])).encode(y=up)
+    layers = [
+        across.mark_rule(stroke="var(--bad)", strokeDash=[4, 3]),
+        across.mark_text(align="left", baseline="bottom", dx=3, dy=-2, fill="var(--bad)", fontSize=10).encode(
+            x=alt.value(0), text="text:N"
+        ),
+        base.mark_rule(stroke="var(--line)").encode(x2="label_x:Q", y2="label_y:Q"),
+        base.mark_point(size=50, filled=True, opacity=1),
+        *(
+            alt.Chart(_data([row for row in rows if row["align"] == align]))
+            .mark_text(align=align, baseline="middle", dx=3 if align == "left" else -3, fill="var(--ink)", fontSize=11)
+            .encode(x=alt.X("label_x:Q"), y=alt.Y("label_y:Q"), text="label:N")
+            for align in ("left", "right")
+            if any(row["align"] == align for row in rows)
+        ),
+    ]
+    return _finished(layers, size)
+
+
+def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: tuple[int, int]) -> list[dict[str, Any]]:
+    """Return each point with where its label begins or ends: beside it, and a line of text below the label above."""
+    assert y.domain is not None, "without a domain no place can be told"
+    scale = math.log if y.is_log else float
+    lowest, highest = map(scale, y.domain)
+    unit, width = (highest - lowest) / size[1], across[1] - across[0]
+    lines_up: list[float] = []
+    rows = []
+    for point in sorted(of, key=lambda point: -point.y):
+        height = min([scale(point.y), *(line - _LABEL_PIXELS * unit for line in lines_up[-1:])])
+        lines_up.append(height)
+        is_left = point.x - across[0] > width / 2
+        rows.append(
+            {
+                "label": point.label,
+                "colour": point.colour,
+                "x": point.x,
+                "y": point.y,
+                "label_x": point.x + (-1 if is_left else 1) * _LABEL_PIXELS * width / size[0],
+                "align": "right" if is_left else "left",
+            }
+        )
+    too_low = max(0.0, lowest + _LABEL_PIXELS / 2 * unit - min(lines_up, default=highest))
+    for row, height in zip(rows, lines_up, strict=True):
+        row["label_y"] = math.exp(height + too_low) if y.is_log else height + too_low
+    return rows
+
+
+def _finished(layers: Sequence[alt.Chart], size: tuple[int, int]) -> alt.LayerChart:
+    width, height = size
+    chart: alt.LayerChart = alt.layer(*layers).properties(width=width, height=height).configure(**_CONFIG)
     return chart
 
 

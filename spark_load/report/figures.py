@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import altair as alt
 
 from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Line
+from spark_load.report.parts import Figure, Table, drawn
 
 _QUEUE_COLOURS = 6
 _QUEUE_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4))
@@ -21,30 +19,6 @@ _PERCENTILES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 )
 _LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
 _US_PER_MS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A chart with its heading, and what it says in words."""
-
-    title: str
-    description: str
-    svg: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The numbers behind charts."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def drawn(chart: alt.LayerChart, *, name: str, title: str, description: str, svg_title: str | None = None) -> Figure:
-    """Return a chart as a figure; `name` is unique on the page."""
-    svg = charts.svg(chart, name=name, title=svg_title or title, description=description)
-    return Figure(title, description, svg)
 
 
 def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:

@@ -1,8 +1,7 @@
 """The page with charts: one file of HTML and inline SVG that asks the network for nothing and needs no script."""
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -14,7 +13,7 @@ from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
 from spark_load.folder.series_schema import Series
 from spark_load.report import figures, timeline, units
-from spark_load.report.figures import Figure, Table
+from spark_load.report.parts import Figure, figure_html, filled, list_items, pairs, table_html
 from spark_load.report.summary import (
     NO_THRESHOLD,
     NOT_EXERCISED,
@@ -63,17 +62,17 @@ def html(verdict: Verdict, run_series: Series) -> str:
         "run": escape(str(run["run"])),
         "what": _what(verdict, run_series),
         "means": escape(means(verdict)),
-        "reasons": _list(reasons(verdict)),
+        "reasons": list_items(reasons(verdict)),
         "tiles": _tiles(verdict),
         "exercised": escape(exercised(verdict)),
         "counts": _counts(verdict.properties),
         "cells": _cells(verdict.properties),
         "properties": _properties(verdict.properties),
         "anomalies": _anomalies(verdict, run_series),
-        "charts": "".join(map(_figure, _over_time(run_series))),
-        "ranks": "".join(map(_figure, _by_rank(run_series)))
+        "charts": "".join(map(figure_html, _over_time(run_series))),
+        "ranks": "".join(map(figure_html, _by_rank(run_series)))
         or '<p class="soft">No latency was measured of two groups.</p>',
-        "tables": "".join(map(_table, figures.tables(run_series))),
+        "tables": "".join(map(table_html, figures.tables(run_series))),
         "trouble": _failures(verdict, run_series),
         "thresholds": _thresholds(held(verdict)),
         "deviations": _deviations(verdict),
@@ -83,8 +82,7 @@ def html(verdict: Verdict, run_series: Series) -> str:
         else "A recording has none.",
         "measuring": _measuring(verdict, run_series),
     }
-    template = _TEMPLATE.read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+    return filled(_TEMPLATE, parts)
 
 
 def _what(verdict: Verdict, series: Series) -> str:
@@ -98,10 +96,6 @@ def _what(verdict: Verdict, series: Series) -> str:
         f"Profile {run.get('profile_name', '?')} on environment {run.get('environment', '?')}"
         f" ({run.get('target', '?')}), {when}, {span}{sabotage}"
     )
-
-
-def _list(lines: Iterable[str]) -> str:
-    return "".join(f"<li>{escape(line)}</li>" for line in lines)
 
 
 def _tiles(verdict: Verdict) -> str:
@@ -185,11 +179,6 @@ def _property(prop: Property) -> str:
     )
 
 
-def _figure(figure: Figure) -> str:
-    caption = f"<figcaption>{escape(figure.description)}</figcaption>"
-    return f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
-
-
 def _over_time(series: Series) -> list[Figure]:
     return [
         figures.throughput(series),
@@ -206,20 +195,6 @@ def _by_rank(series: Series) -> list[Figure]:
     measured = [queue for queue, of in series["queues"].items() if any(of["latency_us"]["count"])]
     drawn = (figures.ranks(series, queue, name=f"rank-{index}") for index, queue in enumerate(measured))
     return [figure for figure in drawn if figure is not None]
-
-
-def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col" class="number">{escape(cell)}</th>' for cell in table.head)
-    rows = "\n".join(
-        f'<tr><th scope="row" class="number">{escape(row[0])}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in table.rows
-    )
-    return (
-        f"<details><summary>{escape(table.title)}</summary><div class='scroll'><table class='numbers'>"
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
-    )
 
 
 def _anomalies(verdict: Verdict, series: Series) -> str:
@@ -263,15 +238,7 @@ def _failures(verdict: Verdict, series: Series) -> str:
         rows.append((f"throttled, of {calls['count']:,} calls", f"{calls['throttled']:,}"))
     if not rows:
         return '<p class="soft">No call failed, none was throttled, and nothing came a second time.</p>'
-    return (_figure(drawn) if drawn is not None else "") + _pairs(rows)
-
-
-def _pairs(rows: Iterable[tuple[str, str]]) -> str:
-    return (
-        "<table class='pairs'><tbody>"
-        + "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows)
-        + "</tbody></table>"
-    )
+    return (figure_html(drawn) if drawn is not None else "") + pairs(rows)
 
 
 def _thresholds(rows: Sequence[Held]) -> str:
@@ -296,7 +263,7 @@ def _deviations(verdict: Verdict) -> str:
     both = {**allowed, **known, **verdict.run.get("allowed", {})}
     if not both:
         return '<p class="soft">None are known of this target, and the profile allows none.</p>'
-    return _pairs((f"{anomaly} {ANOMALIES[anomaly].name}", str(why)) for anomaly, why in both.items())
+    return pairs((f"{anomaly} {ANOMALIES[anomaly].name}", str(why)) for anomaly, why in both.items())
 
 
 def _environment(verdict: Verdict) -> str:
@@ -317,7 +284,7 @@ def _environment(verdict: Verdict) -> str:
         *((f"receives of {queue} before its DLQ", of) for queue, of in (run.get("max_receive_count") or {}).items()),
         ("recorders", len(run.get("recorders") or ())),
     ]
-    return _pairs((name, str(value)) for name, value in rows if value is not None)
+    return pairs((name, str(value)) for name, value in rows if value is not None)
 
 
 def _measuring(verdict: Verdict, series: Series) -> str:
@@ -328,7 +295,7 @@ def _measuring(verdict: Verdict, series: Series) -> str:
         else f"The warm-up, until {units.seconds(series['warm_up'][1])}, is shaded;"
         " it is in no percentile by group, no measure and no threshold."
     )
-    return _list(
+    return list_items(
         [
             "Latency is from the instant the plan intended a message to be published, not from when that succeeded,"
             " to its first receive from a queue.",

@@ -12,7 +12,7 @@ from sluice.history.events import Kind, Outcome, is_end_marker
 from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Bar
-from spark_load.report.figures import Figure, drawn
+from spark_load.report.parts import Figure, drawn
 
 _MESSAGES_MAX = 6
 _US = 1_000_000

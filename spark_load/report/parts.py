@@ -1,0 +1,83 @@
+"""What every page is made of: one file of HTML and inline SVG that asks the network for nothing and needs no script."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import altair as alt
+
+from spark_load.report import charts
+
+_STYLE = Path(__file__).resolve().parent / "style.css"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with its heading, and what it says in words."""
+
+    title: str
+    description: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The numbers behind charts."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def drawn(chart: alt.LayerChart, *, name: str, title: str, description: str, svg_title: str | None = None) -> Figure:
+    """Return a chart as a figure; `name` is unique on the page."""
+    svg = charts.svg(chart, name=name, title=svg_title or title, description=description)
+    return Figure(title, description, svg)
+
+
+def filled(template: Path, parts: Mapping[str, str]) -> str:
+    """Return a page: its template with each `{{name}}` replaced by the part of that name, and `{{style}}`.
+
+    Args:
+        template: a file of HTML.
+        parts: by name, escaped.
+    """
+    both = {"style": _STYLE.read_text(encoding="utf-8"), **parts}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: both[found[1]], template.read_text(encoding="utf-8"))
+
+
+def list_items(lines: Iterable[str]) -> str:
+    """Return the items of a list."""
+    return "".join(f"<li>{escape(line)}</li>" for line in lines)
+
+
+def figure_html(figure: Figure) -> str:
+    """Return a chart with its heading and its words."""
+    caption = f"<figcaption>{escape(figure.description)}</figcaption>"
+    return f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
+
+
+def table_html(table: Table) -> str:
+    """Return numbers behind charts, folded away."""
+    head = "".join(f'<th scope="col" class="number">{escape(cell)}</th>' for cell in table.head)
+    rows = "\n".join(
+        f'<tr><th scope="row" class="number">{escape(row[0])}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f"<details><summary>{escape(table.title)}</summary><div class='scroll'><table class='numbers'>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+    )
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a table of names and values."""
+    return (
+        "<table class='pairs'><tbody>"
+        + "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows)
+        + "</tbody></table>"
+    )
