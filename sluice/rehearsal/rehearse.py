@@ -26,6 +26,7 @@ class Row:
 
     Args:
         scenario: the traffic's name.
+        about: what that traffic is, in a few words.
         policy: `deployed`, or what the alternative is called.
         variant: what was taken for true where sources differ.
         result: what came of it.
@@ -34,6 +35,7 @@ class Row:
     """
 
     scenario: str
+    about: str
     policy: str
     variant: Variant
     result: SimulationResult
@@ -130,6 +132,7 @@ def rehearse(
         rows.append(
             Row(
                 scenario=name,
+                about=scenario.about,
                 policy=policy,
                 variant=variant,
                 result=result,

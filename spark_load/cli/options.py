@@ -1,6 +1,7 @@
 """Options of several commands, and what they name: the declaration, and where the tasks run."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from sluice.declaration import Declaration, load_declaration, loading
+from sluice.errors import unwritable
 
 
 def declared(path: Path | None) -> Declaration:
@@ -17,6 +19,19 @@ def declared(path: Path | None) -> Declaration:
     if path is not None:
         os.environ[loading.VARIABLE] = str(declaration.path)
     return declaration
+
+
+def require_writable(file: Path, option: str) -> None:
+    """Refuse a file to write to in a folder that cannot be written, before what it is to hold is computed.
+
+    Raises:
+        ConfigError: that is so; the message names the option.
+        HistoryError: the disk is full or broken.
+    """
+    try:
+        tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise unwritable(file, error, f"name a file in a folder that can be written, with {option}") from error
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:

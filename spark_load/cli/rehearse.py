@@ -1,5 +1,6 @@
 """`rehearse`: the deployed scaling on a day of traffic, before it is deployed."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from sluice.scaling.template import read_services
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.options import declaration_option
-from spark_load.cli.options import declared
+from spark_load.cli.options import declared, require_writable
 from spark_load.profiles import profile
 from spark_load.rehearsal import shown
 from spark_load.rehearsal.assembly import synthesized
@@ -53,6 +54,15 @@ class Given:
     seed: int
 
 
+class _Rehearse(click.Command):
+    """The command, which remembers its arguments as they were given: the page shows them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the arguments."""
+        ctx.meta["command"] = shlex.join([*ctx.command_path.split(), *args])
+        return super().parse_args(ctx, args)
+
+
 type _Own = dict[tuple[str, str], Term]
 
 
@@ -76,7 +86,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     return found
 
 
-@click.command(short_help="Try the deployed scaling on a day of traffic.")
+@click.command(cls=_Rehearse, short_help="Try the deployed scaling on a day of traffic.")
 @click.argument("name", metavar="[ENV]", required=False)
 @click.option(
     "--template",
@@ -152,6 +162,8 @@ def rehearse(
     """
     options = Given(**given)  # type: ignore[arg-type]
     _check(name, template, options)
+    if page is not None:
+        require_writable(page, "--page")
     environment = None if name is None else declared(declaration).environment(name)
     with _templates(name, template, declaration) as path:
         services = read_services(*load_template(path))
@@ -165,10 +177,20 @@ def rehearse(
     else:
         for rehearsal, found in done:
             shown.terminal(rehearsal, found)
+    if page is not None:
+        _draw(page, done, options.seed, f"{template or f'synthesized for {name}, as cdk.json says'}")
     if any(found for _, found in done):
         sys.exit(PARTLY)
     if any(rehearsal.is_missed for rehearsal, _ in done):
         sys.exit(EXIT_CROSSED)
+
+
+def _draw(path: Path, done: Sequence[tuple[Rehearsal, Sequence[Mistake]]], seed: int, template: str) -> None:
+    from spark_load.rehearsal import page  # noqa: PLC0415 (what draws takes a second to load, and few draw)
+
+    command = click.get_current_context().meta["command"]
+    page.write(path, done, page.Origin(command=command, seed=seed, template=template))
+    output.line(f"page: {path}", is_error=True)
 
 
 def _check(name: str | None, template: Path | None, options: Given) -> None:

@@ -2,16 +2,16 @@
 
 import math
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sluice.errors import ConfigError, HistoryError, unwritable
+from sluice.errors import ConfigError, HistoryError
 from sluice.terminal import output as terminal
 from spark_load import report as run_report
 from spark_load.cli.ending import print_markdown
+from spark_load.cli.options import require_writable
 from spark_load.folder.layout import RUN_FILE
 from spark_load.report import comparison
 
@@ -48,7 +48,7 @@ def report(folder: Path, output: Path | None) -> None:
     repeats the stored verdict; the exit code is 0 for every verdict.
     """
     if output is not None:
-        _check_folder_of(output)
+        require_writable(output, "--output")
     verdict = run_report.read_verdict(folder)
     run_series = None
     try:
@@ -67,13 +67,6 @@ def report(folder: Path, output: Path | None) -> None:
     path = folder / run_report.PAGE_FILE if output is None else output
     run_report.write_page(verdict, run_series, path)
     click.echo(str(path))
-
-
-def _check_folder_of(file: Path) -> None:
-    try:
-        tempfile.TemporaryFile(dir=file.parent).close()
-    except OSError as error:
-        raise unwritable(file, error, "name a file in a folder that can be written, with --output") from error
 
 
 @click.command()

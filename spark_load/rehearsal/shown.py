@@ -17,13 +17,21 @@ from sluice.scaling.policies import ScaledService
 from sluice.terminal import output
 from sluice.terminal.printable import printable
 
+NAMES = ("traffic", "scaled by")
 COLUMNS = (
-    "traffic", "scaled by", "tasks", "task-hours", "US dollars", "p50", "p95", "p99", "oldest", "first task", "turns",
-    "cut short", "left", "",
+    *NAMES, "tasks", "task-hours", "US dollars", "p50", "p95", "p99", "oldest", "first task", "turns", "cut short",
+    "left",
 )  # fmt: skip
+"""Of the table: what was simulated, and what came of it; the verdict follows."""
+READING = (
+    f"latency is from sent to handled, judged by its {JUDGED_SHARE:.0%}",
+    f"dollars are Fargate list prices of {PRICE_REGION}, {PRICE_DATE}",
+)
 NOT_SIMULATED = (
-    "not simulated: the search among the first 120,000 messages only, throttled calls, handlers of different length;"
-    " nothing here was compared with AWS"
+    "the search among the first 120,000 messages only",
+    "throttled calls",
+    "handlers of different length",
+    "nothing here was compared with AWS",
 )
 
 
@@ -62,11 +70,17 @@ def policy_of(row: Row) -> str:
     return row.policy if row.variant is USUAL else f"{row.policy}, {row.variant.name}"
 
 
-def verdict_of(row: Row) -> str:
-    """Return in a few words whether a row's latency is what was declared."""
+def judgement(row: Row) -> str:
+    """Return whether a row's latency is what was declared: `kept`, `missed` or `not judged`."""
     if not row.is_judged:
         return "not judged"
-    return f"{'missed' if row.is_missed else 'kept'}: {seconds(row.tasks.acceptable_latency_seconds)}"
+    return "missed" if row.is_missed else "kept"
+
+
+def verdict_of(row: Row) -> str:
+    """Return the same with what was declared."""
+    word = judgement(row)
+    return f"{word}: {seconds(row.tasks.acceptable_latency_seconds)}" if row.is_judged else word
 
 
 def terminal(rehearsal: Rehearsal, found: Sequence[Mistake]) -> None:
@@ -74,7 +88,7 @@ def terminal(rehearsal: Rehearsal, found: Sequence[Mistake]) -> None:
     service = rehearsal.service
     policies = ", ".join(f"{policy.name}" for policy in service.policies) or "none"
     output.line(f"{service.name}: {service.min_tasks} to {service.max_tasks} tasks, policies: {policies}")
-    output.table(COLUMNS, [_cells(rehearsal, row) for row in rehearsal.rows])
+    output.table((*COLUMNS, ""), [(*cells(rehearsal, row), verdict_of(row)) for row in rehearsal.rows])
     for mistake in found:
         output.line(f"mistake {mistake.name} in {mistake.policy}: {mistake.found}")
         output.line(f"  {mistake.consequence}")
@@ -83,10 +97,7 @@ def terminal(rehearsal: Rehearsal, found: Sequence[Mistake]) -> None:
         output.lines("\n".join(advised(traffic, advice)))
     if rehearsal.depends_on:
         output.line(f"the verdict is another one with: {'; '.join(rehearsal.depends_on)}")
-    output.line(
-        f"latency is from sent to handled, judged by its {JUDGED_SHARE:.0%}; dollars are Fargate list prices of"
-        f" {PRICE_REGION}, {PRICE_DATE}; {NOT_SIMULATED}"
-    )
+    output.line(f"{'; '.join(READING)}; not simulated: {', '.join(NOT_SIMULATED)}")
 
 
 def advised(traffic: str, advice: Advice) -> list[str]:
@@ -108,7 +119,8 @@ def advised(traffic: str, advice: Advice) -> list[str]:
     ]
 
 
-def _cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
+def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
+    """Return a row of the table, a cell for each of `COLUMNS`."""
     result = row.result
     hours = len(result.p95_seconds) / 60
     return (
@@ -123,7 +135,6 @@ def _cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
         str(result.flaps),
         f"{result.killed:,}",
         f"{result.left:,}",
-        verdict_of(row),
     )
 
 

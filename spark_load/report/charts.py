@@ -12,6 +12,7 @@ import vl_convert
 
 WIDTH, HEIGHT = 420, 170
 _LABEL_PIXELS = 14  # from one line of text to the next
+_LETTER_PIXELS = 6
 _DOTS_MAX = 40  # points of a line beyond which they only thicken it
 _SECONDS_OR_LESS = "datum.value >= 1000 ? format(datum.value / 1000, ',~f') + ' s' : format(datum.value, '~g') + ' ms'"
 _CONFIG: dict[str, Any] = {
@@ -239,7 +240,7 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
         across.mark_text(align="left", baseline="bottom", dx=3, dy=-2, fill="var(--bad)", fontSize=10).encode(
             x=alt.value(0), text="text:N"
         ),
-        base.mark_rule(stroke="var(--line)").encode(x2="label_x:Q", y2="label_y:Q"),
+        base.mark_rule(stroke="var(--soft)", strokeWidth=0.5).encode(x2="label_x:Q", y2="label_y:Q"),
         base.mark_point(size=50, filled=True, opacity=1),
         *(
             alt.Chart(_data([row for row in rows if row["align"] == align]))
@@ -263,7 +264,8 @@ def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: t
     for point in sorted(of, key=lambda point: -point.y):
         height = min([scale(point.y), *(line - _LABEL_PIXELS * unit for line in lines_up[-1:])])
         lines_up.append(height)
-        is_left = point.x - across[0] > width / 2
+        label_pixels = _LABEL_PIXELS + _LETTER_PIXELS * len(point.label)
+        is_left = (point.x - across[0]) / width * size[0] + label_pixels > size[0]
         rows.append(
             {
                 "label": point.label,

@@ -1,1 +1,1 @@
-"""Tests of what is read for a rehearsal."""
+"""Tests of what is read for a rehearsal, and how it is shown."""

@@ -1,0 +1,95 @@
+"""Rehearsals made by hand: an hour of traffic, or a day of it, with the figures a page has to show."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from sluice.rehearsal.mistakes import Mistake
+from sluice.rehearsal.queue_simulation import BIN_COUNT
+from sluice.rehearsal.rehearse import DEPLOYED, Rehearsal, Row
+from sluice.rehearsal.simulation import SimulationResult, TaskWork
+from sluice.scaling.control_loop import USUAL, VARIANTS
+from sluice.scaling.metric_math import parse
+from sluice.scaling.policies import MetricSource, QueueSettings, ScaledService, TargetTracking, Watched
+
+TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
+SERVICE = ScaledService(
+    name="shop-prod-billing",
+    min_tasks=1,
+    max_tasks=8,
+    policies=(
+        TargetTracking(
+            name="backlog-per-task",
+            watched=Watched(
+                term=parse("visible"),
+                metrics={
+                    "visible": MetricSource(
+                        namespace="AWS/SQS",
+                        name="ApproximateNumberOfMessagesVisible",
+                        dimensions={"QueueName": "billing.fifo"},
+                    )
+                },
+                text="visible",
+            ),
+            target=240,
+        ),
+    ),
+    queue=QueueSettings(name="billing.fifo"),
+)
+MISTAKE = Mistake(
+    name="cooldown-0",
+    policy="backlog-per-task",
+    found="it rests 0 s after scaling out",
+    consequence="a burst: p95 200 s; repaired: p95 90 s",
+    repair="a cooldown of 300 s",
+)
+
+
+def result(p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> SimulationResult:
+    """Return a simulation: 120 messages a minute, a peak of backlog and tasks in its 20th, an idle minute at 40."""
+    made = SimulationResult()
+    made.latencies = np.zeros(BIN_COUNT, dtype=np.int64)
+    made.latencies[round(math.log(p95_seconds / 0.001) / math.log(1.015))] = 100
+    values: dict[str, list[float | None]] = {
+        "sent": [120.0] * minutes,
+        "done": [120.0] * minutes,
+        "visible": [5.0] * minutes,
+        "inflight": [3.0] * minutes,
+        "desired": [tasks] * minutes,
+        "running": [tasks] * minutes,
+        "age": [2.0] * minutes,
+    }
+    values["visible"][20], values["desired"][20], values["age"][20] = 4_321.0, 7.0, 42.0
+    values["running"][40] = None
+    made.series.update(values)
+    made.p95_seconds = [p95_seconds] * minutes
+    made.p95_seconds[39], made.p95_seconds[41] = None, None
+    return made
+
+
+def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> Row:
+    """Return what is deployed on one traffic."""
+    return Row(
+        scenario=scenario,
+        about="as it comes",
+        policy=DEPLOYED,
+        variant=USUAL,
+        result=result(p95_seconds, minutes=minutes, tasks=tasks),
+        tasks=TASKS,
+        is_judged=scenario != "poison",
+    )
+
+
+def kept() -> Rehearsal:
+    """Return a service that keeps its latency on all that is judged."""
+    return Rehearsal(service=SERVICE, rows=[row("steady", 12), row("day", 20, minutes=1_440), row("poison", 300)])
+
+
+def missed() -> Rehearsal:
+    """Return a service that misses it, and does not where metrics come later; with two other ways to scale."""
+    usual = row("burst", 90)
+    late = replace(usual, variant=VARIANTS[-1], result=result(50))
+    steps = replace(usual, policy="steps on visible messages", result=result(40, tasks=5))
+    fixed = replace(usual, policy="8 tasks, always", result=result(2, tasks=8))
+    return Rehearsal(service=replace(SERVICE, name="shop-prod-audit"), rows=[usual, late, steps, fixed])

@@ -1,0 +1,54 @@
+"""What charts make of values that are easily lost: lone ones, and labels of points side by side."""
+
+import itertools
+import math
+import re
+
+import pytest
+
+from spark_load.report import charts
+from spark_load.report.charts import Axis, Line, Point
+
+_SIZE = (560, 230)
+
+
+def _dots(values: list[float | None]) -> int:
+    line = Line("p95", list(enumerate(values)), "var(--p95)")
+    drawn = charts.svg(
+        charts.lines([line], x=Axis(title="minutes"), y=Axis(title="s")), name="n", title="t", description="d"
+    )
+    return len(re.findall(r'<path [^>]* d="[^"]*A[^"]*" fill="var\(--p95\)"', drawn))
+
+
+def test_a_value_that_no_line_reaches_is_a_dot() -> None:
+    whole: list[float | None] = [1.0] * 60
+    gaps = [*whole[:20], None, 2.0, None, *whole[:20], None, None, 3.0]
+
+    assert _dots(whole) == 0
+    assert _dots(gaps) == 2
+    assert _dots(whole[:30]) == 30
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize("height", [2.0, 50.0, 99.0])
+def test_no_label_covers_another_or_leaves_the_chart(height: float, is_log: bool) -> None:  # noqa: FBT001 (a case)
+    points = [Point(f"way {idx} to scale", 10 - idx, height, "red") for idx in range(10)]
+    domain = (1.0, 100.0)
+    rows = charts._labelled(points, (0, 12), Axis(title="p95", domain=domain, is_log=is_log), _SIZE)
+
+    scale = math.log if is_log else float
+    pixels = sorted(
+        (scale(row["label_y"]) - scale(domain[0])) / (scale(domain[1]) - scale(domain[0])) * _SIZE[1] for row in rows
+    )
+
+    assert all(upper - lower >= 13.9 for lower, upper in itertools.pairwise(pixels))
+    assert pixels[0] >= 6.9
+    assert pixels[-1] <= _SIZE[1] + 0.1
+
+
+def test_a_label_that_would_leave_the_chart_to_the_right_ends_before_its_point() -> None:
+    points = [Point("a", 1, 1, "red"), Point("a very long label of a point", 11, 2, "red")]
+
+    rows = charts._labelled(points, (0, 12), Axis(title="p95", domain=(0, 3)), _SIZE)
+
+    assert {row["label"]: row["align"] for row in rows} == {"a": "left", "a very long label of a point": "right"}
