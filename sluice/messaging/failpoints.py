@@ -1,7 +1,8 @@
-"""Named places at which a test can kill a process. In production none is armed.
+"""Named places at which a test can kill a process, or hold it up. In production none is armed.
 
 `SLUICE_FAILPOINT=after_publish` kills the process, as kill -9 does, the first time it is there; `after_publish:3` the
-third time. A test inside the process gives its own `Failpoint` instead.
+third time; `after_receive=0.5` pauses its thread for half a second, each time. A test inside the process gives its own
+`Failpoint` instead.
 """
 
 import os
@@ -9,6 +10,7 @@ import re
 import signal
 from collections.abc import Callable, Mapping
 
+from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 
 VARIABLE = "SLUICE_FAILPOINT"
@@ -21,7 +23,7 @@ WORKER = (
     *("after_receive", "in_transaction", "before_commit", "after_commit", "after_park", "after_death"),
     *("before_release", "before_delete", "after_delete", "in_drain", "before_drain_commit", "after_drain_commit"),
 )
-"""Where a worker may die: with a message, at the end of its work on it, and with one that was set aside."""
+"""Where a worker may die or pause: with a message, at the end of its work on it, and with one that was set aside."""
 DEAD_LETTERS = ("before_send", "after_send", "before_delete", "after_delete")
 """Where who brings a dead letter back, as it was or replaced, may die."""
 SCHEMA = ("before_step", "in_step", "after_step")
@@ -43,10 +45,15 @@ def from_environment(variables: Mapping[str, str], names: tuple[str, ...]) -> Fa
     """
     if VARIABLE not in variables:
         return unarmed
-    name, _, count = variables[VARIABLE].partition(":")
-    if name not in names or not re.fullmatch(r"([1-9][0-9]*)?", count):
-        raise ConfigError(f"{VARIABLE} is {variables[VARIABLE]!r}, allowed is one of {', '.join(names)}, or NAME:COUNT")
-    left = int(count or 1)
+    armed = re.fullmatch(r"(\w+)(?::([1-9][0-9]*)|=([0-9]+(?:\.[0-9]+)?))?", variables[VARIABLE])
+    if armed is None or armed[1] not in names:
+        raise ConfigError(
+            f"{VARIABLE} is {variables[VARIABLE]!r}, allowed is one of {', '.join(names)}, NAME:COUNT or NAME=SECONDS"
+        )
+    name, left = armed[1], int(armed[2] or 1)
+    if armed[3] is not None:
+        seconds, clock = float(armed[3]), SystemClock()
+        return lambda here: clock.sleep(seconds) if here == name else None
 
     def reached(here: str) -> None:
         nonlocal left

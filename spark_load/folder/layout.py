@@ -6,7 +6,8 @@
     earlier/        the same of the attempts before a run was resumed
     verdict.json    and what tells of it: summary.md, junit.xml, series.json, report.html
 
-A run's tasks add `board-N/`, one for each attempt, and `workers/` with the logs of real workers.
+A run's tasks add `board-N/`, one for each attempt, and `workers/` with the logs of real workers; `rehearsal.json` tells
+how many of those ran, minute by minute, where the scaling policy said so.
 """
 
 RUN_FILE = "run.json"
@@ -17,4 +18,5 @@ JUNIT_FILE = "junit.xml"
 SERIES_FILE = "series.json"
 PAGE_FILE = "report.html"
 WORKER_LOGS = "workers"
+REHEARSAL_FILE = "rehearsal.json"
 LOCK_FILE = ".lock"

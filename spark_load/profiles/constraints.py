@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 LATE_DUPLICATE_SECONDS_MIN = limits.DEDUPLICATION_WINDOW_SECONDS + 60  # the queue's window begins after the publish
 _MESSAGES_MAX = 50_000_000
 _BY_RAW_ONLY = (  # what our own loop injects; the worker has a handler and settings of its own
-    "handler_seconds",
     "failure_share",
     "crash_share",
     "poison_share",
@@ -121,6 +120,26 @@ def _injected(profile: "Profile") -> str | None:
     )
 
 
+def _scaled(profile: "Profile") -> str | None:
+    if profile.minute_seconds is None:
+        return None
+    seconds = f"minute_seconds is {profile.minute_seconds:g}"
+    if profile.consumer == "raw":
+        return f"{seconds}, allowed with consumer 'raw' is none: only workers are scaled; choose consumer 'worker'"
+    if profile.consumers_per_queue > 1:
+        return (
+            f"consumers_per_queue is {profile.consumers_per_queue}, allowed with minute_seconds is none: the policy"
+            " says how many there are; leave it out"
+        )
+    name = next((name for name in ("warm_up_seconds", "consume_after_seconds") if getattr(profile, name)), None)
+    if name is None:
+        return None
+    return (
+        f"{name} is {getattr(profile, name):g}, allowed with minute_seconds is none: the workers there are begin with"
+        " the load; leave it out"
+    )
+
+
 def _lease(profile: "Profile") -> str | None:
     lease = profile.visibility_timeout_seconds
     if lease is None:
@@ -157,5 +176,6 @@ _RULES = (
     _failures,
     _numbering,
     _injected,
+    _scaled,
     _lease,
 )

@@ -225,7 +225,8 @@ class Estimate(LoadEstimate):
             )
         come = profile.messages_per_second * self.queue_share
         greatest, left = self.backlogs
-        if self.handled_per_second < come and not profile.consume_after_seconds:
+        grows = profile.consume_after_seconds or profile.minute_seconds  # which is what is looked at
+        if self.handled_per_second < come and not grows:
             yield (
                 f"the consumers of a queue ({profile.consumers_per_queue}) can work off about"
                 f" {self.handled_per_second:,.0f} messages/s, and {come:,.0f}/s come:"

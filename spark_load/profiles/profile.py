@@ -77,6 +77,8 @@ class Profile:
         catch_up_ratio: after a stall at most this multiple of the highest rate is offered.
         consumers_per_queue: Spark tasks that consume, for each queue.
         consumer: `raw`, our own loop, or `worker`, the worker of `messaging`, which takes none of the injections below.
+        minute_seconds: real seconds in which a minute of the scaling policies passes, which then say how many workers
+            run; None runs `consumers_per_queue` throughout.
         consume_after_seconds: how long consumers wait after the load began: a backlog builds.
         poll_pause_seconds: how long a consumer rests between two receives, so that answers hold more messages.
         handler_seconds: how long a consumer holds each message before it is done.
@@ -119,6 +121,7 @@ class Profile:
     catch_up_ratio: Annotated[float, Field(gt=1, le=100)] = 2
     consumers_per_queue: Annotated[int, Field(ge=1, le=1_000)] = 1
     consumer: Literal["raw", "worker"] = "raw"
+    minute_seconds: Annotated[float, Field(ge=0.5, le=60)] | None = None
     consume_after_seconds: Annotated[float, Field(ge=0, le=_SECONDS_MAX)] = 0
     poll_pause_seconds: Annotated[float, Field(ge=0, le=10)] = 0
     handler_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0

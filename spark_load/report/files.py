@@ -100,6 +100,7 @@ class _Run(TypedDict, total=False):
     allowed: dict[_Anomaly, str]
     recorders: dict[str, str | None]
     max_receive_count: dict[str, int]
+    scaling: tuple[str, ...]
     machine: dict[str, Any]
     versions: dict[str, Any]
 

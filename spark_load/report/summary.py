@@ -56,6 +56,7 @@ def markdown(verdict: Verdict) -> str:
         *([_violations(verdict)] if verdict.violations else []),
         _properties(verdict),
         _measures(verdict.measures),
+        *([_bullets("Scaling", tuple(map(escaped, scaled)))] if (scaled := verdict.run.get("scaling")) else []),
         _allowed("Known deviations of this target, allowed", verdict.run.get("known_deviations", {})),
         _allowed("Lawful under this load, allowed", verdict.run.get("allowed", {})),
         _not_judged(),

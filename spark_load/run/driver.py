@@ -20,6 +20,7 @@ from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
 from spark_load import report
 from spark_load.consume import job as consume_job
+from spark_load.consume.scaling.services import rehearsed_services
 from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE
 from spark_load.folder.series_schema import Series
 from spark_load.history import compaction
@@ -120,6 +121,7 @@ def run_load(
         clock_offset_us=wall_minus_monotonic_us(),
         transport=transport,
         saboteur=saboteur,
+        services={} if profile.minute_seconds is None else rehearsed_services(environment),
     )
     expectation = Expectation(
         run=run.id,
@@ -197,11 +199,13 @@ def _carry_out(
 ) -> Verdict:
     store(run.folder, described, expectation, [_UNFINISHED])
     try:
-        unknowns, workers = run_phases(spark, run, watch)
+        unknowns, worked = run_phases(spark, run, watch)
     except KeyboardInterrupt:
         store(run.folder, described, expectation, [_STOPPED])
         raise RunStopped(run.folder) from None
-    described["recorders"] = run.recorders() | workers
+    described["recorders"] = run.recorders() | dict(worked.recorders)
+    if worked.scaling:
+        described["scaling"] = list(worked.scaling)
     store(run.folder, described, expectation, unknowns)
     watch("judging", [])
     return rejudge(spark, find_stored(run.folder))

@@ -21,7 +21,8 @@ from sluice.errors import HistoryError, MessagingError
 from sluice.history.events import Kind
 from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
-from spark_load.consume.worker_processes import work
+from spark_load.consume.scaling import control
+from spark_load.consume.worker_processes import Worked, work
 from spark_load.history.reasons import reason
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
@@ -48,8 +49,8 @@ def slots(profile: Profile, deployment: Deployment) -> int:
     return profile.publish_tasks + consumers
 
 
-def run_phases(spark: SparkSession, run: Run, watch: Watch) -> tuple[list[str], dict[str, str | None]]:
-    """Run all phases; return what went wrong, as sentences, and of the workers that ran the recorder to its queue.
+def run_phases(spark: SparkSession, run: Run, watch: Watch) -> tuple[list[str], Worked]:
+    """Run all phases; return what went wrong, as sentences, and what came of the workers.
 
     A phase that fails does not stop the recording of the others.
 
@@ -64,8 +65,8 @@ def run_phases(spark: SparkSession, run: Run, watch: Watch) -> tuple[list[str], 
     except HistoryError as error:
         late.append(str(error))
     if load_phases is None:
-        return late, {}
-    return [*late, *load_phases.failures()], load_phases.recorders()
+        return late, Worked()
+    return [*late, *load_phases.failures()], load_phases.worked()
 
 
 @contextmanager
@@ -89,9 +90,9 @@ class LoadPhases:
     ) -> None:
         self._run, self._profile, self._context, self._coordinator = run, run.plan.profile, context, context.coordinator
         self._spark, self._watch, self._clock = spark, watch, context.clock
-        self._workers: list[Future[dict[str, str | None]]] = []
+        self._workers: list[Future[Worked]] = []
         if self._profile.consumer == "worker":
-            self._workers = [pool.submit(work, run)]
+            self._workers = [pool.submit(control.work if run.services else work, run)]
             self._consuming: Future[Any] = self._workers[0]
         else:
             self._consuming = pool.submit(consume(spark, run).collect)
@@ -116,7 +117,7 @@ class LoadPhases:
 
     def start(self) -> None:
         """Begin when all tasks are ready; with the warm-up where there is one, which has to be consumed."""
-        expected = slots(self._profile, self._run.deployment)
+        expected = slots(self._profile, self._run.deployment) + bool(self._run.services)  # which report as one
 
         def ready() -> int:
             return len([task for task in self._coordinator.all_progress() if task.role != EARLIER])
@@ -125,7 +126,7 @@ class LoadPhases:
             ready,
             until=lambda count: self._is_any_over() or count >= expected,
             timeout_seconds=_READY_SECONDS,
-            describe=f"{expected} Spark tasks to be ready",
+            describe=f"{expected} tasks to be ready",
             clock=self._clock,
         )
         begin_us = self._begin_us()
@@ -156,6 +157,7 @@ class LoadPhases:
         self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
         if not self._publishing.done():
             raise NotReached("the consumers ended before everything was published")
+        self._coordinator.published()
 
     def drain(self) -> None:
         """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck."""
@@ -163,7 +165,7 @@ class LoadPhases:
         if self._workers:  # they say nothing, and end by themselves when nothing comes
             self._await(
                 self._consuming.done,
-                self._profile.publish_seconds * _DRAIN_FACTOR_MAX + _SLACK_SECONDS,
+                self._profile.publish_seconds * _DRAIN_FACTOR_MAX + control.seconds_max(self._profile) + _SLACK_SECONDS,
                 "the workers to be idle",
             )
         else:
@@ -222,15 +224,12 @@ class LoadPhases:
                 job.result()
             except (PySparkException, Py4JError, NotReached, OSError, MessagingError) as error:
                 yield f"the {name} failed: {reason(error)}"
+        yield from self.worked().unknowns
 
-    def recorders(self) -> dict[str, str | None]:
-        """Return the recorders of the workers, to the queue each consumed."""
-        return {
-            name: queue
-            for future in self._workers
-            if future.exception() is None
-            for name, queue in future.result().items()
-        }
+    def worked(self) -> Worked:
+        """Return what came of the workers; nothing where there were none, or they failed."""
+        ended = [future.result() for future in self._workers if future.exception() is None]
+        return ended[0] if ended else Worked()
 
     def _is_any_over(self) -> bool:
         return self._publishing.done() or self._consuming.done()

@@ -18,7 +18,7 @@ _REPORT_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
 EARLIER = "earlier"
 """The role of who published and consumed before a run was resumed."""
-_START, _MEASURE, _REDRIVEN, _FINISH, _STOP = "start", "measure", "redriven", "finish", "stop"
+_START, _MEASURE, _PUBLISHED, _REDRIVEN, _FINISH, _STOP = "start", "measure", "published", "redriven", "finish", "stop"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,6 +121,14 @@ class RunCoordinator:
             clock=self._clock,
         )
         return (self._read(step) or {"at_us": 0})["at_us"]
+
+    def published(self) -> None:
+        """Say that everything is published."""
+        self._write(_PUBLISHED, {})
+
+    def is_published(self) -> bool:
+        """Return whether everything is published."""
+        return self._is_written(_PUBLISHED)
 
     def redriven(self) -> None:
         """Say that the dead letters are about to be brought back: what was poisoned succeeds from now on."""

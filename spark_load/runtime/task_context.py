@@ -39,6 +39,7 @@ class Run:
         resumed_at_us: how far into the plan this attempt begins.
         begin_by_us: of what was sent before and never answered, until when this attempt has to begin, or it may not be
             sent again.
+        services: queue to what scales its workers; none where a fixed number works.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Run:
     attempt: int = 0
     resumed_at_us: int = 0
     begin_by_us: Mapping[int, int] = field(default_factory=dict)
+    services: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def journals(self) -> Path:

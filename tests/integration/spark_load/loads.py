@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from emulator import localstack
 from sluice.clock import SystemClock, clock_id, wall_minus_monotonic_us
+from sluice.declaration import Environment
 from sluice.history.checker.verdict import Holding, Verdict
 from sluice.history.events import Event
 from sluice.recorder.journal import events_of, read_journal
@@ -71,13 +72,14 @@ def run_load(
     saboteur: str | None = None,
     watch: driver.Watch = watch_nothing,
     seed: int = 7,
+    environment: Environment = LOCAL,
 ) -> tuple[Verdict, Path]:
     """Run a load test; return its verdict and its folder."""
-    folder = driver.make_folder(runs, LOCAL, named.name, SystemClock())
+    folder = driver.make_folder(runs, environment, named.name, SystemClock())
     verdict = driver.run_load(
         spark,
         folder=folder,
-        environment=LOCAL,
+        environment=environment,
         deployment=where,
         named=named,
         seed=seed,

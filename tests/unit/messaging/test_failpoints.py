@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 
@@ -43,7 +44,31 @@ def test_a_process_that_is_not_armed_does_not_die() -> None:
     assert reached is failpoints.unarmed
 
 
-@pytest.mark.parametrize("armed", ["", "nowhere", "after_mark:often", "after_mark:-1", "after_mark:0", "after_mark:²"])
+def test_a_process_pauses_where_it_is_armed_to_and_goes_on() -> None:
+    clock = SystemClock()
+    reached = failpoints.from_environment({"SLUICE_FAILPOINT": "after_mark=0.05"}, failpoints.RELAY)
+
+    begun_at = clock.monotonic()
+    for name in ROUND:
+        reached(name)
+    reached("after_mark")
+
+    assert clock.monotonic() - begun_at >= 0.1
+
+
+@pytest.mark.parametrize(
+    "armed",
+    [
+        "",
+        "nowhere",
+        "after_mark:often",
+        "after_mark:-1",
+        "after_mark:0",
+        "after_mark:²",
+        "after_mark=",
+        "after_mark=-1",
+    ],
+)
 def test_a_place_that_is_not_there_is_refused(armed: str) -> None:
     """A test that arms a misspelt place would kill nobody and pass."""
     with pytest.raises(ConfigError) as refused:
@@ -51,5 +76,5 @@ def test_a_place_that_is_not_there_is_refused(armed: str) -> None:
 
     assert str(refused.value) == (
         f"SLUICE_FAILPOINT is {armed!r}, allowed is one of after_claim, before_publish, after_publish, before_mark,"
-        " after_mark, or NAME:COUNT"
+        " after_mark, NAME:COUNT or NAME=SECONDS"
     )

@@ -474,7 +474,7 @@ def test_a_failpoint_that_is_none_is_refused(run: Run, tmp_path: Path, monkeypat
     assert (code, text) == (
         3,
         "sluice: SLUICE_FAILPOINT is 'after_lunch', allowed is one of after_claim, before_publish,"
-        " after_publish, before_mark, after_mark, or NAME:COUNT\n",
+        " after_publish, before_mark, after_mark, NAME:COUNT or NAME=SECONDS\n",
     )
 
 

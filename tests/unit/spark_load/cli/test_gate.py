@@ -79,7 +79,7 @@ def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -
 @pytest.mark.parametrize(
     ("fields", "consumer", "why"),
     [
-        ("handler_seconds: 0.1", "worker", "handler_seconds is 0.1, allowed with consumer 'worker' is none"),
+        ("failure_share: 0.1", "worker", "failure_share is 0.1, allowed with consumer 'worker' is none"),
         ("publish_tasks: 2\nproducers_per_group: 2", "worker", "producers_per_group is 2, allowed with consumer"),
     ],
 )

@@ -19,6 +19,7 @@ SHIPPED = {
     "poison",
     "ramp",
     "release-gate",
+    "scale",
     "smoke",
     "soak",
     "spike",
@@ -177,9 +178,24 @@ REFUSED_BEHIND_GOOD = {
         " two of these"
     ),
     "redrive: true": "redrive is true, and poison_share is 0: nothing would be dead-lettered; give a poison_share",
-    "consumer: worker\nhandler_seconds: 0.1": (
-        "handler_seconds is 0.1, allowed with consumer 'worker' is none: only the raw consumer injects it; leave it"
+    "consumer: worker\nfailure_share: 0.1": (
+        "failure_share is 0.1, allowed with consumer 'worker' is none: only the raw consumer injects it; leave it"
         " out, or choose consumer 'raw'"
+    ),
+    "minute_seconds: 2": (
+        "minute_seconds is 2, allowed with consumer 'raw' is none: only workers are scaled; choose consumer 'worker'"
+    ),
+    "consumer: worker\nminute_seconds: 2\nconsumers_per_queue: 2": (
+        "consumers_per_queue is 2, allowed with minute_seconds is none: the policy says how many there are; leave it"
+        " out"
+    ),
+    "consumer: worker\nminute_seconds: 2\nconsume_after_seconds: 5": (
+        "consume_after_seconds is 5, allowed with minute_seconds is none: the workers there are begin with the load;"
+        " leave it out"
+    ),
+    "consumer: worker\nminute_seconds: 2\nwarm_up_seconds: 1": (
+        "warm_up_seconds is 1, allowed with minute_seconds is none: the workers there are begin with the load;"
+        " leave it out"
     ),
     "visibility_timeout_seconds: 5\nhandler_seconds: 5": (
         "handler_seconds is 5, allowed is less than visibility_timeout_seconds (5): every message would come again"

@@ -43,6 +43,13 @@ def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
     assert line.endswith(f": {shown} (+0 s is 1970-01-01T00:00:00.010000Z)")
 
 
+def test_how_workers_were_scaled_stands_behind_the_measures() -> None:
+    verdict = Verdict(violations=(), run={"run": "r", "scaling": ["billing: tasks 0 → 1", "audit: tasks 1"]})
+
+    assert "\n\n## Scaling\n\n- billing: tasks 0 → 1\n- audit: tasks 1\n\n" in report.markdown(verdict)
+    assert "## Scaling" not in report.markdown(replace(verdict, run={"run": "r"}))
+
+
 def test_a_violation_names_group_queue_and_messages() -> None:
     """In a recording an idx is a hash: the deduplication id says more, unless it has the idx in it."""
     event = Event(idx=7, deduplication_id="order-17", invoked_at_us=5)

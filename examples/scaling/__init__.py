@@ -1,0 +1,1 @@
+"""A slow consumer, for watching how its tasks are scaled."""

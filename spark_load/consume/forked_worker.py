@@ -1,0 +1,109 @@
+"""A process of `sluice worker`, forked from one that has imported everything: to import it takes seconds.
+
+The load test imports nothing of what it loads: which modules are imported beforehand is a list of names.
+"""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import runpy
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_PRELOADED = (__name__, "sluice.cli.services.worker")
+_WORKS = '"event": "working"'
+_forked = multiprocessing.get_context("forkserver")
+
+
+def _be_sluice(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:
+    """Be `sluice …`; what it writes goes to its log, and it ends with the run, whatever that dies of."""
+    threading.Thread(target=_follow_run, daemon=True).start()
+    os.environ.clear()
+    os.environ.update(environment)
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(output, stream.fileno())
+    sys.argv = ["sluice", *arguments]
+    runpy.run_module("sluice", run_name="__main__")
+
+
+def _follow_run() -> None:
+    """Tell this process to end when the run is gone."""
+    run = multiprocessing.parent_process()
+    assert run is not None, "a run started it"
+    multiprocessing.connection.wait([run.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def prepare() -> None:
+    """Import everything now, so that the first worker starts as fast as the next."""
+    _forked.set_forkserver_preload(list(_PRELOADED))
+    first = _forked.Process(target=_be_nothing)
+    first.start()
+    first.join()
+
+
+def _be_nothing() -> None:
+    """Begin and end."""
+
+
+class ForkedWorker:
+    """A worker's process, which may be waited for, told to stop and killed.
+
+    Args:
+        arguments: of `sluice`.
+        environment: all its variables.
+        log: file its output is appended to.
+
+    Raises:
+        OSError: the log cannot be written.
+    """
+
+    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        log.open("ab").close()
+        _forked.set_forkserver_preload(list(_PRELOADED))
+        self._process = _forked.Process(
+            target=_be_sluice, args=(list(arguments), dict(environment), str(log)), daemon=True
+        )
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        assert self._process.pid is not None, "it was started"
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Return its exit code, that of a signal negative; None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait so long at most; return whether it has ended."""
+        self._process.join(timeout_seconds)
+        return self.poll() is not None
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self._process.kill()
+
+    def is_polling(self) -> bool:
+        """Return whether it says that it works."""
+        return _WORKS in self.log.read_text(encoding="utf-8", errors="replace")
+
+    def last_words(self) -> str:
+        """Return the last line of its log."""
+        return last_line(self.log.read_text(encoding="utf-8", errors="replace"))
+
+
+def last_line(output: str) -> str:
+    """Return the last line of what a process wrote, where that is its reason."""
+    lines = output.strip().splitlines()
+    return lines[-1][:300] if lines else "it said nothing"

@@ -1,0 +1,263 @@
+"""The workers of a run scaled by the deployed policy, in compressed time: a minute of it passes in a few real seconds.
+
+Everything but the time and the control loop is real: queue, processes, their starts, SIGTERM, scale-in protection. The
+loop is that of `sluice.scaling.control_loop`, fed with what SQS tells of the queue; its metrics come late as AWS's do.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sluice.clock import SystemClock, eventually
+from sluice.recorder.journal import read_journal
+from sluice.scaling.control_loop import USUAL, ControlLoop
+from spark_load.consume import forked_worker
+from spark_load.consume.scaling import observation
+from spark_load.consume.scaling.ecs_agent import EcsAgent
+from spark_load.consume.scaling.observation import Observation, Pace, Recorded, Sample
+from spark_load.consume.scaling.services import RehearsedService
+from spark_load.consume.scaling.task_pool import TaskPool
+from spark_load.consume.worker_processes import Worked, Worker, databases, recorder, require_ended_well, start, stop
+from spark_load.folder import json_files
+from spark_load.folder.layout import REHEARSAL_FILE
+from spark_load.profiles.profile import Profile
+from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.task_context import Run
+
+_POLL_SECONDS = 1.0  # of a worker that ends when it is idle
+_TEND_SECONDS = 0.1
+_SAMPLES_A_MINUTE = 10
+_READY_SECONDS = 120
+_MINUTES_AFTER_MAX = 60
+_QUIET_MINUTES = USUAL.lag_minutes + USUAL.high_minutes
+_COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+
+
+def seconds_max(profile: Profile) -> float:
+    """Return how long after the last publish the services may take to come back to their fewest tasks."""
+    minutes = 0.0 if profile.minute_seconds is None else _MINUTES_AFTER_MAX * profile.minute_seconds
+    return profile.drain_timeout_seconds + minutes
+
+
+@dataclass(slots=True, kw_only=True)
+class _Service:
+    """One service while it runs."""
+
+    queue: str
+    url: str
+    seen: Observation
+    pool: TaskPool
+    loop: ControlLoop
+    known: Callable[..., Any]
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def is_back(self) -> bool:
+        """Return whether it is at its fewest tasks, and its queue empty for so long that no late metric scales it."""
+        fewest = self.seen.rehearsed.service.min_tasks
+        lately = [self.seen.series[name][-_QUIET_MINUTES:] for name in ("visible", "inflight")]
+        is_quiet = all(values == [0.0] * _QUIET_MINUTES for values in lately)
+        return is_quiet and self.pool.desired == fewest and self.pool.is_settled
+
+
+def work(run: Run) -> Worked:
+    """Run the workers of every queue as their policies say, until all is done and every service is at its fewest tasks.
+
+    Raises:
+        EndpointError: a worker did not start, or ended with an error; the message has its last words.
+        NotReached: the first workers did not begin in time.
+
+    Runs on the driver, in a thread of its own. Writes `rehearsal.json` into the run's folder.
+    """
+    with EcsAgent(SystemClock()) as agent:
+        rehearsal = _Rehearsal(run, agent)
+        try:
+            rehearsal.run()
+        finally:
+            rehearsal.stop()
+        return rehearsal.report()
+
+
+class _Rehearsal:
+    """All services of a run."""
+
+    def __init__(self, run: Run, agent: EcsAgent) -> None:
+        from sluice.rehearsal.simulation import KnownMetrics  # noqa: PLC0415 (it needs numba, and few runs scale)
+
+        self._run, self._agent, self._clock = run, agent, SystemClock(run.clock_offset_us)
+        self._profile, self._coordinator = run.plan.profile, run.coordinator(self._clock)
+        self._sqs, self._databases = run.deployment.client("sqs"), databases(run)
+        self._workers: dict[str, Worker] = {}
+        self._services: list[_Service] = []
+        self._begun_us, self._late_seconds_max = 0, 0.0
+        for queue, rehearsed in run.services.items():
+            seen = Observation(rehearsed=rehearsed)
+            self._services.append(
+                _Service(
+                    queue=queue,
+                    url=run.deployment.queue_urls[queue],
+                    seen=seen,
+                    pool=TaskPool(
+                        rehearsed.consumer,
+                        self._starter(queue, rehearsed),
+                        agent=agent,
+                        stop_timeout_seconds=rehearsed.service.stop_timeout_seconds,
+                        clock=self._clock,
+                    ),
+                    loop=ControlLoop(rehearsed.service, USUAL),
+                    known=KnownMetrics(rehearsed.service, seen.series, USUAL.lag_minutes),
+                )
+            )
+
+    def _starter(self, queue: str, rehearsed: RehearsedService) -> Callable[[str], Any]:
+        def begin(name: str) -> Any:
+            uri = self._agent.uri(name) if rehearsed.service.is_protected else None
+            worker = start(self._run, queue, rehearsed.consumer, name, self._databases[rehearsed.consumer], uri)
+            self._workers[name] = worker
+            return worker.process
+
+        return begin
+
+    @property
+    def _minute_seconds(self) -> float:
+        assert self._profile.minute_seconds is not None, "else nothing is scaled"
+        return self._profile.minute_seconds
+
+    def run(self) -> None:
+        """Scale until every service is back, or the driver says stop, or it takes too long."""
+        forked_worker.prepare()
+        for service in self._services:
+            service.pool.scale(service.seen.rehearsed.service.min_tasks)
+        eventually(
+            self._are_first_ready,
+            timeout_seconds=_READY_SECONDS,
+            describe="the first workers to receive",
+            clock=self._clock,
+        )
+        self._coordinator.report(Progress(worker="scaling", role="consume"), now=True)
+        self._begun_us = self._coordinator.await_start()
+        published_at: float | None = None
+        minute = 0
+        while not self._coordinator.is_stopped():
+            self._pass_minute(minute)
+            if published_at is None and self._coordinator.is_published():
+                published_at = self._clock.monotonic()
+            if published_at is not None:
+                is_over = self._clock.monotonic() - published_at > seconds_max(self._profile)
+                for service in self._services:
+                    service.seen.is_back = service.is_back
+                if is_over or all(service.is_back for service in self._services):
+                    return
+            for service in self._services:
+                _decide(service, minute)
+                service.samples.clear()
+            minute += 1
+
+    def _are_first_ready(self) -> bool:
+        self._tend()
+        return self._coordinator.is_stopped() or all(service.pool.is_settled for service in self._services)
+
+    def _pass_minute(self, minute: int) -> None:
+        """Look at queues and tasks until the minute is over, and add it to what was seen."""
+        for number in range(1, _SAMPLES_A_MINUTE + 1):
+            until_us = self._begun_us + round((minute + number / _SAMPLES_A_MINUTE) * self._minute_seconds * 1e6)
+            while (left := (until_us - self._clock.now_us()) / 1e6) > 0 and not self._coordinator.is_stopped():
+                self._tend()
+                self._clock.sleep(min(_TEND_SECONDS, left))
+            self._tend()
+            self._late_seconds_max = max(self._late_seconds_max, -left)
+            for service in self._services:
+                service.samples.append(self._sample(service))
+        for service in self._services:
+            observation.add_minute(
+                service.seen.series,
+                service.samples,
+                desired=service.pool.desired,
+                lanes=service.seen.rehearsed.lanes,
+                pace=self._pace,
+            )
+
+    def _tend(self) -> None:
+        for service in self._services:
+            service.pool.tend()
+            for task in service.pool.ended_by_themselves:
+                require_ended_well(self._workers[task.name])
+
+    def _sample(self, service: _Service) -> Sample:
+        try:
+            answer = self._sqs.get_queue_attributes(QueueUrl=service.url, AttributeNames=list(_COUNTS))
+            visible, in_flight = (int(answer["Attributes"][name]) for name in _COUNTS)
+        except (BotoCoreError, ClientError):
+            return Sample(None, None, service.pool.running_count)
+        return Sample(visible, in_flight, service.pool.running_count)
+
+    @property
+    def _pace(self) -> Pace:
+        return Pace(
+            begun_us=self._begun_us,
+            minute_seconds=self._minute_seconds,
+            poll_seconds=_POLL_SECONDS,
+            handler_seconds=self._profile.handler_seconds,
+        )
+
+    def stop(self) -> None:
+        """End every worker that is left."""
+        stop(list(self._workers.values()), self._clock)
+
+    def report(self) -> Worked:
+        """Write down what was seen, beside what was to be expected, and return it."""
+        from spark_load.consume.scaling import prediction  # noqa: PLC0415 (it needs numba, and few runs scale)
+
+        for service in self._services:
+            service.seen.tasks = service.pool.tasks
+            worked = [task for task in service.pool.tasks if task.polls_us is not None]  # others may have been stopped
+            service.seen.recorders = {task.name: recorder(self._run, self._workers[task.name]) for task in worked}
+            for task in worked:
+                if task.killed_us is None:
+                    require_ended_well(self._workers[task.name])
+        recorders = {name: service.queue for service in self._services for name in service.seen.recorders.values()}
+        if not self._begun_us:
+            return Worked(recorders=recorders)
+        results = {
+            service.seen.rehearsed.consumer: prediction.result(service.seen, self._journals(service), self._pace)
+            for service in self._services
+        }
+        document = {
+            "minute_seconds": self._minute_seconds,
+            "times_faster": self._pace.factor,
+            "handler_seconds": self._profile.handler_seconds * self._pace.factor,
+            "variant": USUAL.name,
+            "late_seconds_max": round(self._late_seconds_max, 3),
+            "services": results,
+        }
+        json_files.replace(self._run.folder / REHEARSAL_FILE, json.dumps(document, indent=1) + "\n")
+        return Worked(
+            recorders=recorders,
+            scaling=prediction.sentences(results, self._pace),
+            unknowns=[
+                f"{service.seen.rehearsed.consumer} was not back at {service.seen.rehearsed.service.min_tasks} tasks"
+                f" with an empty queue {seconds_max(self._profile):g} s after the last publish; see {REHEARSAL_FILE}"
+                for service in self._services
+                if not service.seen.is_back
+            ],
+        )
+
+    def _journals(self, service: _Service) -> Recorded:
+        topic = self._run.deployment.topic
+        return observation.recorded(self._events(), addresses=(topic, service.queue), queue=service.queue)
+
+    def _events(self) -> Iterator[Mapping[str, Any]]:
+        for path in sorted(self._run.journals.iterdir()):
+            yield from read_journal(path).to_pylist()
+
+
+def _decide(service: _Service, minute: int) -> None:
+    """Let the policy decide after a minute, and carry it out."""
+    before = service.pool.desired
+    decision = service.loop.decide(minute, before, service.known)
+    if decision.desired != before:
+        service.seen.decisions.append((minute, before, decision.desired, decision.because or ""))
+    service.pool.scale(decision.desired)

@@ -1,0 +1,170 @@
+"""What is seen of a service while its real workers are scaled, and what their journals say afterwards."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.history.events import Kind, Outcome
+from spark_load.consume.scaling.services import RehearsedService
+from spark_load.consume.scaling.task_pool import Task
+
+_NAMES = ("visible", "inflight", "running", "desired", "empty", "received", "sent", "done", "age", "cpu")
+"""What a policy may watch, as `TO_EXPRESSIONS` of the simulation calls it; what is not measured is missing."""
+MINUTE_SECONDS = 60.0
+
+
+def new_series() -> dict[str, list[float | None]]:
+    """Return the series of a service nothing is known of yet: by name, a value a minute."""
+    return {name: [] for name in _NAMES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How the policy's time passes.
+
+    Args:
+        begun_us: when its first minute began, microseconds UTC.
+        minute_seconds: real seconds of a minute.
+        poll_seconds: real seconds of an empty poll.
+        handler_seconds: real seconds of a message in its handler.
+    """
+
+    begun_us: int
+    minute_seconds: float
+    poll_seconds: float
+    handler_seconds: float
+
+    @property
+    def factor(self) -> float:
+        """Return how many times faster time passes."""
+        return MINUTE_SECONDS / self.minute_seconds
+
+    def policy_seconds(self, instant_us: int) -> float:
+        """Return an instant in the policy's seconds since its first minute began."""
+        return (instant_us - self.begun_us) / 1e6 * self.factor
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A look at a queue and its tasks: messages visible and in flight, None where SQS gave no answer; tasks."""
+
+    visible: int | None
+    in_flight: int | None
+    running: int
+
+
+def add_minute(
+    series: Mapping[str, list[float | None]],
+    samples: Sequence[Sample],
+    *,
+    desired: int,
+    lanes: int,
+    pace: Pace,
+) -> None:
+    """Add a minute to the series: what was looked at, and what follows from it.
+
+    Receives are derived. A worker's journal shows an empty poll only when the worker deletes the next message, so none
+    would be known when it counts: lanes that hold no message poll, and those that do have each for its handler's time.
+    """
+    visible = _mean(sample.visible for sample in samples)
+    in_flight = _mean(sample.in_flight for sample in samples)
+    running = _mean(sample.running for sample in samples) or 0.0
+    busy = min(in_flight or 0.0, running * lanes)
+    turn_seconds = max(pace.handler_seconds, pace.poll_seconds)
+    derived = {
+        "visible": visible,
+        "inflight": in_flight,
+        "running": running or None,
+        "desired": float(desired),
+        "empty": (running * lanes - busy) * pace.minute_seconds / pace.poll_seconds,
+        "received": busy * pace.minute_seconds / turn_seconds,
+    }
+    for name in _NAMES:
+        series[name].append(derived.get(name))
+
+
+def _mean(values: Iterable[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A message in a worker's hands: from the answer of its receive until it was deleted or given back, or for good."""
+
+    recorder: str
+    received_us: int
+    ended_us: int | None
+
+    def is_held_at(self, instant_us: int) -> bool:
+        """Return whether the worker had it at that instant."""
+        return self.received_us <= instant_us and (self.ended_us is None or instant_us < self.ended_us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What the journals of a run say of one queue.
+
+    Args:
+        sent: when each message was sent to it, microseconds UTC, ascending, and its group.
+        held: by whom each message was held, and how long.
+        empty_us: when each empty poll was answered.
+        unrecorded_us: when messages were received first that came again, and whose first receive is in no journal: a
+            worker that is killed takes along what it was about to write down.
+    """
+
+    sent: Sequence[tuple[int, str]] = ()
+    held: Sequence[Held] = ()
+    empty_us: Sequence[int] = ()
+    unrecorded_us: Sequence[int] = ()
+
+
+def recorded(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str], queue: str) -> Recorded:
+    """Return what the events of all journals say of a queue; `addresses` is where its messages are published to."""
+    targets, sent = set(addresses), dict[str, tuple[int, str]]()
+    polls: dict[str, int] = {}
+    received: dict[str, tuple[str, int]] = {}
+    ended: dict[str, int] = {}
+    receives: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        kind, place, is_done = event["kind"], event["queue"], event["outcome"] == Outcome.OK
+        if kind == Kind.PUBLISHED and place in targets and is_done:
+            first = (event["responded_at_us"], event["message_group_id"])
+            sent[event["deduplication_id"]] = min(first, sent.get(event["deduplication_id"], first))
+        elif place != queue or not is_done:
+            continue
+        elif kind == Kind.RECEIVED:
+            received[event["receipt_handle_hash"]] = (event["worker"], event["responded_at_us"])
+            receives[event["sqs_message_id"]].append((event["receive_count"] or 1, event["first_received_at_us"] or 0))
+            polls.pop(event["call_id"], None)  # a poll stands before what it brought
+        elif kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and not event["visibility_timeout_seconds"]:
+            ended[event["receipt_handle_hash"]] = event["invoked_at_us"]
+        elif kind == Kind.POLL:
+            polls[event["call_id"]] = event["responded_at_us"]
+    held = [
+        Held(recorder=worker, received_us=at_us, ended_us=ended.get(handle))
+        for handle, (worker, at_us) in received.items()
+    ]
+    unrecorded_us = [first_us for (count, first_us), *_ in map(sorted, receives.values()) if count > 1]
+    return Recorded(sent=sorted(sent.values()), held=held, empty_us=list(polls.values()), unrecorded_us=unrecorded_us)
+
+
+@dataclass(slots=True, kw_only=True)
+class Observation:
+    """What was seen of one service.
+
+    Args:
+        series: by name, a value a minute.
+        decisions: minute, tasks before, tasks after, and the policy.
+        tasks: all that ever ran.
+        recorders: of tasks, by name.
+        is_back: whether it came back to its fewest tasks with an empty queue.
+    """
+
+    rehearsed: RehearsedService
+    series: dict[str, list[float | None]] = field(default_factory=new_series)
+    decisions: list[tuple[int, int, int, str]] = field(default_factory=list)
+    tasks: Sequence[Task] = ()
+    recorders: Mapping[str, str] = field(default_factory=dict)
+    is_back: bool = False

@@ -1,0 +1,157 @@
+"""What was seen of scaled workers, beside what `sluice.rehearsal.simulation` predicts for the same messages.
+
+Times are in the policy's minutes and seconds: real ones times `60 / minute_seconds`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sluice.rehearsal.simulation import TaskWork, simulate
+from sluice.rehearsal.traffic import RecordedTraffic
+from sluice.scaling.control_loop import USUAL
+from spark_load.consume.scaling.observation import MINUTE_SECONDS, Observation, Pace, Recorded
+from spark_load.consume.scaling.task_pool import Task
+
+_SHOWN = ("visible", "inflight", "running", "desired", "empty", "received")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedTraffic(RecordedTraffic):
+    """The messages of a run; it lasts as long as was looked at."""
+
+    looked_minutes: int
+
+    @property
+    def minutes(self) -> int:
+        """Return how long it lasts."""
+        return self.looked_minutes
+
+
+def result(seen: Observation, journals: Recorded, pace: Pace) -> dict[str, Any]:
+    """Return what is written down of a service: measured, predicted, and how far they are apart."""
+    measured = _times(seen, journals, pace)
+    minutes = len(seen.series["desired"])
+    numbers: dict[str, int] = {}
+    traffic = ObservedTraffic(
+        name=seen.rehearsed.consumer,
+        looked_minutes=minutes,
+        sent_at=np.array([max(0.0, pace.policy_seconds(at_us)) for at_us, _ in journals.sent], dtype=np.float64),
+        group=np.array([numbers.setdefault(group, len(numbers)) for _, group in journals.sent], dtype=np.int64),
+    )
+    service = seen.rehearsed.service
+    work = TaskWork(
+        lanes=seen.rehearsed.lanes,
+        handler_seconds=pace.handler_seconds * pace.factor,
+        acceptable_latency_seconds=MINUTE_SECONDS,
+        overhead_seconds=measured["overhead_seconds"],
+        start_seconds=measured["start_seconds"],
+        visibility_seconds=None if service.queue is None else service.queue.visibility_timeout_seconds * pace.factor,
+    )
+    predicted = simulate(service, traffic, work, variant=USUAL)
+    return {
+        "measured": {name: seen.series[name] for name in _SHOWN} | {"recorded": _counts(journals, minutes, pace)},
+        "predicted": {name: predicted.series[name] for name in _SHOWN},
+        "decisions": [list(decision) for decision in seen.decisions],
+        "predicted_decisions": [list(decision) for decision in predicted.decisions],
+        "tasks_apart": _apart(seen.series["running"], predicted.series["running"]),
+        "task_minutes": [_sum(seen.series, "running"), _sum(predicted.series, "running")],
+        "backlog_minutes": [
+            _sum(seen.series, "visible", "inflight"),
+            _sum(predicted.series, "visible", "inflight"),
+        ],
+        "stopped": stops(seen, journals, pace),
+        "is_back": seen.is_back,
+        **measured,
+    }
+
+
+def _times(seen: Observation, journals: Recorded, pace: Pace) -> dict[str, float]:
+    """Return how long things took, in the policy's seconds."""
+    later = [task for task in seen.tasks if task.started_us >= pace.begun_us] or list(seen.tasks)
+    starts = [(task.polls_us - task.started_us) / 1e6 for task in later if task.polls_us is not None]
+    turns = [(held.ended_us - held.received_us) / 1e6 for held in journals.held if held.ended_us is not None]
+    overhead = max(0.0, sum(turns) / len(turns) - pace.handler_seconds) if turns else 0.0
+    start = sum(starts) / len(starts) if starts else 0.0
+    return {"start_seconds": round(start * pace.factor, 1), "overhead_seconds": round(overhead * pace.factor, 2)}
+
+
+def _counts(journals: Recorded, minutes: int, pace: Pace) -> dict[str, list[int]]:
+    """Return what the journals say of each minute, which is known when the workers have ended."""
+    counted = {
+        "sent": [at_us for at_us, _ in journals.sent],
+        "received": [held.received_us for held in journals.held],
+        "empty": list(journals.empty_us),
+    }
+    by_minute = {name: [0] * minutes for name in counted}
+    for name, instants in counted.items():
+        for at_us in instants:
+            minute = int(pace.policy_seconds(at_us) // MINUTE_SECONDS)
+            if 0 <= minute < minutes:
+                by_minute[name][minute] += 1
+    return by_minute
+
+
+def stops(seen: Observation, journals: Recorded, pace: Pace) -> list[dict[str, Any]]:
+    """Return how each task was stopped, and how many messages it had in its hands."""
+    return [_stopped(task, seen, journals, pace) for task in seen.tasks if task.stopped_us is not None]
+
+
+def _stopped(task: Task, seen: Observation, journals: Recorded, pace: Pace) -> dict[str, Any]:
+    assert task.stopped_us is not None, "it was stopped"
+    recorder = seen.recorders.get(task.name)
+    held = [held for held in journals.held if held.recorder == recorder and held.is_held_at(task.stopped_us)]
+    lost = [at_us for at_us in journals.unrecorded_us if task.started_us <= at_us <= task.stopped_us]
+    held_count = len(held) + (0 if task.killed_us is None else len(lost))
+    return {
+        "task": task.name,
+        "minute": round(pace.policy_seconds(task.stopped_us) / MINUTE_SECONDS, 1),
+        "held_messages": held_count,
+        "was_protected": task.was_protected,
+        "is_killed": task.killed_us is not None,
+        "took_seconds": None if task.ended_us is None else round((task.ended_us - task.stopped_us) / 1e6, 1),
+    }
+
+
+def _apart(measured: Sequence[float | None], predicted: Sequence[float | None]) -> float:
+    """Return by how many tasks the two differ, the mean of all minutes."""
+    differences = [abs((a or 0.0) - (b or 0.0)) for a, b in zip(measured, predicted, strict=True)]
+    return round(sum(differences) / len(differences), 3) if differences else 0.0
+
+
+def _sum(series: Mapping[str, Sequence[float | None]], *names: str) -> float:
+    return round(sum(value or 0.0 for name in names for value in series[name]), 1)
+
+
+def sentences(results: Mapping[str, Mapping[str, Any]], pace: Pace) -> list[str]:
+    """Return what a reader of the summary wants to know of each service, a line each; `results` is by consumer."""
+    lines = []
+    for consumer, of in results.items():
+        minutes = len(of["measured"]["desired"])
+        measured, predicted = of["task_minutes"]
+        backlog, predicted_backlog = of["backlog_minutes"]
+        lines.append(
+            f"{consumer}: tasks {_path(of['decisions'], of['measured'])} in {minutes} minutes of"
+            f" {pace.minute_seconds:g} s, predicted {_path(of['predicted_decisions'], of['predicted'])};"
+            f" {of['tasks_apart']:.2f} tasks apart on average, {measured:g} task-minutes (predicted {predicted:g}),"
+            f" {backlog:g} message-minutes of backlog (predicted {predicted_backlog:g});"
+            f" {stops_sentence(of['stopped'])}"
+        )
+    return lines
+
+
+def _path(decisions: Sequence[Sequence[Any]], series: Mapping[str, Sequence[float | None]]) -> str:
+    first = int(series["desired"][0] or 0) if series["desired"] else 0
+    return " → ".join(map(str, [first, *(after for _, _, after, _ in decisions)]))
+
+
+def stops_sentence(stopped: Sequence[Mapping[str, Any]]) -> str:
+    """Return who was stopped with messages in hand, and who was killed, by name."""
+    at_work = [f"{stop['task']} ({stop['held_messages']} messages)" for stop in stopped if stop["held_messages"]]
+    killed = [stop["task"] for stop in stopped if stop["is_killed"]]
+    return (
+        f"{len(stopped)} stopped, {f'at work: {", ".join(at_work)}' if at_work else 'none at work'},"
+        f" {f'killed: {", ".join(killed)}' if killed else 'none killed'}"
+    )

@@ -1,0 +1,164 @@
+"""What is seen of scaled workers, and how it is put beside what the simulation predicts."""
+
+from typing import Any
+
+import pytest
+
+from sluice.declaration import Consumer, Environment, Removal
+from spark_load.consume.scaling import observation, prediction
+from spark_load.consume.scaling.observation import Held, Observation, Pace, Recorded, Sample
+from spark_load.consume.scaling.services import RehearsedService, rehearsed_services
+from spark_load.consume.scaling.task_pool import Task
+
+SECOND_US = 1_000_000
+PACE = Pace(begun_us=100 * SECOND_US, minute_seconds=2, poll_seconds=1, handler_seconds=0.5)
+QUEUE = "sluice-scaled-billing.fifo"
+
+
+def _rehearsed() -> RehearsedService:
+    consumer = Consumer(name="billing", processing_seconds=15, lanes=2, max_tasks=3)
+    environment = Environment(name="scaled", account="0" * 12, removal=Removal.DESTROY, consumers=(consumer,))
+    return rehearsed_services(environment)[QUEUE]
+
+
+class Ended:
+    """A process that is gone."""
+
+    def poll(self) -> int | None:
+        return 0
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def is_polling(self) -> bool:
+        return True
+
+
+def _task(name: str, *, stopped_s: int | None = None, killed_s: int | None = None) -> Task:
+    def at_us(second: int | None) -> int | None:
+        return None if second is None else second * SECOND_US
+
+    return Task(
+        name=name,
+        process=Ended(),
+        started_us=100 * SECOND_US,
+        polls_us=102 * SECOND_US,
+        stopped_us=at_us(stopped_s),
+        killed_us=at_us(killed_s),
+        ended_us=at_us(killed_s or stopped_s),
+    )
+
+
+def test_a_minute_is_the_mean_of_its_samples_and_idle_lanes_poll() -> None:
+    series = observation.new_series()
+    samples = [Sample(4, 2, 2), Sample(None, None, 2), Sample(2, 1, 2)]
+
+    observation.add_minute(series, samples, desired=3, lanes=2, pace=PACE)
+
+    assert {name: values for name, (values,) in series.items() if values is not None} == {
+        "visible": 3.0,
+        "inflight": 1.5,
+        "running": 2.0,
+        "desired": 3.0,
+        "empty": 5.0,  # 2.5 lanes without a message, two polls each
+        "received": 3.0,
+    }
+
+
+def test_where_nothing_runs_running_tasks_are_not_reported_and_nobody_polls() -> None:
+    series = observation.new_series()
+
+    observation.add_minute(series, [Sample(7, 0, 0)], desired=0, lanes=2, pace=PACE)
+
+    assert (series["running"], series["empty"], series["received"]) == ([None], [0.0], [0.0])
+
+
+def _event(kind: str, second: float, **fields: Any) -> dict[str, Any]:
+    at_us = round(second * SECOND_US)
+    named = {"kind": kind, "queue": QUEUE, "outcome": "ok", "worker": "w", "call_id": str(at_us), "receive_count": 1}
+    empty = dict.fromkeys(
+        ("receipt_handle_hash", "visibility_timeout_seconds", "sqs_message_id", "first_received_at_us", "detail")
+    )
+    return {**empty, **named, "invoked_at_us": at_us, "responded_at_us": at_us, **fields}
+
+
+def test_journals_tell_who_held_which_message_and_which_polls_were_empty() -> None:
+    received = {"receipt_handle_hash": "h", "sqs_message_id": "m", "first_received_at_us": 103 * SECOND_US}
+    events = [
+        _event("published", 101, queue="topic", deduplication_id="d", message_group_id="g"),
+        _event("published", 102, queue="topic", deduplication_id="d", message_group_id="g"),
+        _event("published", 101, queue="elsewhere", deduplication_id="e", message_group_id="g"),
+        _event("poll", 102),
+        _event("poll", 103),
+        _event("received", 103, **received),
+        _event("visibility_changed", 104, receipt_handle_hash="h", visibility_timeout_seconds=30),
+        _event("deleted", 105, receipt_handle_hash="h", outcome="fail"),
+        _event("deleted", 106, receipt_handle_hash="h"),
+        _event("received", 107, **received | {"receipt_handle_hash": "i", "queue": "other"}),
+    ]
+
+    found = observation.recorded(events, addresses=("topic", QUEUE), queue=QUEUE)
+
+    assert found == Recorded(
+        sent=[(101 * SECOND_US, "g")],
+        held=[Held(recorder="w", received_us=103 * SECOND_US, ended_us=106 * SECOND_US)],
+        empty_us=[102 * SECOND_US],
+        unrecorded_us=[],
+    )
+
+
+def test_a_message_in_hand_when_its_worker_was_stopped_is_told_with_the_workers_name() -> None:
+    """A killed worker's own journal lacks the receive; that the message came before says the next one."""
+    again = {"receipt_handle_hash": "h", "sqs_message_id": "m", "first_received_at_us": 103 * SECOND_US}
+    events = [
+        _event("received", 103, worker="of-0", receipt_handle_hash="k", sqs_message_id="n"),
+        _event("deleted", 106, worker="of-0", receipt_handle_hash="k"),
+        _event("received", 120, worker="of-2", receive_count=2, **again),
+    ]
+    tasks = [
+        _task("billing-0", stopped_s=105),
+        _task("billing-1", stopped_s=104, killed_s=105),
+        _task("billing-2", stopped_s=110),
+        _task("billing-3"),
+    ]
+    seen = Observation(rehearsed=_rehearsed(), tasks=tasks)
+    seen.recorders = {"billing-0": "of-0", "billing-1": "of-1", "billing-2": "of-2"}
+
+    stopped = prediction.stops(seen, observation.recorded(events, addresses=(QUEUE,), queue=QUEUE), PACE)
+
+    assert [(stop["task"], stop["held_messages"], stop["is_killed"], stop["minute"]) for stop in stopped] == [
+        ("billing-0", 1, False, 2.5),
+        ("billing-1", 1, True, 2.0),
+        ("billing-2", 0, False, 5.0),
+    ]
+    assert prediction.stops_sentence(stopped) == (
+        "3 stopped, at work: billing-0 (1 messages), billing-1 (1 messages), killed: billing-1"
+    )
+    assert prediction.stops_sentence(stopped[2:]) == "1 stopped, none at work, none killed"
+
+
+def test_the_same_messages_are_predicted_in_the_same_minutes() -> None:
+    seen, minutes = Observation(rehearsed=_rehearsed(), tasks=[_task("billing-0")], is_back=True), 6
+    for _ in range(minutes):
+        observation.add_minute(seen.series, [Sample(0, 1, 1)], desired=1, lanes=2, pace=PACE)
+    held = [Held(recorder="w", received_us=101 * SECOND_US, ended_us=101_600_000)]
+    journals = Recorded(sent=[(101 * SECOND_US, "g"), (103 * SECOND_US, "g")], held=held, empty_us=[104 * SECOND_US])
+
+    found = prediction.result(seen, journals, PACE)
+
+    assert found["measured"]["recorded"] == {
+        "sent": [1, 1, 0, 0, 0, 0],
+        "received": [1, 0, 0, 0, 0, 0],
+        "empty": [0, 0, 1, 0, 0, 0],
+    }
+    assert (found["start_seconds"], found["overhead_seconds"]) == (60.0, 3.0)
+    assert found["predicted"]["received"] == [1, 1, 0, 0, 0, 0]
+    assert (found["tasks_apart"], found["task_minutes"]) == (0.0, [6.0, 6.0])
+    assert found["backlog_minutes"][0] == 6.0
+    assert found["backlog_minutes"][1] == pytest.approx(0.5, abs=0.1)  # two handlers of a quarter of a minute
+    assert prediction.sentences({"billing": found}, PACE) == [
+        "billing: tasks 1 in 6 minutes of 2 s, predicted 1; 0.00 tasks apart on average, 6 task-minutes (predicted 6),"
+        f" 6 message-minutes of backlog (predicted {found['backlog_minutes'][1]:g});"
+        " 0 stopped, none at work, none killed"
+    ]

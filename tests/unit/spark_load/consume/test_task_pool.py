@@ -1,0 +1,196 @@
+"""The tasks of a service as ECS keeps them, and the agent that protects them: who is stopped, when, and how."""
+
+import http.client
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sluice.clock import SystemClock, VirtualClock
+from sluice.messaging.worker.scale_in_protection import Protection
+from spark_load.consume.scaling.ecs_agent import EcsAgent
+from spark_load.consume.scaling.task_pool import TaskPool
+
+
+class Scripted:
+    """A process that does what the test says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.signals: list[str] = []
+        self.code: int | None = None
+        self.receives = False
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def terminate(self) -> None:
+        self.signals.append("SIGTERM")
+
+    def kill(self) -> None:
+        self.signals.append("SIGKILL")
+
+    def is_polling(self) -> bool:
+        return self.receives
+
+
+class Pooled:
+    """A pool of scripted processes, with a clock of its own."""
+
+    def __init__(self, agent: EcsAgent, clock: VirtualClock) -> None:
+        self.agent, self.clock = agent, clock
+        self.processes: list[Scripted] = []
+        self.pool = TaskPool("billing", self._begin, agent=agent, stop_timeout_seconds=30, clock=clock)
+
+    def _begin(self, name: str) -> Scripted:
+        self.processes.append(Scripted(name))
+        return self.processes[-1]
+
+    def receive(self) -> None:
+        for process in self.processes:
+            process.receives = True
+        self.pool.tend()
+
+    @property
+    def signals(self) -> list[list[str]]:
+        return [process.signals for process in self.processes]
+
+    def protect(self, name: str, *, is_enabled: bool = True) -> None:
+        self.agent.answer(name, json.dumps({"ProtectionEnabled": is_enabled}).encode())
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def agent(clock: VirtualClock) -> Iterator[EcsAgent]:
+    with EcsAgent(clock) as agent:
+        yield agent
+
+
+@pytest.fixture
+def pooled(agent: EcsAgent, clock: VirtualClock) -> Pooled:
+    return Pooled(agent, clock)
+
+
+def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pooled: Pooled) -> None:
+    pooled.pool.scale(2)
+    started = [process.name for process in pooled.processes]
+    is_settled_before = pooled.pool.is_settled
+    pooled.receive()
+
+    assert started == ["billing-0", "billing-1"]
+    assert (is_settled_before, pooled.pool.is_settled, pooled.pool.running_count) == (False, True, 2)
+
+
+def test_the_newest_unprotected_task_is_stopped_first(pooled: Pooled) -> None:
+    pooled.pool.scale(3)
+    pooled.receive()
+    pooled.protect("billing-2")
+    pooled.pool.scale(2)
+
+    assert pooled.signals == [[], ["SIGTERM"], []]
+    assert [task.was_protected for task in pooled.pool.tasks] == [False, False, False]
+
+
+def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pooled: Pooled) -> None:
+    pooled.pool.scale(2)
+    pooled.receive()
+    for name in ("billing-0", "billing-1"):
+        pooled.protect(name)
+    pooled.pool.scale(1)
+    before = [list(signals) for signals in pooled.signals]
+    pooled.protect("billing-0", is_enabled=False)
+    pooled.pool.tend()
+
+    assert before == [[], []]
+    assert pooled.signals == [["SIGTERM"], []]
+
+
+def test_what_is_needed_again_before_it_was_stopped_stays(pooled: Pooled) -> None:
+    pooled.pool.scale(2)
+    pooled.receive()
+    for name in ("billing-0", "billing-1"):
+        pooled.protect(name)
+    pooled.pool.scale(1)
+    pooled.pool.scale(2)
+    pooled.protect("billing-0", is_enabled=False)
+    pooled.pool.tend()
+
+    assert pooled.signals == [[], []]
+
+
+def test_a_task_that_does_not_end_is_killed_when_its_stop_timeout_is_over_and_once(
+    pooled: Pooled, clock: VirtualClock
+) -> None:
+    pooled.pool.scale(1)
+    pooled.receive()
+    pooled.pool.scale(0)
+    clock.sleep(29)
+    pooled.pool.tend()
+    before = list(pooled.signals[0])
+    clock.sleep(1)
+    pooled.pool.tend()
+    pooled.pool.tend()
+    pooled.processes[0].code = -9
+    pooled.pool.tend()
+
+    assert (before, pooled.signals) == (["SIGTERM"], [["SIGTERM", "SIGKILL"]])
+    assert (pooled.pool.alive, pooled.pool.ended_by_themselves, pooled.pool.is_settled) == ([], [], True)
+
+
+def test_a_task_that_ends_unasked_is_noticed(pooled: Pooled) -> None:
+    pooled.pool.scale(1)
+    pooled.processes[0].code = 2
+    pooled.pool.tend()
+
+    assert [task.name for task in pooled.pool.ended_by_themselves] == ["billing-0"]
+
+
+def test_protection_ends_by_itself_when_it_expires(agent: EcsAgent, clock: VirtualClock) -> None:
+    status, answer = agent.answer("billing-0", b'{"ProtectionEnabled": true, "ExpiresInMinutes": 10}')
+    clock.sleep(599)
+    before = agent.is_protected("billing-0")
+    clock.sleep(1)
+
+    assert (status, answer["protection"]["ExpirationDate"]) == (200, "1970-01-01T00:10:00Z")
+    assert (before, agent.is_protected("billing-0"), agent.is_protected("billing-1")) == (True, False, False)
+
+
+def test_a_worker_is_granted_what_it_asks_its_agent_for(agent: EcsAgent) -> None:
+    protection = Protection(agent.uri("billing-0"), SystemClock())
+    protection.want(is_busy=True)
+    while_busy = agent.is_protected("billing-0"), agent.is_protected("billing-1")
+    protection.stop()
+
+    assert (while_busy, agent.is_protected("billing-0")) == ((True, False), False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"ProtectionEnabled": 1}',
+        b'{"ProtectionEnabled": true, "Minutes": 1}',
+        b'{"ProtectionEnabled": true, "ExpiresInMinutes": 0}',
+        b'{"ProtectionEnabled": true, "ExpiresInMinutes": 2881}',
+        b'{"ProtectionEnabled": true, "ExpiresInMinutes": "10"}',
+    ],
+)
+def test_what_the_real_agent_refuses_is_refused(agent: EcsAgent, body: bytes) -> None:
+    status, answer = agent.answer("billing-0", body)
+
+    assert (status, answer["error"]["Code"]) == (400, "InvalidParameterException")
+    assert not agent.is_protected("billing-0")
+
+
+def test_an_address_the_agent_does_not_have_is_not_there(agent: EcsAgent) -> None:
+    host, _, _ = agent.uri("t").removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(host, timeout=10)
+    connection.request("PUT", "/t/task-protection/v2/state", body=b"{}")
+
+    assert connection.getresponse().status == 404
