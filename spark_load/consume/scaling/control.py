@@ -238,8 +238,9 @@ class _Rehearsal:
             recorders=recorders,
             scaling=prediction.sentences(results, self._pace),
             unknowns=[
-                f"{service.seen.rehearsed.consumer} was not back at {service.seen.rehearsed.service.min_tasks} tasks"
-                f" with an empty queue {seconds_max(self._profile):g} s after the last publish; see {REHEARSAL_FILE}"
+                f"{service.seen.rehearsed.consumer} did not come back to its fewest tasks"
+                f" ({service.seen.rehearsed.service.min_tasks}) with an empty queue within"
+                f" {seconds_max(self._profile):g} s of the last publish; see {REHEARSAL_FILE}"
                 for service in self._services
                 if not service.seen.is_back
             ],

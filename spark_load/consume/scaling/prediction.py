@@ -50,17 +50,18 @@ def result(seen: Observation, journals: Recorded, pace: Pace) -> dict[str, Any]:
         start_seconds=measured["start_seconds"],
         visibility_seconds=None if service.queue is None else service.queue.visibility_timeout_seconds * pace.factor,
     )
-    predicted = simulate(service, traffic, work, variant=USUAL)
+    simulated = simulate(service, traffic, work, variant=USUAL)  # it goes on until its queue is empty
+    predicted = {name: simulated.series[name][:minutes] for name in _SHOWN}
     return {
         "measured": {name: seen.series[name] for name in _SHOWN} | {"recorded": _counts(journals, minutes, pace)},
-        "predicted": {name: predicted.series[name] for name in _SHOWN},
+        "predicted": predicted,
         "decisions": [list(decision) for decision in seen.decisions],
-        "predicted_decisions": [list(decision) for decision in predicted.decisions],
-        "tasks_apart": _apart(seen.series["running"], predicted.series["running"]),
-        "task_minutes": [_sum(seen.series, "running"), _sum(predicted.series, "running")],
+        "predicted_decisions": [list(decision) for decision in simulated.decisions if decision[0] < minutes],
+        "tasks_apart": _apart(seen.series["running"], predicted["running"]),
+        "task_minutes": [_sum(seen.series, "running"), _sum(predicted, "running")],
         "backlog_minutes": [
             _sum(seen.series, "visible", "inflight"),
-            _sum(predicted.series, "visible", "inflight"),
+            _sum(predicted, "visible", "inflight"),
         ],
         "stopped": stops(seen, journals, pace),
         "is_back": seen.is_back,

@@ -19,7 +19,7 @@ from sluice.scaling import backlog
 from sluice.scaling.control_loop import USUAL, ControlLoop
 from sluice.scaling.policies import ScaledService, TargetTracking
 from spark_load.consume import worker_processes
-from spark_load.consume.scaling import prediction
+from spark_load.consume.scaling import control, prediction
 from spark_load.consume.scaling.ecs_agent import EcsAgent
 from spark_load.consume.scaling.observation import Observation, Pace, recorded
 from spark_load.consume.scaling.task_pool import TaskPool
@@ -78,6 +78,19 @@ def test_a_hot_group_does_not_scale_out_and_without_the_clamp_it_would(
     assert (worked.unknowns, found["decisions"], found["predicted_decisions"]) == ([], [], [])
     assert max(found["measured"]["visible"]) > 2 * ALWAYS_ONE.target_backlog
     assert max(_decided(_unclamped(rehearsed.service), found["measured"])) == ALWAYS_ONE.max_tasks
+
+
+def test_a_service_that_does_not_come_back_in_time_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is 60 minutes of the policy; here it is none."""
+    monkeypatch.setattr(control, "seconds_max", lambda _: 0.0)
+    with run_on_queue(ALWAYS_ONE, tmp_path, monkeypatch, minute_seconds=0.5, handler_seconds=0.2) as run:
+        worked, found = rehearse(run, ["some"] * 8)
+
+    assert not found["is_back"]
+    assert worked.unknowns == [
+        "billing did not come back to its fewest tasks (1) with an empty queue within 0 s of the last publish; see"
+        " rehearsal.json"
+    ]
 
 
 def _unclamped(service: ScaledService) -> ScaledService:
