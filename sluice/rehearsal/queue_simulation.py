@@ -497,7 +497,7 @@ def _start_tasks(state: QueueState, work: Work, count: int) -> None:
     for task in range(len(state.task_state)):
         if count <= 0:
             return
-        if state.task_state[task] == _OFF and state.task_busy[task] == 0:
+        if state.task_state[task] == _OFF:
             state.task_state[task] = _STARTING
             state.task_due[task] = state.now[0] + work.start_seconds
             _push_event(state, work.start_seconds, len(state.head) + task)

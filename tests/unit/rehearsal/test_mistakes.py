@@ -268,6 +268,16 @@ def test_a_template_as_people_write_it_has_the_mistakes_it_has(name: str, names:
     assert _names(service, STEPS_TASKS if "steps" in name else BACKLOG_TASKS) == names
 
 
+def test_a_service_that_looks_at_another_queue_has_that_mistake_alone_though_it_never_wakes() -> None:
+    """Both its policies have it; at its own queue it would wake."""
+    service = service_of(FULL, NIGHT)
+    assert service.queue is not None
+
+    names = _names(replace(service, queue=replace(service.queue, name="other")), tasks_of(NIGHT))
+
+    assert names == ["wrong-queue"] * 2
+
+
 def test_steps_that_set_a_number_need_no_cooldown() -> None:
     """Taken again they change nothing."""
     template = _steps()

@@ -1,7 +1,6 @@
-"""The scaling expressions: what they render, what they say of time series, what the rehearsed service does with them.
+"""The scaling expressions: what they render, and what they say of time series.
 
-The rehearsal is `benchmarks/scaling_simulation.py`; what it does not model (docs/decisions/0005-idle-lanes.md) is
-not proven here.
+What a service does with them: `tests/unit/rehearsal/test_decisions.py`.
 """
 
 import math
@@ -11,19 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.scaling_simulation import (
-    SCENARIOS,
-    Scenario,
-    SimulationResult,
-    clamped_by_groups,
-    late_by,
-    simulate,
-    zipf,
-)
-from benchmarks.scaling_simulation import clamped as _clamped
 from sluice.declaration import Consumer
 from sluice.scaling import backlog
 from sluice.scaling.backlog import (
@@ -432,7 +421,10 @@ def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
 
 def _known(series: Mapping[str, Series], minute: int, lags: Mapping[str, int]) -> dict[str, Series]:
     """Return what is known in that minute of series of which some come late."""
-    return {id_: late_by(values[: minute + 1], lags.get(id_, 0)) for id_, values in series.items()}
+    return {
+        id_: [*values[: max(0, minute + 1 - lags.get(id_, 0))], *[None] * min(lags.get(id_, 0), minute + 1)]
+        for id_, values in series.items()
+    }
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2, 3])
@@ -509,275 +501,6 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
         assert clamped is None or 0 <= clamped <= (whole or 0)
 
 
-BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
-EIGHT_GROUPS = replace(BY_NAME["eight groups, overloaded"], minutes=60)
-BURST = Scenario(
-    name="burst x5, sixty groups",
-    arrivals=lambda second: 30 if 600 <= second < 1_500 else 6,
-    group_shares=zipf(60, 0),
-    minutes=60,
-)
-
-
-def _value_at_minute(term: Term, outcome: SimulationResult) -> list[float | None]:
-    """Return what a term says of the metrics of a rehearsal, on time, minute for minute."""
-    return [term.value_at(outcome.metrics, minute) for minute in range(len(outcome.tasks))]
-
-
-@pytest.mark.parametrize("lag_minutes", [0, 1, 2, 3])
-def test_few_groups_get_the_tasks_they_can_use_however_late_the_metrics(lag_minutes: int) -> None:
-    """Eight groups overloaded: two tasks' lanes have work. What is to spare, and counts as busy, makes it four."""
-    scenario = replace(EIGHT_GROUPS, lag_minutes=lag_minutes)
-
-    outcome = simulate(scenario, _clamped(scenario))
-
-    assert set(outcome.tasks[-15:]) == {4}  # 8 groups / 4 lanes x 1.25 x 1.25 / 1.02 is 3.06, a task begun is a task
-
-
-def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
-    """The same load on the backlog alone: twenty tasks, of which eighteen never have work, and nothing done sooner."""
-    clamped, unclamped = simulate(EIGHT_GROUPS, _clamped(EIGHT_GROUPS)), simulate(EIGHT_GROUPS, RAW)
-
-    assert set(unclamped.tasks[-15:]) == {20}
-    assert clamped.done == unclamped.done
-    assert clamped.task_minutes < unclamped.task_minutes / 2
-
-
-@settings(
-    max_examples=10,
-    deadline=None,
-    database=None,
-    print_blob=True,
-    phases=(Phase.explicit, Phase.generate),  # an example takes a second: shrinking ends in the test's timeout
-)
-@given(
-    groups=st.integers(1, 12),
-    lanes=st.integers(1, 6),
-    processing_seconds=st.sampled_from([0.1, 0.5, 1, 2, 10]),
-    overload=st.sampled_from([1.5, 2, 3]),
-    acceptable_latency_seconds=st.integers(60, 300),
-    lag_minutes=st.integers(0, 3),
-    running_lag_minutes=st.integers(0, 3),
-    start_minutes=st.integers(0, 2),
-)
-def test_never_more_tasks_than_useful_groups_allow(
-    groups: int,
-    lanes: int,
-    processing_seconds: float,
-    overload: float,
-    acceptable_latency_seconds: int,
-    lag_minutes: int,
-    running_lag_minutes: int,
-    start_minutes: int,
-) -> None:
-    """Every group always has work: once settled, a lane for each, and at most a quarter more than count as busy.
-
-    Settled is an hour: it overshoots first, and scales in 15 minutes later. A lane counts as busy that spends a quarter
-    of a second between two messages: with short handlers, which spend far less, more lanes do.
-    """
-    scenario = Scenario(
-        name="overloaded",
-        arrivals=lambda _: groups / processing_seconds * overload,
-        group_shares=zipf(groups, 0),
-        processing_seconds=processing_seconds,
-        acceptable_latency_seconds=acceptable_latency_seconds,
-        lanes=lanes,
-        max_tasks=30,
-        minutes=75,
-        lag_minutes=lag_minutes,
-        lags={RUNNING: running_lag_minutes},
-        start_minutes=start_minutes,
-    )
-
-    outcome = simulate(scenario, _clamped(scenario))
-
-    counted = (processing_seconds + 0.25) / (processing_seconds + scenario.overhead_seconds)
-    stays = 0.9  # target tracking does not scale in before the metric is below this part of its target
-    assert max(outcome.tasks[-15:]) <= math.ceil(1.25 * counted * groups / lanes / stays)
-    assert min(outcome.tasks[-15:]) >= groups / lanes
-
-
-@pytest.mark.parametrize("lag", [1, 2, 3])
-@pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
-@pytest.mark.parametrize(
-    ("load", "minutes_ratio", "done_ratio"),
-    [(EIGHT_GROUPS, 5 / 3, 0.97), (BURST, 1.3, 0.98)],
-    ids=["few groups", "burst"],
-)
-def test_one_late_metric_costs_a_larger_overshoot_and_no_more_than_its_lateness(
-    load: Scenario, minutes_ratio: float, done_ratio: float, metric: str, lag: int
-) -> None:
-    """Against all on time: few groups have the same tasks in the end, a burst is done at most the lag later."""
-    on_time = replace(load, lag_minutes=0)
-    scenario = replace(on_time, lags={metric: lag})
-
-    outcome, reference = simulate(scenario, _clamped(scenario)), simulate(on_time, _clamped(on_time))
-
-    assert outcome.task_minutes <= minutes_ratio * reference.task_minutes
-    assert outcome.done >= done_ratio * reference.done
-    if load is BURST:
-        assert outcome.p95_seconds <= reference.p95_seconds + 60 * lag
-    else:
-        assert set(outcome.tasks[-10:]) == set(reference.tasks[-10:]) == {4}
-
-
-@pytest.mark.parametrize("lag_minutes", [0, 3])
-def test_short_handlers_on_many_groups_scale_out(lag_minutes: int) -> None:
-    """A burst of 30 ms messages: the chosen clamp lets it scale; the rejected one takes it for a hot group."""
-    burst = replace(
-        BY_NAME["short handlers, burst"],
-        arrivals=lambda second: 100 if second >= 600 else 10,
-        lanes=1,
-        lag_minutes=lag_minutes,
-        minutes=25,
-        group_shares=zipf(100, 0),
-    )
-
-    chosen, unclamped = simulate(burst, _clamped(burst)), simulate(burst, RAW)
-
-    assert max(chosen.tasks) >= 5
-    assert chosen.done == unclamped.done
-    assert max(simulate(burst, clamped_by_groups(burst)).tasks) == 1
-
-
-@pytest.mark.parametrize("lag_minutes", [0, 3])
-def test_the_clamp_costs_nothing_where_many_groups_have_work(lag_minutes: int) -> None:
-    """Five times the load for fifteen minutes: as much done as without, no later, with no more tasks, and with many."""
-    scenario = replace(BURST, lag_minutes=lag_minutes)
-
-    clamped, unclamped = simulate(scenario, _clamped(scenario)), simulate(scenario, RAW)
-
-    assert clamped.done == unclamped.done
-    assert clamped.p95_seconds <= 1.01 * unclamped.p95_seconds
-    assert clamped.task_minutes <= unclamped.task_minutes
-    assert max(clamped.tasks) >= 8  # 30 messages a second of 1 s each are 30 lanes, four a task
-
-
-def test_a_hot_group_costs_less_with_the_clamp_and_is_done_no_later() -> None:
-    """Six in ten messages for one group: at most two thirds of the task minutes for the same work."""
-    hot = replace(BY_NAME["hot group, 60 %"], group_shares=[0.6, *(0.4 / 39 for _ in range(39))], minutes=90)
-
-    clamped, unclamped = simulate(hot, _clamped(hot)), simulate(hot, RAW)
-
-    assert clamped.task_minutes <= unclamped.task_minutes * 2 / 3
-    assert clamped.done >= 0.99 * unclamped.done
-    assert clamped.p95_seconds <= 1.01 * unclamped.p95_seconds
-
-
-def test_long_jobs_in_flight_keep_their_workers() -> None:
-    """Jobs of five minutes, one every ten seconds, are thirty lanes of work: once there, never under eight tasks."""
-    jobs = replace(
-        BY_NAME["long jobs"], group_shares=zipf(100, 0), acceptable_latency_seconds=300, lag_minutes=2, minutes=120
-    )
-
-    outcome = simulate(jobs, _clamped(jobs))
-
-    assert min(outcome.tasks[-60:]) >= 8
-    assert max(outcome.tasks[-60:]) <= 10
-
-
-def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
-    """Sixty groups with more work than three tasks can do: 1 to the end; with tasks to spare, 0 throughout."""
-    short = replace(BURST, arrivals=lambda _: 30, max_tasks=3, minutes=30)
-    ample = replace(short, max_tasks=20)
-
-    outcome, enough = simulate(short, _clamped(short)), simulate(ample, _clamped(ample))
-    pinned = _value_at_minute(
-        backlog.capacity_pinned(short.target, max_tasks=3, lanes=4, processing_seconds=1), outcome
-    )
-    spare = _value_at_minute(backlog.capacity_pinned(ample.target, max_tasks=20, lanes=4, processing_seconds=1), enough)
-
-    assert set(pinned[-15:]) == {1}
-    assert {found for found, tasks in zip(pinned, outcome.tasks, strict=True) if tasks < 3} == {0}
-    assert {found for found, tasks in zip(spare, enough.tasks, strict=True) if tasks < 20} == {0}
-
-
-def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
-    """Eight groups, four tasks at most: sixteen lanes, half of them idle; a larger maximum would not help."""
-    scenario = replace(EIGHT_GROUPS, max_tasks=4, min_tasks=4, minutes=30)
-
-    outcome = simulate(scenario, _clamped(scenario))
-    stuck = _value_at_minute(backlog.group_stuck(acceptable_latency_seconds=60, lanes=4, processing_seconds=1), outcome)
-    pinned = _value_at_minute(
-        backlog.capacity_pinned(scenario.target, max_tasks=4, lanes=4, processing_seconds=1), outcome
-    )
-
-    assert set(stuck[-15:]) == {1}
-    assert set(pinned) == {0}
-
-
-SINGLE_MESSAGE = Scenario(
-    name="one message an hour",
-    arrivals=lambda second: 1.0 if second % 3_600 == 300 else 0.0,
-    group_shares=[1.0],
-    acceptable_latency_seconds=1_200,
-    min_tasks=0,
-    minutes=120,
-)
-
-
-@pytest.mark.parametrize("start_minutes", [0, 2])
-@pytest.mark.parametrize("lag_minutes", [0, 1, 2, 3])
-def test_one_message_wakes_one_task_which_goes_again(lag_minutes: int, start_minutes: int) -> None:
-    """Each hour's message starts exactly one task, within the lag; a quarter of an hour after it, nobody runs."""
-    scenario = replace(SINGLE_MESSAGE, lag_minutes=lag_minutes, start_minutes=start_minutes)
-
-    outcome = simulate(scenario, _clamped(scenario), wake=True)
-
-    starts = [minute for minute in range(1, 120) if outcome.tasks[minute] > outcome.tasks[minute - 1]]
-    assert outcome.done == 2
-    assert max(outcome.tasks) == 1
-    assert starts == [6 + lag_minutes, 66 + lag_minutes]
-    assert outcome.tasks[59] == outcome.tasks[119] == 0
-    assert max(outcome.latencies) <= 60 * (lag_minutes + start_minutes + 1) + 3
-
-
-def test_one_message_wakes_nobody_without_the_step() -> None:
-    """Target tracking alone: one message is not above the target, and waits for ever."""
-    outcome = simulate(SINGLE_MESSAGE, _clamped(SINGLE_MESSAGE))
-
-    assert outcome.done == 0
-    assert max(outcome.tasks) == 0
-
-
-def test_an_idle_queue_whose_metrics_come_15_minutes_late_still_meets_the_latency() -> None:
-    """What a service with min_tasks 0 must accept, 1,200 s, holds for the latest metrics and a start of two minutes."""
-    scenario = replace(SINGLE_MESSAGE, lag_minutes=15, start_minutes=2)
-
-    outcome = simulate(scenario, _clamped(scenario), wake=True)
-
-    assert outcome.done == 2
-    assert max(outcome.latencies) <= 1_200
-
-
-def test_a_drained_service_goes_to_zero_and_stays_there() -> None:
-    """Ten minutes of eight messages a second: woken, scaled out, everything done, then nobody until the end."""
-    scenario = Scenario(
-        name="drain",
-        arrivals=lambda second: 8.0 if 300 <= second < 900 else 0.0,
-        group_shares=zipf(60, 0),
-        acceptable_latency_seconds=1_200,
-        lanes=1,
-        min_tasks=0,
-        minutes=120,
-    )
-
-    outcome = simulate(scenario, _clamped(scenario), wake=True)
-
-    last = max(minute for minute, tasks in enumerate(outcome.tasks) if tasks)
-    assert outcome.done == 8 * 600
-    assert max(outcome.tasks) >= 2
-    assert last < 105
-    assert 0 not in outcome.tasks[outcome.tasks.index(1) : last]
-
-
-def test_a_working_service_is_not_woken() -> None:
-    """Twenty groups with work for two tasks: the step adds nothing in two hours, however late the metrics."""
-    busy = replace(BURST, arrivals=lambda _: 6, min_tasks=2, lag_minutes=3)
-
-    assert simulate(busy, _clamped(busy), wake=True).tasks == simulate(busy, _clamped(busy)).tasks
-
-
 @pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
 def test_a_zero_filled_metric_says_what_is_not_so(metric: str) -> None:
     """The mutation FILL(x, 0), two minutes late: the newest point is always 0, and what is said of it is wrong."""
@@ -787,16 +510,6 @@ def test_a_zero_filled_metric_says_what_is_not_so(metric: str) -> None:
 
     assert right == pytest.approx(18.75)
     assert mutated == pytest.approx({VISIBLE: 0.225, IN_FLIGHT: 0, RUNNING: 6_000.9}[metric])
-
-
-def test_a_zero_filled_count_of_tasks_leaves_few_groups_at_the_maximum() -> None:
-    """The mutation FILL(x, 0), rehearsed one minute late: a task that is not counted has no idle lanes."""
-    scenario = replace(EIGHT_GROUPS, lag_minutes=0, lags={RUNNING: 1})
-
-    mutated = simulate(scenario, _zero_filled(_clamped(scenario), RUNNING))
-
-    assert set(mutated.tasks[-15:]) == {20}
-    assert set(simulate(scenario, _clamped(scenario)).tasks[-15:]) == {4}
 
 
 def _zero_filled(term: Term, metric: str) -> Term:
