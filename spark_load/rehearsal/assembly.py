@@ -27,15 +27,15 @@ def synthesized(name: str, declaration: Declaration) -> Iterator[Path]:
     try:
         settings = json.loads(Path("cdk.json").read_text(encoding="utf-8"))
         command = shlex.split(settings["app"])
+        context = json.dumps({**settings.get("context", {}), "env": name})
     except FileNotFoundError as error:
         raise ConfigError(
             f"there is no cdk.json in {Path.cwd()}, needed is a CDK app to synthesize {name}; go to the project's"
             " folder, or give a template with --template"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f'cdk.json cannot be used ({error}); it needs a line "app"') from error
     with tempfile.TemporaryDirectory(prefix="sluice-rehearse-") as folder:
-        context = json.dumps({**settings.get("context", {}), "env": name})
         environment = {
             **os.environ,
             "CDK_OUTDIR": folder,
