@@ -219,7 +219,7 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
     """Return a chart of points with their labels, of which none covers another.
 
     Args:
-        of: the points.
+        of: the points; the first covers the others.
         x: the axis to the right, with its domain.
         y: the axis upwards, with its domain.
         rule: the words and the y of a line across.
@@ -232,6 +232,8 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
     labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
     up = alt.Y("y:Q", axis=alt.Axis(title=y.title, **labels, **ticks), scale=_scale(y.domain, is_log=y.is_log))
     rows = _labelled(of, x.domain, y, size)
+    first_last = [point.label for point in reversed(of)]
+    backwards = sorted(rows, key=lambda row: first_last.index(row["label"]))
     base = alt.Chart(_data(rows)).encode(x=right, y=up, color=alt.Color("colour:N", scale=None))
     words, height = rule
     across = alt.Chart(_data([{"y": height, "text": words}])).encode(y=up)
@@ -241,7 +243,7 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
             x=alt.value(0), text="text:N"
         ),
         base.mark_rule(stroke="var(--soft)", strokeWidth=0.5).encode(x2="label_x:Q", y2="label_y:Q"),
-        base.mark_point(size=50, filled=True, opacity=1),
+        base.mark_point(size=50, filled=True, opacity=1).properties(data=_data(backwards)),
         *(
             alt.Chart(_data([row for row in rows if row["align"] == align]))
             .mark_text(align=align, baseline="middle", dx=3 if align == "left" else -3, fill="var(--ink)", fontSize=11)
@@ -265,7 +267,8 @@ def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: t
         height = min([scale(point.y), *(line - _LABEL_PIXELS * unit for line in lines_up[-1:])])
         lines_up.append(height)
         label_pixels = _LABEL_PIXELS + _LETTER_PIXELS * len(point.label)
-        is_left = (point.x - across[0]) / width * size[0] + label_pixels > size[0]
+        pixels = (point.x - across[0]) / width * size[0]
+        is_left = pixels + label_pixels > size[0] and pixels >= label_pixels
         rows.append(
             {
                 "label": point.label,
@@ -276,9 +279,11 @@ def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: t
                 "align": "right" if is_left else "left",
             }
         )
-    too_low = max(0.0, lowest + _LABEL_PIXELS / 2 * unit - min(lines_up, default=highest))
-    for row, height in zip(rows, lines_up, strict=True):
-        row["label_y"] = math.exp(height + too_low) if y.is_log else height + too_low
+    floor = lowest + _LABEL_PIXELS / 2 * unit
+    for row, line in zip(reversed(rows), reversed(lines_up), strict=True):
+        height = max(line, floor)
+        floor = height + _LABEL_PIXELS * unit
+        row["label_y"] = math.exp(height) if y.is_log else height
     return rows
 
 

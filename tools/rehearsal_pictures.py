@@ -1,0 +1,71 @@
+"""Draw the pictures of docs/guides/scaling.md again: `python -m tools.rehearsal_pictures` (a minute)."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from environments import ENVIRONMENTS
+from sluice.rehearsal.alternatives import OWN_METRICS
+from sluice.rehearsal.declared import service_of, tasks_of
+from sluice.rehearsal.rehearse import rehearse
+from sluice.rehearsal.scenarios import scenarios
+from spark_load.rehearsal import figures
+from spark_load.report.parts import Figure
+
+_ROOT = Path(__file__).resolve().parents[1]
+_GAP = 14
+
+
+def picture(drawn: Sequence[Figure], *, columns: int) -> str:
+    """Return charts as one SVG that reads in light and in dark, so many beside each other."""
+    style = (_ROOT / "spark_load" / "report" / "style.css").read_text(encoding="utf-8")
+    (light,) = re.findall(r"^:root \{.*?^\}\n", style, re.DOTALL | re.MULTILINE)
+    (dark,) = re.findall(r"^@media \(prefers-color-scheme: dark\) \{.*?^\}\n", style, re.DOTALL | re.MULTILINE)
+    sizes = [
+        (float(wide), float(high))
+        for figure in drawn
+        for wide, high in re.findall(r'viewBox="0 0 (\S+) (\S+)"', figure.svg)
+    ]
+    wide, high = (max(size[idx] for size in sizes) + _GAP for idx in (0, 1))
+    charts = "".join(
+        re.sub(
+            r'<svg class="chart"([^>]*?) style="[^"]*"',
+            f'<svg x="{idx % columns * wide:g}" y="{idx // columns * (high + _GAP) + _GAP:g}"'
+            f' width="{size[0]:g}" height="{size[1]:g}"\\1',
+            figure.svg,
+        )
+        + f'<text x="{idx % columns * wide + _GAP:g}" y="{idx // columns * (high + _GAP) + _GAP:g}" fill="var(--ink)"'
+        f' font-family="system-ui, sans-serif" font-size="13">{figure.title}</text>'
+        for idx, (figure, size) in enumerate(zip(drawn, sizes, strict=True))
+    )
+    rows = -(-len(drawn) // columns)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {columns * wide:g} {rows * (high + _GAP) + _GAP:g}"'
+        f' width="{columns * wide:g}"><style>{light}{dark}</style>'
+        f'<rect width="100%" height="100%" fill="var(--paper)"/>{charts}</svg>\n'
+    )
+
+
+def pictures() -> dict[str, str]:
+    """Return both pictures by the name of their file: billing of prod on a day of traffic."""
+    (prod,) = (environment for environment in ENVIRONMENTS if environment.name == "prod")
+    billing = prod.consumers[0]
+    service, tasks = service_of(prod, billing), tasks_of(billing)
+    done = rehearse(
+        service,
+        lambda: scenarios(service, tasks, groups=billing.expected_groups),
+        ["day"],
+        own=OWN_METRICS,
+        compares=True,
+    )
+    ways = figures.compared(done.rows, name="ways")
+    assert ways is not None, "there are several ways"
+    return {
+        "rehearsal-day.svg": picture(figures.over_time(done.rows[0], name="day"), columns=2),
+        "rehearsal-ways.svg": picture([ways], columns=1),
+    }
+
+
+if __name__ == "__main__":
+    for name, drawn in pictures().items():
+        (_ROOT / "docs" / "pictures" / name).write_text(drawn, encoding="utf-8")
