@@ -45,7 +45,6 @@ SOON_AGAIN = Consumer(name="billing", visibility_timeout_seconds=6, stop_timeout
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_burst_wakes_workers_scales_them_out_and_back_to_none_and_no_promise_is_broken(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,7 +57,7 @@ def test_a_burst_wakes_workers_scales_them_out_and_back_to_none_and_no_promise_i
     tasks = [0, *(after for _, _, after, _ in found["decisions"])]
 
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert anomalies_that(verdict, Holding.HOLDS) >= {"A1", "A2", "B1", "C1", "D1", "R1", "R2", "R3", "R4"}
+    assert anomalies_that(verdict, Holding.HOLDS) >= {"A1", "A2", "C1", "D1", "R1", "R2", "R3", "R4"}
     assert (tasks[:2], max(tasks), tasks[-1]) == ([0, 1], 3, 0)
     assert found["is_back"]
     assert [stop["held_messages"] for stop in found["stopped"]] == [0, 0, 0]
