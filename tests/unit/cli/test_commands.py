@@ -16,7 +16,7 @@ from sluice import messaging
 from sluice.cli import place
 from sluice.cli.commands import cli
 from sluice.cli.dlq import acts, automatic, listing, moving
-from sluice.cli.services import alive, delays, env, init, record, relay, worker
+from sluice.cli.services import alive, delays, env, env_diff, init, record, relay, worker
 from sluice.cli.tables import inbox, outbox, outbox_commands, schema_commands
 from sluice.cli.tables import schema as cli_tables
 from sluice.messaging.database import schema
@@ -38,7 +38,6 @@ PLAIN = {
     "inbox": inbox,
     "init": init,
     "record": record,
-    "env": env,
 }
 MODULES = sorted([*FOLDER.rglob("*.py"), FOLDER.parent / "__main__.py"])
 
@@ -143,7 +142,7 @@ def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: 
 def _body(path: tuple[str, ...]) -> tuple[ModuleType, str]:
     """Return the module and the name of the function that a command runs."""
     name = path[-1].replace("-", "_")
-    modules = (listing, acts, automatic, moving) if path[0] == "dlq" else (PLAIN[path[0]],)
+    modules = {"dlq": (listing, acts, automatic, moving), "env": (env, env_diff)}.get(path[0]) or (PLAIN[path[0]],)
     return next((module, name) for module in modules if hasattr(module, name))
 
 
