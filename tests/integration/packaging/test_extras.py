@@ -16,6 +16,7 @@ import pytest
 from sluice.extras import EXTRAS
 from tests.integration.packaging.conftest import KEYS, done, run
 from tests.support.endpoints import fake_aws
+from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("packaging")  # one worker builds the wheel
 
@@ -273,12 +274,24 @@ def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str
     require_all_modules(load, EXTRAS["load"])
 
 
-def test_rehearse_reads_metric_math(install: Callable[[str], Installed]) -> None:
+def test_rehearse_tries_somebody_elses_template_on_a_profile(install: Callable[[str], Installed]) -> None:
+    """Without Spark, Java, CDK and AWS; its steps rest too shortly, and nothing protects its tasks: 1."""
     rehearse = install("rehearse")
+    template = PROJECT / "tests/support/templates/scaling/visible_steps.yaml"
+    (rehearse.project / "template.yaml").write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
 
-    ended = rehearse.python("from sluice.scaling.metric_math import parse; print(parse('a+b*2').text())")
+    work = ("--lanes", "1", "--handler-seconds", "0.1", "--latency", "600")
+    ended = rehearse.sluice(
+        "rehearse", "--template", "template.yaml", *work, "--profile", "tiny", "--json", JAVA_HOME="/nowhere"
+    )
 
-    assert ended.stdout == "(a + (b * 2))\n"
+    assert (ended.returncode, ended.stderr) == (1, "")
+    (document,) = json.loads(ended.stdout)
+    assert [mistake["name"] for mistake in document["mistakes"]] == [
+        "cooldown-too-short",
+        "scale-in-without-protection",
+    ]
+    assert not document["is_missed"]
     require_all_modules(rehearse, EXTRAS["rehearse"])
 
 
