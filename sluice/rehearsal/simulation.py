@@ -157,12 +157,15 @@ class KnownMetrics:
     series: Mapping[str, Sequence[float | None]]
     lag_minutes: int
     own: Mapping[tuple[str, str], Term] = field(default_factory=dict)
+    _published: dict[tuple[str, str], list[float | None]] = field(default_factory=dict, init=False)
 
     def __call__(self, metric: MetricSource) -> Series:
         """Return a metric's values as they are known now."""
         if (metric.namespace, metric.name) in self.own:
             term = self.own[metric.namespace, metric.name]
-            values = [term.value_at(self.series, minute) for minute in range(len(self.series["visible"]))]
+            values = self._published.setdefault((metric.namespace, metric.name), [])
+            new = range(len(values), len(self.series["visible"]))
+            values.extend(term.value_at(self.series, minute) for minute in new)
             return _Late(values, self.lag_minutes)
         name = TO_EXPRESSIONS.get((metric.namespace, metric.name))
         if name is None:
