@@ -10,6 +10,7 @@ from sluice.declaration import Consumer, Environment, NewDatabase, NewNetwork, R
 ENVIRONMENTS = (
     Environment(
         name="local",
+        application="scaling",  # beside the project's own local environment
         account="000000000000",
         removal=Removal.DESTROY,
         image="sluice-worker:local",  # named only: LocalStack runs no task

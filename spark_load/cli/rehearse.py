@@ -15,7 +15,7 @@ from sluice.history.checker.verdict import EXIT_CROSSED
 from sluice.rehearsal.advice import advise
 from sluice.rehearsal.alternatives import OWN_METRICS
 from sluice.rehearsal.declared import tasks_of
-from sluice.rehearsal.mistakes import Mistake, Tried, mistakes
+from sluice.rehearsal.mistakes import Mistake, Tried, mistakes, watched_by
 from sluice.rehearsal.rehearse import LARGE, Rehearsal, Watch
 from sluice.rehearsal.rehearse import rehearse as rehearsed
 from sluice.rehearsal.scenarios import Scenario, scenarios
@@ -168,6 +168,8 @@ def rehearse(
     with _templates(name, template, declaration) as path:
         services = read_services(*load_template(path))
     chosen = _chosen(services, environment, service_name)
+    for service in chosen:
+        _require_known_metrics(service, options.own)
     with shown.progress() as watch:
         done = [
             _rehearse(service, _tasks(service, environment, options), options, environment, watch) for service in chosen
@@ -191,6 +193,18 @@ def _draw(path: Path, done: Sequence[tuple[Rehearsal, Sequence[Mistake]]], seed:
     command = click.get_current_context().meta["command"]
     page.write(path, done, page.Origin(command=command, seed=seed, template=template))
     output.line(f"page: {path}", is_error=True)
+
+
+def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str], Term]) -> None:
+    """Refuse a policy on a metric that nobody computes: it would never do anything."""
+    for policy in service.policies:
+        for metric in watched_by(policy).metrics.values():
+            if (metric.namespace, metric.name) not in {*TO_EXPRESSIONS, *own}:
+                raise ConfigError(
+                    f"policy {policy.name} of {service.name} looks at {metric.namespace}/{metric.name}, which is not"
+                    f" simulated; say what it is: --metric '{metric.namespace}/{metric.name}=EXPRESSION', of"
+                    f" {', '.join(_SIMULATED)}"
+                )
 
 
 def _check(name: str | None, template: Path | None, options: Given) -> None:

@@ -64,6 +64,10 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--template hollow {work}", "hollow has no *.template.json"),
         ("--template nowhere.yaml {work}", "Invalid value for '--template': Path 'nowhere.yaml' does not exist"),
         ("--template fine.yaml {work} --service other", "--service is 'other', allowed is one of Workers"),
+        (
+            f"--template {BACKLOG} {{work}}",
+            "looks at Shop/Workers/BacklogPerTask, which is not simulated; say what it is",
+        ),
         ("--template fine.yaml {work} --metric load", "'load' is not NAMESPACE/NAME=EXPRESSION"),
         ("--template fine.yaml {work} --metric Own/Load=visible+", "Invalid value for '--metric': "),
         ("--template fine.yaml {work} --metric Own/Load=seen", "names seen, allowed is any of visible, inflight, age"),
