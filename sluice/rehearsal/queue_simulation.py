@@ -15,8 +15,8 @@ without, it gets SIGTERM, takes nothing new, and is killed when the stop timeout
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html (read 2026-11-23)
 
 Not simulated: the search for free groups among the first 120,000 messages only, several messages per receive, throttled
-calls, handlers of different length. At the same instant messages are sent, then handled, then visible again; tasks
-start, and are killed last.
+calls, handlers of different length, protection that outlasts the work. At the same instant messages are sent, then
+handled, then visible again; tasks start, and are killed last.
 
 SimPy would be the library for this, and the tests hold this against it: 1.44 billion messages a day would take it hours
 (docs/decisions/0011-rehearsal.md).

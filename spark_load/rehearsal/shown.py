@@ -31,6 +31,7 @@ NOT_SIMULATED = (
     "the search among the first 120,000 messages only",
     "throttled calls",
     "handlers of different length",
+    "that a worker is protected for five seconds after its last message, so that scaling in takes longer under traffic",
     "nothing here was compared with AWS",
 )
 
