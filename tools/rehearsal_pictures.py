@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from environments import ENVIRONMENTS
+from sluice.declaration import load_declaration
 from sluice.rehearsal.alternatives import OWN_METRICS
 from sluice.rehearsal.declared import service_of, tasks_of
 from sluice.rehearsal.rehearse import rehearse
@@ -48,7 +48,7 @@ def picture(drawn: Sequence[Figure], *, columns: int) -> str:
 
 def pictures() -> dict[str, str]:
     """Return both pictures by the name of their file: billing of prod on a day of traffic."""
-    (prod,) = (environment for environment in ENVIRONMENTS if environment.name == "prod")
+    prod = load_declaration(_ROOT / "environments.py").environment("prod")
     billing = prod.consumers[0]
     service, tasks = service_of(prod, billing), tasks_of(billing)
     done = rehearse(
