@@ -42,6 +42,7 @@ _LAZY = {
     "conformance": Lazy(f"{_CONTRACTS}.command:conformance", "Test every promise on every emulator."),
 }
 EXTRAS = {
+    "env": "rehearse",
     "check": "checker",
     "compare": "checker",
     "conformance": "contracts",

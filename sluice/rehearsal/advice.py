@@ -94,6 +94,8 @@ def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hotte
             f"receives a second in {environment.region}, a message each",
         ),
     }
+    if not consumer.fifo:
+        del most["hottest group"], most["groups"]
     found = [Ceiling(name=name, per_second=value, because=because) for name, (value, because) in most.items()]
     return sorted(found, key=lambda ceiling: ceiling.per_second)
 
@@ -148,10 +150,15 @@ def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]
         values = {name: value for name, value in fields.items() if value != getattr(consumer, name)}
         if not values:
             continue
+        groups = max(consumer.expected_groups, traffic.groups)
         try:
-            changed = replace(consumer, expected_groups=max(consumer.expected_groups, traffic.groups), **values)  # type: ignore[arg-type]
+            changed = replace(consumer, **values)  # type: ignore[arg-type]
         except ConfigError:
-            continue
+            values["expected_groups"] = groups
+            try:
+                changed = replace(consumer, **values)  # type: ignore[arg-type]
+            except ConfigError:
+                continue
         text = ", ".join(f"{name}={getattr(consumer, name):g} -> {value:g}" for name, value in values.items())
         found[text] = changed
     return list(found.items())

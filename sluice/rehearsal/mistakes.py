@@ -14,9 +14,10 @@ import numpy as np
 
 from sluice.rehearsal.queue_simulation import Arrivals
 from sluice.rehearsal.scenarios import Scenario
-from sluice.rehearsal.simulation import SimulationResult, TaskWork, simulate
+from sluice.rehearsal.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
+from sluice.scaling.backlog import SCALE_COOLDOWN_SECONDS
 from sluice.scaling.control_loop import USUAL
-from sluice.scaling.metric_math import Fill, Metric, Operation, Term, mapped
+from sluice.scaling.metric_math import Fill, Metric, Operation, Series, Term, mapped, metric_ids
 from sluice.scaling.policies import Policy, ScaledService, TargetTracking, Watched
 
 VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
@@ -97,6 +98,26 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
         )
 
 
+def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
+    """Find the same in a metric of one's own."""
+    for policy in tried.service.policies:
+        for metric in watched_by(policy).metrics.values():
+            key = (metric.namespace, metric.name)
+            named = metric_ids(tried.own[key]) if key in tried.own else ()
+            if "visible" not in named or "inflight" in named or not _scales_in(policy):
+                continue
+            both = Operation(Metric("visible"), "+", Metric("inflight"))
+            repaired = mapped(tried.own[key], lambda part, both=both: both if part == Metric("visible") else part)  # type: ignore[misc]
+            before, after = tried.on("long-jobs"), replace(tried, own={**tried.own, key: repaired}).on("long-jobs")
+            yield Mistake(
+                name="in-flight-ignored",
+                policy=policy.name,
+                found=f"{metric.name} is {tried.own[key].text()}: work in progress looks like none",
+                consequence=_beside("long jobs", before, after),
+                repair="publish visible and in-flight messages together",
+            )
+
+
 def _scales_in(policy: Policy) -> bool:
     if isinstance(policy, TargetTracking):
         return not policy.disables_scale_in
@@ -133,8 +154,18 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
 
 
 def _repeating(part: Term) -> Term:
-    is_filled = isinstance(part, Fill) and isinstance(part.term, Metric) and _is_zero(part.filling)
-    return Fill(part.term, "REPEAT") if is_filled and isinstance(part, Fill) else part
+    if not isinstance(part, Fill) or not _is_zero(part.filling) or not any(_raw(part.term)):
+        return part
+    return Fill(part.term, "REPEAT")
+
+
+def _raw(term: Term) -> Iterator[str]:
+    """Yield the id of every metric that is not filled."""
+    if isinstance(term, Metric):
+        yield term.id
+    elif not isinstance(term, Fill):
+        for part in term.terms():
+            yield from _raw(part)
 
 
 def _is_zero(filling: object) -> bool:
@@ -142,7 +173,7 @@ def _is_zero(filling: object) -> bool:
 
 
 def _is_filled_with_zero(term: Term, id_: str) -> bool:
-    if isinstance(term, Fill) and term.term == Metric(id_):
+    if isinstance(term, Fill) and id_ in _raw(term.term):
         return _is_zero(term.filling)
     return any(_is_filled_with_zero(part, id_) for part in term.terms())
 
@@ -174,14 +205,15 @@ def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
 
 def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
     blind_seconds = 60 * USUAL.lag_minutes + tried.tasks.start_seconds
+    enough_seconds = max(SCALE_COOLDOWN_SECONDS, 60 * math.ceil(blind_seconds / 60))
     for policy in tried.service.policies:
         seconds = policy.scale_out_cooldown_seconds if isinstance(policy, TargetTracking) else policy.cooldown_seconds
         if seconds >= blind_seconds or not _adds_again(policy):
             continue
         if isinstance(policy, TargetTracking):
-            rested: Policy = replace(policy, scale_out_cooldown_seconds=300)
+            rested: Policy = replace(policy, scale_out_cooldown_seconds=enough_seconds)
         else:
-            rested = replace(policy, cooldown_seconds=300)
+            rested = replace(policy, cooldown_seconds=enough_seconds)
         policies = tuple(rested if each is policy else each for each in tried.service.policies)
         before, after = tried.on("burst"), tried.on("burst", replace(tried.service, policies=policies))
         yield Mistake(
@@ -189,7 +221,7 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
             policy=policy.name,
             found=f"it rests {seconds} s after scaling out, and what it did is seen after {blind_seconds:g} s or more",
             consequence=_beside("a burst", before, after),
-            repair="a cooldown of 300 s",
+            repair=f"a cooldown of {enough_seconds} s",
         )
 
 
@@ -225,9 +257,18 @@ def _target_off(tried: Tried) -> Iterator[Mistake]:
 
 
 def _is_backlog_per_task(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
-    names = {metric.name for metric in watched.metrics.values()}
-    is_published = any((metric.namespace, metric.name) in own for metric in watched.metrics.values())
-    return is_published or (VISIBLE in names and bool(names & {RUNNING, "DesiredTaskCount"}))
+    """Return whether two visible messages and two tasks make it 1, and four make it 2, whatever else there is."""
+    return [_with_visible(watched, own, visible) for visible in (2.0, 4.0)] == [1.0, 2.0]
+
+
+def _with_visible(watched: Watched, own: Mapping[tuple[str, str], Term], visible: float) -> float | None:
+    there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}
+    there |= {"visible": [visible], "running": [2.0], "desired": [2.0], "age": [7.0], "cpu": [7.0]}
+    series = {}
+    for id_, metric in watched.metrics.items():
+        key = (metric.namespace, metric.name)
+        series[id_] = [own[key].value_at(there, 0)] if key in own else there.get(TO_EXPRESSIONS.get(key, ""), [None])
+    return watched.term.value_at(series, 0)
 
 
 def _wrong_queue(tried: Tried) -> Iterator[Mistake]:
@@ -269,7 +310,8 @@ def _on_its_queue(service: ScaledService) -> ScaledService:
 
 
 def _no_protection(tried: Tried) -> Iterator[Mistake]:
-    if tried.service.is_protected or tried.service.min_tasks == tried.service.max_tasks:
+    service = tried.service
+    if service.is_protected or service.min_tasks == service.max_tasks or not any(map(_scales_in, service.policies)):
         return
     outcome = tried.on("long-jobs")
     after = tried.on("long-jobs", replace(tried.service, is_protected=True))
@@ -305,6 +347,7 @@ def _in_short(outcome: SimulationResult) -> str:
 
 _RULES = (
     _in_flight_ignored,
+    _in_flight_ignored_by_own,
     _filled_with_zero,
     _no_wake_from_zero,
     _cooldown_zero,

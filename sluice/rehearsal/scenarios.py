@@ -52,7 +52,7 @@ def scenarios(service: ScaledService, tasks: TaskWork, *, groups: int, seed: int
         groups: message groups active at the same time.
         seed: of all draws.
     """
-    useful = min(float(service.max_tasks), max(1.0, groups / tasks.lanes))
+    useful = min(float(service.max_tasks), groups / tasks.lanes)
     most = per_second(tasks, useful)
     long = replace(tasks, handler_seconds=max(tasks.handler_seconds, 4.0 * service.stop_timeout_seconds))
     few = max(2, tasks.lanes)

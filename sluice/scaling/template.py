@@ -10,6 +10,7 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resou
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast, get_args
 
+from sluice import limits
 from sluice.errors import ConfigError
 from sluice.scaling.cloudformation import Properties, Resource, Stacks, Template, load_template, segments, stacks_of
 from sluice.scaling.metric_math import Metric, Term, metric_ids, parse
@@ -76,6 +77,8 @@ def _service(stacks: Stacks, target: Resource) -> ScaledService:
     definition = TaskDefinition(stacks, task, target)
     policies = tuple(_policies(stacks, target, resource_id))
     max_tasks = properties.integer("MaxCapacity")
+    if max_tasks > limits.TASKS_PER_SERVICE_MAX:
+        raise properties.refused("MaxCapacity", f"at most {limits.TASKS_PER_SERVICE_MAX}, the tasks of a service")
     if (min_tasks := properties.integer("MinCapacity")) > max_tasks:
         raise properties.refused("MinCapacity", f"0 to MaxCapacity, which is {max_tasks}")
     return ScaledService(
@@ -119,10 +122,12 @@ def _target_tracking(settings: Properties, name: str, resource_id: str) -> Targe
         watched = _alone(MetricSource(namespace="AWS/ECS", name=_PREDEFINED[metric], dimensions=names))
     else:
         watched = _watched(settings.part("CustomizedMetricSpecification"))
+    if (target := settings.number("TargetValue")) <= 0:
+        raise settings.refused("TargetValue", "more than 0")
     return TargetTracking(
         name=name,
         watched=watched,
-        target=settings.number("TargetValue"),
+        target=target,
         scale_out_cooldown_seconds=settings.integer("ScaleOutCooldown", _COOLDOWN_SECONDS),
         scale_in_cooldown_seconds=settings.integer("ScaleInCooldown", _COOLDOWN_SECONDS),
         disables_scale_in=settings.is_true("DisableScaleIn"),
@@ -165,7 +170,8 @@ def _step(step: Properties) -> Step:
 
 def _alarm(alarm: Resource) -> Alarm:
     properties = alarm.properties
-    evaluated = properties.integer("EvaluationPeriods")
+    if (evaluated := properties.integer("EvaluationPeriods")) < 1:
+        raise properties.refused("EvaluationPeriods", "1 or more")
     watched = _watched(properties)
     return Alarm(
         name=str(properties.get("AlarmName") or alarm.id),

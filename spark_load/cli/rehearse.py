@@ -14,7 +14,7 @@ from sluice.errors import ConfigError
 from sluice.history.checker.verdict import EXIT_CROSSED
 from sluice.rehearsal.advice import advise
 from sluice.rehearsal.alternatives import OWN_METRICS
-from sluice.rehearsal.declared import tasks_of
+from sluice.rehearsal.declared import service_of, tasks_of
 from sluice.rehearsal.mistakes import Mistake, Tried, mistakes, watched_by
 from sluice.rehearsal.rehearse import LARGE, Rehearsal, Watch
 from sluice.rehearsal.rehearse import rehearse as rehearsed
@@ -27,6 +27,7 @@ from sluice.scaling.template import read_services
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.options import declaration_option
+from sluice.terminal.values import Number
 from spark_load.cli.options import declared, require_writable
 from spark_load.profiles import profile
 from spark_load.rehearsal import shown
@@ -104,19 +105,19 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
 )
 @click.option("--lanes", type=click.IntRange(1, 10_000), metavar="N", help="Messages a task works on at once.")
 @click.option(
-    "--handler-seconds", type=click.FloatRange(0.0001, 43_200), metavar="SECONDS", help="How long a handler takes."
+    "--handler-seconds", type=Number("seconds", 0.001, 43_200), metavar="SECONDS", help="How long a handler takes."
 )
 @click.option(
     "--latency",
     "acceptable_latency_seconds",
-    type=click.FloatRange(0.01, 1_209_600),
+    type=Number("seconds", 0.01, 1_209_600),
     metavar="SECONDS",
     help="How long a message may take.  [default for these three: as ENV declares]",
 )
 @click.option("--groups", type=click.IntRange(1, 10_000_000), metavar="N", help="Message groups active at a time.")
 @click.option(
     "--start-seconds",
-    type=click.FloatRange(0, 3_600),
+    type=Number("seconds", 0, 3_600),
     default=60,
     show_default=True,
     metavar="SECONDS",
@@ -130,7 +131,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     metavar="NAMESPACE/NAME=EXPRESSION",
     help=f"What a metric of your own is, of {', '.join(_SIMULATED)}.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of all draws.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of all draws.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw one HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 @declaration_option
@@ -321,11 +322,11 @@ def _rehearse(
     is_chosen = bool(options.traffic or options.profile_name or options.recording)
     made = rehearsed(service, make, names, own=options.own, compares=is_chosen, watch=watch)
     consumer = _consumer(service, environment)
-    if is_chosen and environment is not None and consumer is not None:
+    if is_chosen and environment is not None and consumer is not None and service == service_of(environment, consumer):
         advice = {
             each: advise(environment, consumer, lambda each=each: make()[each].traffic)  # type: ignore[misc]
             for each in names
-            if make()[each].traffic.message_count <= LARGE
+            if make()[each].traffic.message_count <= LARGE and make()[each].tasks == tasks_of(consumer)
         }
         made = replace(made, advice=advice)
     found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))

@@ -120,6 +120,14 @@ def advised(traffic: str, advice: Advice) -> list[str]:
     ]
 
 
+def _quantile(row: Row, share: float) -> str:
+    """Return a latency; where messages that were left decide it, it is that or more."""
+    result = row.result
+    total = int(result.latencies.sum())
+    is_open = total > 0 and result.left > (1 - share) * total
+    return f"{'≥ ' if is_open else ''}{seconds(result.quantile_seconds(share))}"
+
+
 def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
     """Return a row of the table, a cell for each of `COLUMNS`."""
     result = row.result
@@ -130,7 +138,7 @@ def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
         f"{result.task_hours / hours:.1f}, at most {result.most_tasks}",
         f"{result.task_hours:,.1f}",
         f"{dollars(rehearsal.service, result.task_hours):,.2f}",
-        *(seconds(result.quantile_seconds(share)) for share in (0.5, 0.95, 0.99)),
+        *(_quantile(row, share) for share in (0.5, 0.95, 0.99)),
         seconds(result.oldest_seconds),
         seconds(result.first_task_seconds),
         str(result.flaps),

@@ -22,6 +22,7 @@ from sluice.rehearsal.simulation import simulate
 from sluice.terminal import output
 
 _GIT_SECONDS_MAX = 60
+_READ_SECONDS_MAX = 30
 _TRAFFIC = ("day", "burst")
 _MESSAGE_BYTES = 1_024
 
@@ -61,6 +62,8 @@ def _declared_at(against: str, declared: Declaration) -> Iterator[Path]:
     if Path(against).is_file():
         yield Path(against)
         return
+    if not against or against.startswith("-"):
+        raise ConfigError(f"--against is {against!r}, allowed is a file or a revision of git")
     if declared.path is None:
         raise ConfigError("a stack gave this task its declaration, needed is a file to compare; run it in the project")
     folder = declared.path.parent
@@ -68,7 +71,8 @@ def _declared_at(against: str, declared: Declaration) -> Iterator[Path]:
     archive = _git(top, "archive", "--format=tar", against, refused=against)
     with tempfile.TemporaryDirectory(prefix="sluice-diff-") as made:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(made, filter="data")
+            plain = [member for member in files.getmembers() if member.isfile() or member.isdir()]
+            files.extractall(made, members=plain, filter="data")
         path = Path(made) / declared.path.relative_to(top)
         if not path.is_file():
             raise ConfigError(
@@ -101,17 +105,28 @@ def _git(folder: Path, *arguments: str, refused: str | None = None) -> bytes:
 def _environment(path: Path, name: str) -> Environment:
     """Return the environment of another declaration, read in a process of its own: modules of both have one name."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found: Environment | ConfigError = pool.apply(_read, (path, name))
-    if isinstance(found, ConfigError):
-        raise found
+        try:
+            found: Environment | str = pool.apply_async(_read, (path, name)).get(_READ_SECONDS_MAX)
+        except multiprocessing.TimeoutError as error:
+            raise ConfigError(
+                f"the declaration to compare with did not load within {_READ_SECONDS_MAX} s, or it ended its process;"
+                " name another with --against"
+            ) from error
+        except Exception as error:  # what it declares cannot be handed over
+            raise ConfigError(f"the declaration to compare with cannot be read ({error})") from error
+    if isinstance(found, str):
+        raise ConfigError(f"{found} (in what --against names)")
     return found
 
 
-def _read(path: Path, name: str) -> Environment | ConfigError:
+def _read(path: Path, name: str) -> Environment | str:
     try:
-        return load_declaration(path).environment(name)
+        declared = load_declaration(path)
     except ConfigError as error:
-        return ConfigError(str(error))
+        return str(error).replace(f"{path.parent}/", "")
+    if name not in declared:
+        return f"environment {name!r} is not declared there, allowed is one of {', '.join(declared)}"
+    return declared[name]
 
 
 def differences(before: Environment, after: Environment) -> Iterator[Difference]:
