@@ -259,12 +259,14 @@ def test_raw_delivery_that_is_switched_later_has_its_effect(resources: Resources
     subscription = topic.subscribe(queue, raw=False)
 
     topic.set_subscription(subscription, "RawMessageDelivery", "true")
+    attributes = topic.sns.get_subscription_attributes(SubscriptionArn=subscription)["Attributes"]
     topic.publish("m1", id="m1")
     raw = queue.drain(1)
     topic.set_subscription(subscription, "RawMessageDelivery", "false")
     topic.publish("m2", id="m2")
     (wrapped,) = queue.drain(1)
 
+    assert attributes["RawMessageDelivery"] == "true"
     assert bodies(raw) == ["m1"]
     assert wrapped["Body"].startswith("{"), wrapped["Body"]
     assert json.loads(wrapped["Body"])["Message"] == "m2"
