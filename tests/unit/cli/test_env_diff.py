@@ -65,7 +65,7 @@ def test_a_declaration_is_compared_with_that_of_a_revision(
     assert found["billing", "lanes"] == ("4", "8")
 
 
-@pytest.mark.parametrize("against", ["nonsense", "HEAD:nowhere"])
+@pytest.mark.parametrize("against", ["nonsense", "HEAD:nowhere", "", "--list"])
 def test_what_is_no_revision_and_no_file_is_refused(
     against: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +73,29 @@ def test_what_is_no_revision_and_no_file_is_refused(
     file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
 
     with pytest.raises(SystemExit) as ended:
-        main(["env", "diff", "prod", "--declaration", str(file), "--against", against])
+        main(["env", "diff", "prod", "--declaration", str(file), f"--against={against}"])
 
     assert ended.value.code == 3
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        (_DECLARATION.format(lanes=4).replace('"prod"', '"test"'), "environment 'prod' is not declared there"),
+        ("raise RuntimeError", "RuntimeError"),
+    ],
+)
+def test_a_declaration_that_cannot_be_compared_is_refused(
+    before: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, other = tmp_path / "environments.py", tmp_path / "before.py"
+    file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
+    other.write_text(before, encoding="utf-8")
+
+    with pytest.raises(SystemExit) as ended:
+        main(["env", "diff", "prod", "--declaration", str(file), "--against", str(other)])
+
+    printed = capsys.readouterr().err
+    assert (ended.value.code, printed.count("\n")) == (3, 1)
+    assert line in printed

@@ -16,7 +16,7 @@ from sluice.rehearsal.scenarios import scenarios
 from sluice.rehearsal.simulation import TaskWork
 from sluice.scaling.cloudformation import Template, load_template
 from sluice.scaling.metric_math import parse
-from sluice.scaling.policies import ScaledService
+from sluice.scaling.policies import MetricSource, ScaledService, TargetTracking, Watched
 from sluice.scaling.template import read_services
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
@@ -303,3 +303,54 @@ def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
     cut_short = int(mistake.consequence.split(": ")[1].split()[0])
     assert cut_short > 0
     assert mistake.consequence.endswith("protected: 0")
+
+
+def _on(text: str, own: str | None = None) -> Tried:
+    """Return a service of two lanes a task, tracked on an expression, or on a metric of its own that is one."""
+    consumer = Consumer(name="billing", lanes=2, min_tasks=1, max_tasks=4, acceptable_latency_seconds=60)
+    place = replace(ENVIRONMENTS["dev"], consumers=(consumer,))
+    service, tasks = service_of(place, consumer), tasks_of(consumer)
+    (policy,) = service.policies
+    assert isinstance(policy, TargetTracking)
+    metrics = {"m": MetricSource(namespace="Own", name="Load", dimensions={})} if own else policy.watched.metrics
+    watched = Watched(term=parse(text), metrics=metrics, text=text)
+    changed = replace(service, policies=(replace(policy, watched=watched),))
+    given = {**OWN_METRICS, ("Own", "Load"): parse(own or "visible")}
+    return Tried(changed, tasks, lambda: scenarios(changed, tasks, groups=20), given)
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "names"),
+    [
+        ("FILL((visible + inflight) / running, 0)", None, ["filled-with-zero"]),
+        ("FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)", None, []),
+        ("m", "visible / IF(running > 0, running, 1)", ["in-flight-ignored"]),
+        ("m", "(visible + inflight) / IF(running > 0, running, 1)", []),
+        ("m", "age", []),
+        ("m", "inflight / IF(running > 0, running, 1)", []),
+    ],
+)
+def test_an_expression_has_the_mistakes_it_has_wherever_it_stands(text: str, own: str | None, names: list[str]) -> None:
+    """Around another expression, in a metric of one's own; an age or a share of lanes is no backlog per task."""
+    assert [mistake.name for mistake in mistakes(_on(text, own))] == names
+
+
+def test_a_service_that_never_scales_in_needs_no_protection() -> None:
+    tried = _on("(visible + inflight) / IF(running > 0, running, 1)")
+    (policy,) = tried.service.policies
+    assert isinstance(policy, TargetTracking)
+    stays = replace(tried.service, is_protected=False, policies=(replace(policy, disables_scale_in=True),))
+    shrinks = replace(tried.service, is_protected=False)
+
+    assert [mistake.name for mistake in mistakes(replace(tried, service=stays))] == []
+    assert [mistake.name for mistake in mistakes(replace(tried, service=shrinks))] == ["scale-in-without-protection"]
+
+
+def test_a_cooldown_is_long_enough_when_what_was_done_is_seen() -> None:
+    """320 s until metrics and start: 300 are too few, and 360 are advised."""
+    tried = _on("(visible + inflight) / IF(running > 0, running, 1)")
+    slow = replace(tried, tasks=replace(tried.tasks, start_seconds=200))
+
+    (mistake,) = mistakes(slow)
+
+    assert (mistake.name, mistake.repair) == ("cooldown-too-short", "a cooldown of 360 s")

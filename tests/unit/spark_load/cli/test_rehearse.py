@@ -81,6 +81,15 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             "--profile and --recording and --traffic are given, allowed is one of them",
         ),
         ("--template fine.yaml --lanes 0 --handler-seconds 1 --latency 1", "Invalid value for '--lanes': 0 is not in"),
+        (
+            "--template fine.yaml --lanes 1 --handler-seconds nan --latency 1",
+            "it is 'nan', allowed is a number of seconds",
+        ),
+        (
+            "--template fine.yaml {work} --start-seconds nan",
+            "it is 'nan', allowed is a number of seconds from 0 to 3600",
+        ),
+        ("--template fine.yaml {work} --seed -1", "Invalid value for '--seed': -1 is not in the range"),
         ("prod --template fine.yaml", "service Workers is no consumer of the declaration, needed are --lanes"),
     ],
 )
