@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,6 @@ pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
 BILLING, SEARCH, LEDGER, WAREHOUSE = SHARED.consumers
 FIFO = {"FifoQueue": "true"}
 VOLATILE = ("ApproximateNumberOfMessages", "LastModifiedTimestamp")
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
-    """Yield a LocalStack where nothing is deployed; AWS_* point at it."""
-    with (
-        localstack.running(log=tmp_path_factory.mktemp("existing") / "localstack.log") as running,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in running.environment().items():
-            patch.setenv(name, value)
-        yield running
 
 
 def _run(*command: str, **variables: str) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,6 @@ LOCAL, STAGING = environment("local"), environment("staging")
 PARTS = ("network", "database", "messaging", "consumers", "observability")
 STACKS = tuple(naming.stack_name(LOCAL, part) for part in PARTS)
 _CDK_SECONDS = 240
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
-    """Yield a LocalStack where nothing is deployed; AWS_* point at it."""
-    with (
-        localstack.running(log=tmp_path_factory.mktemp("lifecycle") / "localstack.log") as running,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in running.environment().items():
-            patch.setenv(name, value)
-        yield running
 
 
 def _run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
