@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,6 +37,8 @@ from spark_load.rehearsal.traffic import of_profile, of_recording
 
 _TRAFFIC = ("steady", "burst", "sparse", "hot-group", "few-groups", "long-jobs", "poison", "day")
 _GROUPS = 100
+_WORK = {"lanes": "--lanes", "handler_seconds": "--handler-seconds", "acceptable_latency_seconds": "--latency"}
+"""Field of `TaskWork` that no template tells, to the option that says it."""
 _SIMULATED = tuple(dict.fromkeys(TO_EXPRESSIONS.values()))
 
 
@@ -53,6 +56,11 @@ class Given:
     recording: Path | None
     traffic: Sequence[str]
     seed: int
+
+    @property
+    def work(self) -> Mapping[str, Any]:
+        """Return what it says of `TaskWork`, by field."""
+        return {field: value for field in _WORK if (value := getattr(self, field)) is not None}
 
 
 class _Rehearse(click.Command):
@@ -223,15 +231,7 @@ def _check(name: str | None, template: Path | None, options: Given) -> None:
         raise ConfigError(f"{' and '.join(chosen)} are given, allowed is one of them")
     if name is None and template is None:
         raise ConfigError("neither ENV nor --template is given, needed is one of them; `sluice env` lists the former")
-    missing = [
-        option
-        for option, value in (
-            ("--lanes", options.lanes),
-            ("--handler-seconds", options.handler_seconds),
-            ("--latency", options.acceptable_latency_seconds),
-        )
-        if value is None
-    ]
+    missing = [option for field, option in _WORK.items() if field not in options.work]
     if name is None and missing:
         raise ConfigError(f"without ENV no declaration tells how tasks work, needed are {', '.join(missing)}")
 
@@ -276,24 +276,13 @@ def _tasks(service: ScaledService, environment: Environment | None, options: Giv
     """Return how a service's tasks work: as its consumer declares, or as the command line says."""
     consumer = _consumer(service, environment)
     if consumer is not None:
-        declared_work = tasks_of(consumer)
-    elif options.lanes is None or options.handler_seconds is None or options.acceptable_latency_seconds is None:
+        return replace(tasks_of(consumer), start_seconds=options.start_seconds, **options.work)
+    if len(options.work) < len(_WORK):
         raise ConfigError(
             f"service {service.name} is no consumer of the declaration, needed are --lanes, --handler-seconds and"
             " --latency"
         )
-    else:
-        declared_work = TaskWork(lanes=1, handler_seconds=1, acceptable_latency_seconds=1)
-    overrides = {
-        field: value
-        for field, value in (
-            ("lanes", options.lanes),
-            ("handler_seconds", options.handler_seconds),
-            ("acceptable_latency_seconds", options.acceptable_latency_seconds),
-        )
-        if value is not None
-    }
-    return replace(declared_work, start_seconds=options.start_seconds, **overrides)  # type: ignore[arg-type]
+    return TaskWork(start_seconds=options.start_seconds, **options.work)
 
 
 def _groups(service: ScaledService, environment: Environment | None, options: Given) -> int:
