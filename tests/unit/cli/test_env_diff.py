@@ -18,6 +18,18 @@ ENVIRONMENTS = (Environment(name="prod", application="shop", consumers=(Consumer
 """
 
 
+def _committed(folder: Path) -> Path:
+    """Return a declaration that a repository of git has, beside a link that leads out of it."""
+    file = folder / "environments.py"
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b.example"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
+    (folder / "outside").symlink_to("/nowhere")
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "before"], check=True)
+    return file
+
+
 def test_a_consumer_that_comes_and_goes_is_named() -> None:
     prod = ENVIRONMENTS["prod"]
     fewer = replace(prod, consumers=prod.consumers[:2])
@@ -48,12 +60,7 @@ def test_nothing_is_told_where_nothing_differs() -> None:
 def test_a_declaration_is_compared_with_that_of_a_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "environments.py"
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.example"]
-    subprocess.run([*git, "init", "--quiet"], check=True)
-    file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
-    subprocess.run([*git, "add", "environments.py"], check=True)
-    subprocess.run([*git, "commit", "--quiet", "--message", "before"], check=True)
+    file = _committed(tmp_path)
     file.write_text(_DECLARATION.format(lanes=8), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
@@ -69,8 +76,7 @@ def test_a_declaration_is_compared_with_that_of_a_revision(
 def test_what_is_no_revision_and_no_file_is_refused(
     against: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "environments.py"
-    file.write_text(_DECLARATION.format(lanes=4), encoding="utf-8")
+    file = _committed(tmp_path)
 
     with pytest.raises(SystemExit) as ended:
         main(["env", "diff", "prod", "--declaration", str(file), f"--against={against}"])

@@ -305,7 +305,7 @@ def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
     assert mistake.consequence.endswith("protected: 0")
 
 
-def _on(text: str, own: str | None = None) -> Tried:
+def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
     """Return a service of two lanes a task, tracked on an expression, or on a metric of its own that is one."""
     consumer = Consumer(name="billing", lanes=2, min_tasks=1, max_tasks=4, acceptable_latency_seconds=60)
     place = replace(ENVIRONMENTS["dev"], consumers=(consumer,))
@@ -314,25 +314,28 @@ def _on(text: str, own: str | None = None) -> Tried:
     assert isinstance(policy, TargetTracking)
     metrics = {"m": MetricSource(namespace="Own", name="Load", dimensions={})} if own else policy.watched.metrics
     watched = Watched(term=parse(text), metrics=metrics, text=text)
-    changed = replace(service, policies=(replace(policy, watched=watched),))
+    changed = replace(service, policies=(replace(policy, watched=watched, target=target),))
     given = {**OWN_METRICS, ("Own", "Load"): parse(own or "visible")}
     return Tried(changed, tasks, lambda: scenarios(changed, tasks, groups=20), given)
 
 
 @pytest.mark.parametrize(
-    ("text", "own", "names"),
+    ("text", "own", "target", "names"),
     [
-        ("FILL((visible + inflight) / running, 0)", None, ["filled-with-zero"]),
-        ("FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)", None, []),
-        ("m", "visible / IF(running > 0, running, 1)", ["in-flight-ignored"]),
-        ("m", "(visible + inflight) / IF(running > 0, running, 1)", []),
-        ("m", "age", []),
-        ("m", "inflight / IF(running > 0, running, 1)", []),
+        ("FILL((visible + inflight) / running, 0)", None, 120, ["filled-with-zero"]),
+        ("FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)", None, 120, []),
+        ("m", "visible / IF(running > 0, running, 1)", 120, ["in-flight-ignored"]),
+        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 120, []),
+        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 60, ["target-without-lanes"]),
+        ("m", "age", 60, []),
+        ("m", "inflight / IF(running > 0, running, 1)", 1.7, []),
     ],
 )
-def test_an_expression_has_the_mistakes_it_has_wherever_it_stands(text: str, own: str | None, names: list[str]) -> None:
+def test_an_expression_has_the_mistakes_it_has_wherever_it_stands(
+    text: str, own: str | None, target: float, names: list[str]
+) -> None:
     """Around another expression, in a metric of one's own; an age or a share of lanes is no backlog per task."""
-    assert [mistake.name for mistake in mistakes(_on(text, own))] == names
+    assert [mistake.name for mistake in mistakes(_on(text, own, target))] == names
 
 
 def test_a_service_that_never_scales_in_needs_no_protection() -> None:
