@@ -6,17 +6,17 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from sluice.constructs.alarms import Alarms, OperatorTopic
 from sluice.constructs.cluster import cluster
-from sluice.constructs.dashboard import Dashboard
 from sluice.constructs.database import Database, DatabaseAccess, access_to_existing
 from sluice.constructs.fan_out import Fanout, Producers
-from sluice.constructs.images import Images
+from sluice.constructs.monitoring.alarms import Alarms, OperatorTopic
+from sluice.constructs.monitoring.dashboard import Dashboard
 from sluice.constructs.network import Network
-from sluice.constructs.task_service import ConsumerService, RelayService
+from sluice.constructs.services.images import Images
+from sluice.constructs.services.task_service import ConsumerService, RelayService
 from sluice.declaration import Environment, ExistingDatabase, NewDatabase, NewNetwork, Removal, naming
 from sluice.declaration.arguments import typed
-from sluice.declaration.operators import has_operators
+from sluice.declaration.fields.operators import has_operators
 from sluice.declaration.validation import require
 
 

@@ -15,12 +15,12 @@ from sluice import limits
 from sluice.cost import prices
 from sluice.cost.prices import MONTH_HOURS, usd
 from sluice.declaration import AutomaticRedrive, Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
-from sluice.declaration.image import Architecture
+from sluice.declaration.fields.image import Architecture
+from sluice.declaration.topics import RELAY_TASKS
 
 _MONTH_SECONDS = MONTH_HOURS * 3_600
 _GIGABYTE = 1e9
 _SPOT_SHARE = 0.3  # of the price: "up to 70% off", https://aws.amazon.com/fargate/pricing/ (read 2026-11-23)
-_RELAY_TASKS = 2
 _SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # a relay's task, and one of automatic redrive
 # Assumed: somebody's service is away once a day, and a run brings back all it may, ten messages a second. Fargate
 # counts a minute at least, from the pull of the image on.
@@ -198,7 +198,7 @@ def _fargate(
         (service.tasks, consumer.cpu, consumer.memory_mib)
         for service, consumer in zip(services, environment.consumers, strict=True)
     ]
-    sizes.append((_RELAY_TASKS * _relays(environment), _SMALL_CPU, _SMALL_MEMORY_MIB))
+    sizes.append((RELAY_TASKS * _relays(environment), _SMALL_CPU, _SMALL_MEMORY_MIB))
     hourly = sum(tasks * _task_hour(cpu, memory_mib, architecture) for tasks, cpu, memory_mib in sizes)
     redrives = _redrive_hours(environment) * _task_hour(_SMALL_CPU, _SMALL_MEMORY_MIB, architecture)
     return MONTH_HOURS * hourly * (_SPOT_SHARE if spot else 1) + redrives

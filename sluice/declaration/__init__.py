@@ -3,15 +3,15 @@
 Nothing here calls AWS or imports a project's `environments.py` by name: `load_declaration` reads it, for the rim alone.
 """
 
-from sluice.declaration.automatic_redrive import AutomaticRedrive
 from sluice.declaration.consumer import RETRY_SECONDS_MAX, Consumer, Gaps, Poison
-from sluice.declaration.database import ExistingDatabase, NewDatabase
 from sluice.declaration.environment import Encryption, Environment, Removal
-from sluice.declaration.existing import ExistingKeys, ExistingQueue
-from sluice.declaration.image import Architecture
+from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
+from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
+from sluice.declaration.fields.existing import ExistingKeys, ExistingQueue
+from sluice.declaration.fields.image import Architecture
+from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
+from sluice.declaration.fields.operators import SlackChannel
 from sluice.declaration.loading import Declaration, is_declared, load_declaration, load_task_declaration
-from sluice.declaration.network import ExistingNetwork, NewNetwork
-from sluice.declaration.operators import SlackChannel
 from sluice.declaration.topics import ExistingTopic, Topic
 
 __all__ = [

@@ -7,10 +7,10 @@ from enum import Enum
 from typing import TypedDict
 
 from sluice import limits
-from sluice.declaration import filters
-from sluice.declaration.automatic_redrive import AutomaticRedrive
-from sluice.declaration.existing import ExistingQueue
-from sluice.declaration.image import check_image
+from sluice.declaration.fields import filters
+from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
+from sluice.declaration.fields.existing import ExistingQueue
+from sluice.declaration.fields.image import check_image
 from sluice.declaration.validation import between, checked, declared, matching, refuse, require
 from sluice.scaling import backlog
 from sluice.scaling.metric_math import Term

@@ -7,11 +7,11 @@ from enum import Enum
 
 from sluice import limits
 from sluice.declaration.consumer import Consumer
-from sluice.declaration.database import ExistingDatabase, NewDatabase
-from sluice.declaration.existing import ExistingKeys, check_existing
-from sluice.declaration.image import Architecture, check_image, parse_image
-from sluice.declaration.network import ExistingNetwork, NewNetwork
-from sluice.declaration.operators import SlackChannel, check_operators
+from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
+from sluice.declaration.fields.existing import ExistingKeys, check_existing
+from sluice.declaration.fields.image import Architecture, check_image, parse_image
+from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
+from sluice.declaration.fields.operators import SlackChannel, check_operators
 from sluice.declaration.topics import LABEL, ExistingTopic, Topic, check_topics
 from sluice.declaration.validation import between, checked, declared, did_you_mean, matching, nearest, require, shown
 from sluice.errors import ConfigError

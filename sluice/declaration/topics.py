@@ -8,7 +8,7 @@ AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-acc
 import re
 from typing import TYPE_CHECKING
 
-from sluice.declaration.existing import KEY_ARN
+from sluice.declaration.fields.existing import KEY_ARN
 from sluice.declaration.validation import checked, declared, matching, require
 from sluice.limits import FIFO_SUFFIX
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
 LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
+RELAY_TASKS = 2
+"""Tasks of each topic's relay: one leads, one stands by."""
 
 
 def _accounts() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.constructs import task_service
+from sluice.constructs.services import task_service
 from sluice.declaration import task_settings
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import aws_cdk as cdk
 
-from sluice.constructs.alarms import Alarms, OperatorTopic
-from sluice.constructs.dashboard import Dashboard
 from sluice.constructs.database import Database
 from sluice.constructs.fan_out import Fanout, Producers
+from sluice.constructs.monitoring.alarms import Alarms, OperatorTopic
+from sluice.constructs.monitoring.dashboard import Dashboard
 from sluice.constructs.network import Network
 from sluice.constructs.stage import Consumers
 from sluice.declaration import Environment, NewDatabase

@@ -22,7 +22,7 @@ from sluice.declaration import (
     NewDatabase,
     NewNetwork,
 )
-from sluice.declaration.image import Architecture
+from sluice.declaration.fields.image import Architecture
 
 ONE = Environment(
     name="prod",

@@ -83,7 +83,7 @@ def test_every_field_of_the_declaration_is_documented(page: str, of: type) -> No
 
 def test_every_class_of_the_declaration_has_a_section() -> None:
     """A dataclass that a declaration is built of is one the page has a table for."""
-    modules = [ast.parse(file.read_text(encoding="utf-8")) for file in (PROJECT / "sluice/declaration").glob("*.py")]
+    modules = [ast.parse(file.read_text(encoding="utf-8")) for file in (PROJECT / "sluice/declaration").rglob("*.py")]
     dataclasses = {
         class_def.name
         for module in modules

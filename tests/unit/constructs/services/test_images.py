@@ -10,7 +10,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from sluice.constructs.images import Images
+from sluice.constructs.services.images import Images
 from sluice.declaration import Architecture
 from sluice.errors import ConfigError
 from tests.support.declaration import environment

@@ -15,7 +15,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
-from sluice.constructs import metrics
+from sluice.constructs.monitoring import metrics
 from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import DEAD

@@ -21,7 +21,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice.constructs import metrics
+from sluice.constructs.monitoring import metrics
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, naming

@@ -18,12 +18,12 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from sluice.constructs import metrics
+from sluice.constructs.monitoring import metrics
 from sluice.constructs.nag import acknowledge
-from sluice.constructs.task_service import RELAY_TASKS
 from sluice.declaration import Consumer, Environment, ExistingTopic, Gaps, Topic, naming
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GROUPS, REDRIVE_OFF
+from sluice.declaration.topics import RELAY_TASKS
 from sluice.scaling import backlog
 
 _IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING

@@ -12,7 +12,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice.constructs import metrics
+from sluice.constructs.monitoring import metrics
 from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.arguments import typed
 from sluice.scaling import backlog

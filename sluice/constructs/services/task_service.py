@@ -15,19 +15,20 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from sluice.constructs.automatic_redrive import AutomaticRedriveRule
 from sluice.constructs.database import DatabaseAccess
-from sluice.constructs.deployment_alarms import DeploymentAlarms
 from sluice.constructs.fan_out import topic_key_arn
 from sluice.constructs.feature_flags import set_flags
-from sluice.constructs.images import Images, TaskImage
 from sluice.constructs.logs import log_group
+from sluice.constructs.monitoring.deployment_alarms import DeploymentAlarms
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
-from sluice.constructs.scaling import BacklogScaling
-from sluice.constructs.schema_container import apply_schema_first
+from sluice.constructs.services.automatic_redrive import AutomaticRedriveRule
+from sluice.constructs.services.images import Images, TaskImage
+from sluice.constructs.services.scaling import BacklogScaling
+from sluice.constructs.services.schema_container import apply_schema_first
 from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, task_settings
 from sluice.declaration.arguments import typed
+from sluice.declaration.topics import RELAY_TASKS
 
 _CONSUME = [
     "sqs:ReceiveMessage",
@@ -38,8 +39,6 @@ _CONSUME = [
 ]
 _USER = "10001"
 _ALIVE_FILE = "/dev/shm/alive"  # noqa: S108 (of the container alone; its root file system is read-only)
-RELAY_TASKS = 2
-"""One leads, one stands by."""
 _SMALL_CPU, _SMALL_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
 
 

@@ -18,10 +18,10 @@ from aws_cdk import aws_ecr_assets as assets
 from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
-from sluice.constructs.dockerfile import copies
+from sluice.constructs.services.dockerfile import copies
 from sluice.declaration import Architecture, Consumer, Environment
 from sluice.declaration.arguments import typed
-from sluice.declaration.image import parse_image
+from sluice.declaration.fields.image import parse_image
 from sluice.declaration.validation import require
 
 _PLATFORMS = {Architecture.X86_64: assets.Platform.LINUX_AMD64, Architecture.ARM64: assets.Platform.LINUX_ARM64}

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from sluice.constructs.dockerfile import copies
+from sluice.constructs.services.dockerfile import copies
 
 FILE = PurePosixPath("orders/services/billing.py")
 HOLDS = {

@@ -1,0 +1,1 @@
+"""What operators see and hear: metrics, alarms and the dashboard."""

@@ -1,0 +1,1 @@
+"""Tests of `spark_load.judge` and of the commands that judge, on Spark."""
