@@ -38,7 +38,7 @@ setup: ## Install everything: Java if it is missing, .venv, LocalStack, Node, cd
 
 .PHONY: demo
 demo: setup ## Deploy to LocalStack, run contracts, example services and a Spark load test, end with a verdict
-	@$(EMULATED) bash scripts/demo.sh "$$PROFILE"
+	@$(EMULATED) python -u scripts/demo.py "$$PROFILE"
 
 .PHONY: test
 test: lint unit integration promises proofs ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove

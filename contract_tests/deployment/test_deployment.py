@@ -23,7 +23,7 @@ from sluice.limits import FIFO_SUFFIX, MESSAGE_BYTES_MAX
 
 pytestmark = pytest.mark.deployment
 
-_ALARM_SECONDS = 200  # LocalStack looks at an alarm once a minute
+_ALARM_SECONDS = 200  # a LocalStack not started by us looks at an alarm once a minute
 _QUIET_SECONDS = 300  # and at three minutes' data points, where AWS would look at one
 _SECURE = {"aws:SecureTransport": "true"}
 _STRANGER = "arn:aws:iam::999999999999:user/stranger"

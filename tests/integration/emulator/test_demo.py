@@ -1,0 +1,138 @@
+"""`make demo` runs its parts side by side where they may be, counts what fails, and leaves no process."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.demo import Demo, Part, parts
+from sluice.clock import eventually
+from tests.support.project import PROJECT
+
+_AWAITS = "timeout 20 sh -c 'until test -e {path}; do sleep 0.1; done'"
+_WAITS = "echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 100"
+
+
+def _part(name: str, script: str, folder: Path, *after: str, shown: str = ".*") -> Part:
+    return Part(
+        name=name, does=f"{name} things", command=("sh", "-c", script), log=folder / name, after=after, shown=shown
+    )
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_what_fails_is_counted_and_shown_and_what_follows_is_run(tmp_path: Path) -> None:
+    lines: list[str] = []
+    demo = Demo(
+        [
+            _part("deployment", "echo done 8 s", tmp_path, shown="done.*"),
+            _part("contracts", "echo one; echo two is broken; exit 3", tmp_path, "deployment"),
+            _part("orders", f"test -s {tmp_path / 'contracts'}", tmp_path, "contracts"),
+        ],
+        show=lambda line: lines.append(line.partition("] ")[2] or line),
+    )
+
+    demo.run()
+
+    assert demo.codes == {"deployment": 0, "contracts": 3, "orders": 0}
+    assert lines == [
+        f"deployment: deployment things (log: {tmp_path / 'deployment'})",
+        "deployment: done; done 8 s",
+        f"contracts: contracts things (log: {tmp_path / 'contracts'})",
+        "    one",
+        "    two is broken",
+        "contracts: BROKEN (exit code 3)",
+        f"orders: orders things (log: {tmp_path / 'orders'})",
+        "orders: done",
+    ]
+
+
+def test_parts_that_need_nothing_of_each_other_run_at_once(tmp_path: Path) -> None:
+    """Each waits for what the other writes."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    demo = Demo(
+        [
+            _part("first", f"touch {first}; {_AWAITS.format(path=second)}", tmp_path),
+            _part("second", f"touch {second}; {_AWAITS.format(path=first)}", tmp_path),
+        ],
+        show=lambda _: None,
+    )
+
+    demo.run()
+
+    assert demo.codes == {"first": 0, "second": 0}
+
+
+def test_a_failed_deployment_ends_the_rest(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    demo = Demo(
+        [
+            _part("contracts", _WAITS.format(pid=pid), tmp_path),
+            _part("deployment", f"{_AWAITS.format(path=pid)}; exit 1", tmp_path),
+            _part("orders", "true", tmp_path, "deployment"),
+        ],
+        show=lambda _: None,
+    )
+
+    demo.run()
+
+    assert demo.codes == {"deployment": 1}
+    assert not _is_there(int(pid.read_text()))
+
+
+def test_lines_wait_while_a_part_has_the_terminal(tmp_path: Path) -> None:
+    """It ends when the end of another part was noted, and only then that is shown."""
+    shown: list[tuple[str, bool]] = []
+    noted, ended = tmp_path / "noted", tmp_path / "ended"
+    on_terminal = Part(name="load", does="load", command=("sh", "-c", f"{_AWAITS.format(path=noted)}; touch {ended}"))
+    demo = Demo(
+        [
+            on_terminal,
+            _part("contracts", "true", tmp_path),
+            _part("orders", f"touch {noted}; {_AWAITS.format(path=ended)}", tmp_path, "contracts"),
+        ],
+        show=lambda line: shown.append((line.partition("] ")[2], ended.exists())),
+    )
+
+    demo.run()
+
+    assert shown[0] == ("load: load", False)
+    assert dict(shown)["contracts: done"]
+
+
+def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+    pids = [tmp_path / "first.pid", tmp_path / "second.pid"]
+    scripts = [_WAITS.format(pid=pid) for pid in pids]
+    program = (
+        "import sys; from pathlib import Path; from scripts.demo import Demo, Part; "
+        f"Demo([Part(name=s, does='waits', command=('sh', '-c', s), log=Path({str(tmp_path)!r}) / str(n)) "
+        f"for n, s in enumerate({scripts!r})]).run()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    eventually(lambda: all(pid.exists() and pid.read_text() for pid in pids), timeout_seconds=30, describe="both parts")
+    started = [int(pid.read_text()) for pid in pids]
+    assert all(map(_is_there, started))
+
+    os.kill(process.pid, signal.SIGINT)
+
+    assert process.wait(timeout=60) != 0
+    assert not any(map(_is_there, started))
+
+
+def test_what_uses_the_queues_of_local_runs_one_after_the_other() -> None:
+    """The load test needs them empty, and so does the poison message among the contracts."""
+    after = {part.name: part.after for part in parts("smoke", "8")}
+
+    assert after == {
+        "deployment": (),
+        "contracts": ("deployment",),
+        "contracts of the deployment": ("deployment",),
+        "scaling": ("deployment",),
+        "orders": ("contracts of the deployment",),
+        "load test": ("orders",),
+    }
