@@ -86,6 +86,17 @@ class Event:
         return _content_hash(self.type, self.data)
 
     @cached_property
+    def body_around_numbers(self) -> tuple[str, str]:
+        """Return what is in front of the number in the message's body, and what is behind its instant.
+
+        Between them is `7,"epoch":1767225600,"first":5,"at":"2026-01-01T00:00:00+00:00"`, `first` unless it is 1.
+        """
+        front = {"sluice": VERSION, "id": self.id, "type": self.type, "group": self.group}
+        trace = {"trace": dict(self.trace)} if self.trace else {}
+        back = {**trace, "hash": self.content_hash, "data": self.data}
+        return f'{_as_json(front)[:-1]},"seq":', f",{_as_json(back)[1:]}"
+
+    @cached_property
     def size_bytes(self) -> int:
         """Return the maximum size of the message in bytes: body, and names, types and values of attributes."""
         body = len(Envelope(event=self, seq=1, epoch=1).body.encode())
@@ -131,22 +142,11 @@ class Envelope:
     @cached_property
     def body(self) -> str:
         """Return the message body: the same text every time, so that a repeat repeats it."""
-        event = self.event
-        instant = self.committed_at if event.at is None else event.at
-        fields = {
-            "sluice": VERSION,
-            "id": event.id,
-            "type": event.type,
-            "group": event.group,
-            "seq": self.seq,
-            "epoch": self.epoch,
-            **({} if self.first == 1 else {"first": self.first}),
-            "at": None if instant is None else instant.astimezone(UTC).isoformat(),
-            **({"trace": dict(event.trace)} if event.trace else {}),
-            "hash": event.content_hash,
-            "data": event.data,
-        }
-        return _as_json(fields)
+        before, after = self.event.body_around_numbers
+        instant = self.committed_at if self.event.at is None else self.event.at
+        written = "null" if instant is None else f'"{instant.astimezone(UTC).isoformat()}"'
+        first = "" if self.first == 1 else f',"first":{self.first}'
+        return f'{before}{self.seq},"epoch":{self.epoch}{first},"at":{written}{after}'
 
     @property
     def deduplication_id(self) -> str:

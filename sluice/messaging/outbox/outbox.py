@@ -14,12 +14,14 @@ whichever of a writer and the deletion comes first, no (epoch, seq) is given twi
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import Connection, TextClause, func, insert, select, text
 from sqlalchemy import event as hooks
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
@@ -34,6 +36,48 @@ from sluice.terminal.printable import printable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT = "sluice_outbox"
+_EVENT_COLUMNS = ("groups", "ids", "types", "attributes", "before", "after", "instants", "left")
+# Counters are locked in the order given. The instant of the messages is read when they are, so that a group's instants
+# are in the order of its commits. Without RETURNING of messages: a producer needs no right to read what others have
+# committed.
+_WRITE = """
+    WITH event AS (
+        SELECT * FROM unnest(
+            CAST(:groups AS text[]), CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:attributes AS text[]),
+            CAST(:before AS text[]), CAST(:after AS text[]), CAST(:instants AS text[]), CAST(:left AS bigint[])
+        ) AS event (group_id, id, type, attributes, before, after, instant, still_left)
+    ), counter AS (
+        INSERT INTO sluice_outbox_group AS counted (topic, group_id, epoch, last_seq, updated_at_us)
+        SELECT :topic, group_id, {now_us} / 1000000, added, {now_us}
+        FROM unnest(CAST(:counted_groups AS text[]), CAST(:counts AS bigint[])) WITH ORDINALITY
+            AS given (group_id, added, place)
+        ORDER BY place
+        ON CONFLICT (topic, group_id) DO UPDATE
+            SET last_seq = counted.last_seq + excluded.last_seq, updated_at_us = excluded.updated_at_us
+        RETURNING group_id, epoch, first_seq, last_seq
+    ), numbered AS (
+        SELECT group_id, epoch, first_seq, last_seq, {now_us} AS now_us FROM counter
+    )
+    INSERT INTO sluice_outbox (
+        topic, group_id, group_seq, event_id, type, attributes, deduplication_id, created_at_us, body
+    )
+    SELECT
+        :topic, group_id, last_seq - still_left, id, type, attributes, id, now_us,
+        before || (last_seq - still_left) || ',"epoch":' || epoch
+            || CASE WHEN first_seq = 1 THEN '' ELSE ',"first":' || first_seq END
+            || ',"at":"' || coalesce(instant, to_char(
+                timestamp '1970-01-01' + now_us * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'
+            )) || '"' || after
+    FROM event JOIN numbered USING (group_id)
+"""
+_COUNT = """
+    INSERT INTO sluice_outbox_group (topic, group_id, epoch, last_seq, updated_at_us)
+    VALUES (:topic, :group_id, {now_us} / 1000000, :count, {now_us})
+    ON CONFLICT (topic, group_id) DO UPDATE
+        SET last_seq = last_seq + excluded.last_seq, updated_at_us = excluded.updated_at_us
+    RETURNING epoch, first_seq, last_seq, {now_us} AS now_us
+"""
+_INSERT = insert(tables.messages).inline()
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,251}\.fifo")  # https://docs.aws.amazon.com/sns/latest/api/API_CreateTopic.html
 
 
@@ -103,69 +147,74 @@ class Outbox:
         for event in listed:
             event.check_size(self._event_bytes_max)
         engines.require_durable(connection)
+        write = _in_one_statement if connection.dialect.name == "postgresql" else _counters_first
         with engines.explaining_missing_tables():
-            # Without RETURNING: a producer needs no right to read what others have committed.
-            connection.execute(insert(tables.messages).inline(), self._numbered(connection, listed))
+            write(connection, self.topic, listed, self._clock)
             if self._notify and connection.dialect.name == "postgresql":
                 connection.execute(select(func.pg_notify(channel(self.topic), "")))
 
-    def _numbered(self, connection: Connection, events: Sequence[Event]) -> list[dict[str, Any]]:
-        counts = Counter(event.group for event in events)
-        counters = self._allocate(connection, counts)
-        at_us = engines.now_us(connection, self._clock)
-        instant = _EPOCH + timedelta(microseconds=at_us)
-        following = {group: counters[group].last_seq - count + 1 for group, count in counts.items()}
-        rows = []
-        for event in events:
-            counter = counters[event.group]
+
+def _in_one_statement(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
+    """Number and store events, sorted by group, in one round trip: the database puts the numbers into the bodies.
+
+    A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
+    """
+    counts = Counter(event.group for event in events)
+    left = dict(counts)
+    columns: dict[str, list[Any]] = {name: [] for name in _EVENT_COLUMNS}
+    for event in events:
+        left[event.group] -= 1
+        before, after = event.body_around_numbers
+        instant = None if event.at is None else event.at.astimezone(UTC).isoformat()
+        row = (event.group, event.id, event.type, _attributes(event), before, after, instant, left[event.group])
+        for column, value in zip(columns.values(), row, strict=True):
+            column.append(value)
+    parameters = {"topic": topic, "counted_groups": list(counts), "counts": list(counts.values()), **columns}
+    connection.execute(*_with_now(_WRITE, connection, clock, parameters))
+
+
+def _counters_first(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
+    """Number and store events, sorted by group: where a statement that inserts cannot be a part of another."""
+    rows = []
+    for group, grouped in groupby(events, key=lambda event: event.group):
+        of_group = list(grouped)
+        parameters = {"topic": topic, "group_id": group, "count": len(of_group)}
+        counter = connection.execute(*_with_now(_COUNT, connection, clock, parameters)).one()
+        instant = _EPOCH + timedelta(microseconds=counter.now_us)
+        for seq, event in enumerate(of_group, counter.last_seq - len(of_group) + 1):
             envelope = Envelope(
-                event=event,
-                seq=following[event.group],
-                epoch=counter.epoch,
-                first=counter.first_seq,
-                committed_at=instant,
+                event=event, seq=seq, epoch=counter.epoch, first=counter.first_seq, committed_at=instant
             )
-            rows.append(self._row(envelope, at_us))
-            following[event.group] += 1
-        return rows
+            rows.append(
+                {
+                    "topic": topic,
+                    "group_id": group,
+                    "group_seq": seq,
+                    "event_id": event.id,
+                    "type": event.type,
+                    "body": envelope.body,
+                    "attributes": _attributes(event),
+                    "deduplication_id": envelope.deduplication_id,
+                    "created_at_us": counter.now_us,
+                }
+            )
+    connection.execute(_INSERT, rows)
 
-    def _allocate(self, connection: Connection, counts: Mapping[str, int]) -> dict[str, Row[Any]]:
-        """Return each group's counter after taking as many numbers as given; rows are locked in the order given.
 
-        A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
-        """
-        made = engines.insert(connection.dialect.name, tables.groups)
-        now_us = engines.now_us_sql(connection.dialect.name, self._clock)
-        values = [
-            {
-                "topic": self.topic,
-                "group_id": group,
-                "epoch": engines.in_seconds(now_us),
-                "last_seq": count,
-                "updated_at_us": now_us,
-            }
-            for group, count in counts.items()
-        ]
-        columns = tables.groups.c
-        taken = made.values(values).on_conflict_do_update(
-            index_elements=["topic", "group_id"],
-            set_={"last_seq": columns.last_seq + made.excluded.last_seq, "updated_at_us": made.excluded.updated_at_us},
-        )
-        returned = taken.returning(columns.group_id, columns.epoch, columns.first_seq, columns.last_seq)
-        return {row.group_id: row for row in connection.execute(returned)}
+def _with_now(
+    statement: str, connection: Connection, clock: Clock | None, parameters: dict[str, Any]
+) -> tuple[TextClause, dict[str, Any]]:
+    now_us = {} if clock is None else {"now_us": clock.now_us()}
+    return _prepared(statement, engines.now_us_text(connection.dialect.name, clock)), parameters | now_us
 
-    def _row(self, envelope: Envelope, at_us: int) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "group_id": envelope.event.group,
-            "group_seq": envelope.seq,
-            "event_id": envelope.event.id,
-            "type": envelope.event.type,
-            "body": envelope.body,
-            "attributes": json.dumps(envelope.event.message_attributes, ensure_ascii=False),
-            "deduplication_id": envelope.deduplication_id,
-            "created_at_us": at_us,
-        }
+
+@cache
+def _prepared(statement: str, now_us: str) -> TextClause:
+    return text(statement.format(now_us=now_us))
+
+
+def _attributes(event: Event) -> str:
+    return json.dumps(event.message_attributes, ensure_ascii=False)
 
 
 class _Unit:
