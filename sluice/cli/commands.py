@@ -76,7 +76,7 @@ def cli() -> None:
     default=0.1,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds between two polls.",
+    help="Seconds between two polls, at most; less while events come.",
 )
 @click.option(
     "--lease",

@@ -24,6 +24,7 @@ from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.calls import CallsAtOnce
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
@@ -99,6 +100,7 @@ def relay(
             holder,
             publisher.Publisher(sns, arn),
             settings=settings,
+            calls=CallsAtOnce,
             failpoint=failpoint,
             hooks=hooks,
         )
@@ -109,7 +111,7 @@ def relay(
         clock = SystemClock()
         watch = Watch(Liveness(clock), alive, within_seconds=step_seconds, clock=clock)
         rng = random.Random()  # noqa: S311 (jitter is not a secret)
-        run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch)
+        run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch, is_notified=listen)
     if until_empty:
         _report_left(store.lag(), is_finished=ending.is_finished)
 

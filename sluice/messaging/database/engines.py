@@ -163,6 +163,20 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+@contextmanager
+def looking(engine: Engine) -> Iterator[Connection]:
+    """Yield a connection for one statement that only reads; on Postgres it is a transaction of its own.
+
+    BEGIN and COMMIT would be two round trips more.
+    """
+    if engine.dialect.name != "postgresql":
+        with reading(engine) as connection:
+            yield connection
+        return
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
+
 def now_us(connection: Connection, clock: Clock | None) -> int:
     """Return the time of the database's clock, microseconds UTC; of `clock` if a test passes one."""
     if clock is not None:
@@ -317,7 +331,12 @@ def now_us_sql(dialect: str, clock: Clock | None = None) -> ColumnElement[int]:
     """Return the same instant as an SQL expression, for use inside another statement."""
     if clock is not None:
         return literal(clock.now_us(), BigInteger)
-    return literal_column(_NOW_US[dialect].removeprefix("SELECT "), BigInteger)
+    return literal_column(now_us_text(dialect), BigInteger)
+
+
+def now_us_text(dialect: str, clock: Clock | None = None) -> str:
+    """Return the same instant as text inside another statement; that of `clock` is its parameter `now_us`."""
+    return _NOW_US[dialect].removeprefix("SELECT ") if clock is None else "CAST(:now_us AS bigint)"
 
 
 def in_seconds(instant_us: ColumnElement[int]) -> ColumnElement[int]:

@@ -6,13 +6,12 @@ looked at, however much it is. A quarantined head blocks its group and no other.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     Connection,
     Engine,
-    RowMapping,
     bindparam,
     case,
     delete,
@@ -33,32 +32,45 @@ HEADS_MAX = 100
 DELETED_MAX = 1_000
 """Messages, or counters of groups, forgotten in one transaction."""
 
-# A walk from group to group along the index: the cost is of the groups looked at, not of what waits in them.
-_HEADS = text(
-    """
-    WITH RECURSIVE walk (group_id, steps) AS (
-        SELECT (SELECT m.group_id FROM sluice_outbox m
-                WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id > :after
-                ORDER BY m.group_id LIMIT 1), 1
-        UNION ALL
-        SELECT (SELECT m.group_id FROM sluice_outbox m
-                WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id > walk.group_id
-                ORDER BY m.group_id LIMIT 1), walk.steps + 1
-        FROM walk WHERE walk.group_id IS NOT NULL AND walk.steps < :most
-    )
-    SELECT head.* FROM walk JOIN sluice_outbox head
-        ON head.topic = :topic AND head.group_id = walk.group_id
-        AND head.group_seq = (SELECT m.group_seq FROM sluice_outbox m
-                              WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id = walk.group_id
-                              ORDER BY m.group_seq LIMIT 1)
-    ORDER BY walk.steps
-    """
+_COLUMNS = (
+    *("id", "group_id", "group_seq", "event_id", "body", "attributes", "deduplication_id"),
+    *("status", "attempts", "not_before_us", "created_at_us"),
 )
+_NEXT = """
+    SELECT m.id FROM sluice_outbox m
+    WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id > {after}
+    ORDER BY m.group_id, m.group_seq LIMIT 1
+"""
+# A walk from group to group along the index: the cost is of the groups looked at, not of what waits in them. The
+# instant comes with it, in one row without a head where there is none.
+_HEADS = f"""
+    WITH RECURSIVE walk AS (
+        SELECT {", ".join(f"head.{name}" for name in _COLUMNS)}, 1 AS steps
+        FROM sluice_outbox head WHERE head.id = ({_NEXT.format(after=":after")})
+        UNION ALL
+        SELECT {", ".join(f"head.{name}" for name in _COLUMNS)}, walk.steps + 1
+        FROM walk JOIN sluice_outbox head ON head.id = ({_NEXT.format(after="walk.group_id")})
+        WHERE walk.steps < :most
+    )
+    SELECT instant.now_us, {", ".join(f"walk.{name}" for name in _COLUMNS)}
+    FROM (SELECT {{now_us}} AS now_us) AS instant LEFT JOIN walk ON 1 = 1 ORDER BY walk.steps
+"""  # noqa: S608 (of constants)
 
 _MARK = (
     update(messages)
     .where(messages.c.id == bindparam("of"), messages.c.status == PENDING)
     .values(attempts=messages.c.attempts + 1)
+)
+# For any number of messages the same statement, which takes a fifth of the time of one for each.
+_MARK_SENT = text(
+    """
+    UPDATE sluice_outbox AS m
+    SET status = 'sent', attempts = m.attempts + 1, last_error = NULL, sent_at_us = :now_us,
+        sns_message_id = sent.message_id, sns_sequence_number = sent.sequence_number
+    FROM unnest(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]), CAST(:sequence_numbers AS text[]))
+        AS sent (id, message_id, sequence_number)
+    WHERE m.id = sent.id AND m.status = 'pending'
+    """
 )
 
 
@@ -126,13 +138,16 @@ class Store:
 
     def __init__(self, engine: Engine, topic: str, *, clock: Clock | None = None) -> None:
         self._engine, self._topic, self._clock = engine, topic, clock
+        self._heads = text(_HEADS.format(now_us=engines.now_us_text(engine.dialect.name, clock)))
 
     def heads(self, after: str) -> tuple[list[Head], int]:
         """Return the heads of up to HEADS_MAX groups behind the group `after`, in order of groups, and the instant."""
-        with engines.reading(self._engine) as connection, engines.explaining_missing_tables():
-            now_us = engines.now_us(connection, self._clock)
-            rows = connection.execute(_HEADS, {"topic": self._topic, "after": after, "most": HEADS_MAX}).mappings()
-            return [_head(row) for row in rows], now_us
+        parameters: dict[str, Any] = {"topic": self._topic, "after": after, "most": HEADS_MAX}
+        if self._clock is not None:
+            parameters["now_us"] = self._clock.now_us()
+        with engines.looking(self._engine) as connection, engines.explaining_missing_tables():
+            rows = connection.execute(self._heads, parameters).all()
+        return [head(row[1:]) for row in rows if row[1] is not None], int(rows[0][0])
 
     def mark(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
         """Write what became of heads: (head, outcome, microseconds to wait before it is tried again).
@@ -145,6 +160,10 @@ class Store:
         alike: dict[type[PublishOutcome], list[dict[str, Any]]] = {}
         for head, outcome, delay_us in marked:
             alike.setdefault(type(outcome), []).append({"of": head.id, **_marks(outcome, now_us, delay_us)})
+        if connection.dialect.name == "postgresql" and (sent := alike.pop(Sent, [])):
+            names = {"ids": "of", "message_ids": "sns_message_id", "sequence_numbers": "sns_sequence_number"}
+            columns = {name: [row[column] for row in sent] for name, column in names.items()}
+            connection.execute(_MARK_SENT, columns | {"now_us": now_us})
         for rows in alike.values():  # one statement for all of a kind: ten of their own cost five times as much
             connection.execute(_MARK, rows)
 
@@ -267,6 +286,7 @@ def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any
             return {"status": QUARANTINED, "last_error": outcome.error}
 
 
-def _head(row: RowMapping) -> Head:
-    columns: dict[str, Any] = {field.name: row[field.name] for field in fields(Head)}
+def head(row: Sequence[Any]) -> Head:
+    """Return the head that a row of the table has, in the order of its fields."""
+    columns: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
     return Head(**columns | {"attributes": json.loads(columns["attributes"])})

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, InternalError
 
 from sluice.clock import Clock, SystemClock
@@ -131,7 +131,8 @@ class Lease:
             LeaseLost: another leads; nothing was written.
         """
         with self._transaction() as connection:
-            self._touch(connection, engines.now_us(connection, self._clock) + self._lease_us)
+            now_us = engines.now_us_sql(connection.dialect.name, self._clock)
+            self._touch(connection, now_us + self._lease_us)
             yield connection
 
     def renew(self) -> None:
@@ -179,7 +180,7 @@ class Lease:
             self.token = None
             raise LeaseLost(f"relay {self.owner} stopped in the middle of a write to {self._topic}") from error
 
-    def _touch(self, connection: Connection, expires_at_us: int) -> None:
+    def _touch(self, connection: Connection, expires_at_us: ColumnElement[int] | int) -> None:
         mine = (leases.c.topic == self._topic, leases.c.token == self.token)
         touched = connection.execute(update(leases).where(*mine).values(expires_at_us=expires_at_us))
         if touched.rowcount != 1:

@@ -33,6 +33,8 @@ from sluice.terminal.printable import printable
 
 CALL_SECONDS_MAX = 12
 """A call that took longer has failed."""
+CALLS_MAX = 16
+"""Calls on their way at once."""
 # A whole call refused so: one of its entries is at fault.
 _ENTRYS_FAULT = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
 # An entry refused so may pass later as it is: rights, keys, pace, a topic that is being made.
@@ -42,7 +44,7 @@ _TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{
 
 def client(endpoint_url: str | None, region: str) -> Any:
     """Return an SNS client that tries once: the relay owns the retries."""
-    config = sdk.config(answer_seconds=CALL_SECONDS_MAX - sdk.CONNECT_SECONDS)
+    config = sdk.config(answer_seconds=CALL_SECONDS_MAX - sdk.CONNECT_SECONDS, connections=CALLS_MAX)
     return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config)
 
 
@@ -125,6 +127,19 @@ class Publisher:
         results |= {failure["Id"]: _failed(failure) for failure in answer.get("Failed", [])}
         unanswered = Retry("the answer does not name it")
         return [results.get(str(position), unanswered) for position, _ in enumerate(heads)]
+
+
+class Bounded:
+    """Publishes as another does, and sends no batch that is one head which is too large."""
+
+    def __init__(self, publish: Any, event_bytes_max: int) -> None:
+        self._publish, self._event_bytes_max = publish, event_bytes_max
+
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
+        """Publish a batch of `batches`."""
+        refused = too_large(heads, self._event_bytes_max) if len(heads) == 1 else None
+        outcomes: list[PublishOutcome] = self._publish.publish(heads) if refused is None else refused
+        return outcomes
 
 
 def _refused(heads: Sequence[Head], error: ClientError) -> list[PublishOutcome]:

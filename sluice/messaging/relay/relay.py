@@ -1,18 +1,19 @@
 """The relay: takes what was committed to the outbox to the topic, each group in the order of its numbers.
 
 One relay leads a topic; others stand by. The leader reads heads, one per group, lets go of the database, publishes up
-to ten of them in one call, and writes down what became of each under its token. A message is taken only when the one in
-front of it is sent, so there is never more than one of a group on its way. What has no answer is sent again with the
+to ten of them in one call, several calls at once, and writes down what became of each under its token, the answers that
+have come in one transaction. A message is taken only when the one in front of it is sent, and a group that has one on
+its way is passed over, so there is never more than one of a group on its way. What has no answer is sent again with the
 same deduplication id. Should a paused leader publish after another took over, the topic deduplicates it for five
 minutes, and after that the consumer's inbox does: SNS knows no token.
 """
 
+import logging
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 import structlog
 from sqlalchemy import Connection
@@ -30,9 +31,10 @@ from sluice.messaging.hooks import HookSet
 from sluice.messaging.liveness import Watch
 from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, PublishOutcome, Refused, Retry, Sent, Store
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.calls import Calls, CallsInTurn, Publish
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
-from sluice.messaging.relay.publisher import BatchRefused
+from sluice.messaging.relay.publisher import Bounded
 from sluice.messaging.waiting import Wait
 from sluice.terminal.printable import printable
 
@@ -43,6 +45,8 @@ _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT_US_MAX = 253_402_300_799_999_999  # the last that datetime knows
 _STANDBY_SECONDS = 1  # standby poll interval
+_REST_SECONDS_MIN = 0.004
+_REST_SHARE = 1 / 16  # of the time in which nothing came
 _FORGET_SECONDS = 30
 _FORGET_TIMES_MAX = 100
 
@@ -52,7 +56,7 @@ class RelaySettings:
     """How a relay goes about it.
 
     Args:
-        poll_seconds: rest between two looks when nothing is due, before jitter; a third of the lease at most.
+        poll_seconds: longest rest between two looks when nothing is due, before jitter; a third of the lease at most.
         lease_seconds: how long a leader that says nothing remains leader; longer than two calls may take.
         keep_sent_seconds: how long what was sent can be sent again; then it is deleted.
         keep_groups_seconds: how long a group that is not used goes on counting; the largest `inbox_retention_seconds`
@@ -102,17 +106,11 @@ class RelaySettings:
             raise ConfigError(f"backoff is up to {self.backoff.cap_seconds:g} s, allowed is up to {_LEASE_SECONDS_MAX}")
 
 
-class Publish(Protocol):
-    """Publishes a batch."""
-
-    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
-        """Return each head's outcome, in the order given; raise BatchRefused where each has to be tried alone."""
-
-
 class Relay:
     """One relay of one topic. Runs on one thread; `step` by `step`, or until stopped with `run`.
 
     Args:
+        calls: makes what has its publishing calls on their way.
         clock: measures how long the lease still holds.
     """
 
@@ -123,20 +121,23 @@ class Relay:
         publish: Publish,
         *,
         settings: RelaySettings,
+        calls: Callable[[Publish], Calls] = CallsInTurn,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         failpoint: Failpoint = failpoints.unarmed,
         hooks: Sequence[RelayHooks] = (),
     ) -> None:
         self._store, self._lease, self._publish, self._settings = store, lease, publish, settings
+        self._calls = calls(Bounded(publish, settings.event_bytes_max))
         self._clock = SystemClock() if clock is None else clock
         self._rng = random.Random() if rng is None else rng  # noqa: S311 (jitter is not a secret)
         self._failpoint, self._hooks = failpoint, HookSet(hooks)
         self._after = ""
-        self._was_due = False
+        self._was_due = self._is_walked = False
         self._batches: deque[list[Head]] = deque()
+        self._taken_groups: set[str] = set()  # of messages that are in a batch or on their way
         self._looked_at, self._looked_at_us = 0.0, 0
-        self._renewed_at = 0.0
+        self._renewed_at, self._found_at = 0.0, float("-inf")
         self._forgot_at = float("-inf")
         self._counts: Counter[type[PublishOutcome]] = Counter()
         self._stands_by_for: int | None = None
@@ -151,8 +152,14 @@ class Relay:
         """Return whether another leads, as far as it knows."""
         return self._stands_by_for is not None
 
+    @property
+    def rest_seconds(self) -> float:
+        """Return how long to rest before the next look, before jitter: the longer, the longer nothing came."""
+        idle_seconds = self._clock.monotonic() - self._found_at
+        return min(self._settings.poll_seconds, max(_REST_SECONDS_MIN, idle_seconds * _REST_SHARE))
+
     def step(self) -> bool:
-        """Lead, look for heads that are due, or publish one batch of them. Return whether there may be more to do.
+        """Lead, look for heads that are due, or begin calls and take answers in; return whether there may be more.
 
         Raises:
             OutboxError: the tables are missing.
@@ -162,20 +169,26 @@ class Relay:
                 return False
             self._hooks.call(RelayHooks.tick, self._store.lag)
             self._forget_old()
-            if not self._batches:
+            while self._batches and len(self._calls) < self._calls.most:
+                self._send(self._batches.popleft())
+            if not self._calls:
                 return self._look()
-            self._send(self._batches.popleft())
+            if self._batches or self._is_walked or len(self._calls) == self._calls.most:
+                self._collect(self.rest_seconds)
+            else:
+                self._look()
         except LeaseLost as lost:
             _log.warning("lease lost", why=str(lost))
             return False
         return True
 
     def close(self) -> None:
-        """Let another lead at once, and say what was done."""
+        """Take in what is on its way, let another lead, and say what was done."""
         is_given_back = False
         try:
+            self._finish_calls()
             is_given_back = self._lease.release()
-        except (SQLAlchemyError, OutboxError) as error:
+        except (SQLAlchemyError, OutboxError, LeaseLost) as error:
             _log.warning("the lease was not given back and runs out by itself", error=_log_fields(error))
         _log.info(
             "stopped",
@@ -189,10 +202,14 @@ class Relay:
 
     def _lead(self) -> bool:
         if not self.is_leading:
-            invoked_us = self._clock.monotonic()
+            self._calls.collect(0)  # of what it sent when it led before, nothing is written any more
+            if self._calls:
+                return False  # and what is sent from now on has to come after it
+            invoked_at = self._clock.monotonic()
             if self._lease.acquire():
-                self._renewed_at, self._after, self._was_due = invoked_us, "", False
+                self._renewed_at, self._after, self._was_due = invoked_at, "", False
                 self._batches.clear()  # what it took when it led before
+                self._taken_groups.clear()
                 self._stands_by_for = None
                 _log.info("leading", owner=self._lease.owner, token=self._lease.token)
             else:
@@ -210,24 +227,33 @@ class Relay:
             _log.info("standing by", owner=self._lease.owner, leader=leader.owner, token=leader.token, until=until)
 
     def _renew(self) -> None:
-        invoked_us = self._clock.monotonic()
+        invoked_at = self._clock.monotonic()
         self._lease.renew()
-        self._renewed_at = invoked_us
+        self._renewed_at = invoked_at
 
     def _look(self) -> bool:
         """Take the heads of the next groups that are due; return False when a whole walk over all found none."""
         self._looked_at = self._clock.monotonic()
         heads, self._looked_at_us = self._store.heads(self._after)
-        due = [head for head in heads if head.is_due(self._looked_at_us)]
-        self._batches.extend(publisher.batches(due, self._settings.event_bytes_max))
-        self._was_due = self._was_due or bool(due)
+        due = [head for head in heads if head.is_due(self._looked_at_us) and head.group_id not in self._taken_groups]
+        if due:
+            self._batches.extend(publisher.batches(due, self._settings.event_bytes_max))
+            self._taken_groups.update(head.group_id for head in due)
+            self._was_due, self._found_at = True, self._looked_at
         if len(heads) == HEADS_MAX:
             self._after = heads[-1].group_id
             return True
-        was_due, self._was_due, self._after = self._was_due, False, ""
+        was_due, self._was_due, self._after, self._is_walked = self._was_due, False, "", True
         return was_due
 
     def _send(self, batch: Sequence[Head]) -> None:
+        try:
+            self._begin(batch)
+        except BaseException:
+            self._let_go(batch)
+            raise
+
+    def _begin(self, batch: Sequence[Head]) -> None:
         self._failpoint("after_claim")
         if self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds - publisher.CALL_SECONDS_MAX:
             self._renew()  # the call has to end while nobody else may lead
@@ -235,33 +261,62 @@ class Relay:
         for head in batch:
             self._hooks.call(RelayHooks.before_publish, head, taken_at_us)
         self._failpoint("before_publish")
-        try:
-            refused = publisher.too_large(batch, self._settings.event_bytes_max)
-            outcomes = self._publish.publish(batch) if refused is None else refused
-        except BatchRefused:
-            self._batches.extendleft([head] for head in reversed(batch))
-            return
-        self._failpoint("after_publish")
-        invoked_us = self._clock.monotonic()
+        self._calls.begin(batch)
+
+    def _let_go(self, heads: Iterable[Head]) -> None:
+        """Let a look take messages of these groups again."""
+        self._taken_groups.difference_update(head.group_id for head in heads)
+
+    def _collect(self, wait_seconds: float) -> None:
+        """Write down what became of the calls whose answers have come, all in one transaction."""
+        self._is_walked = False
+        outcomes: list[tuple[Head, PublishOutcome]] = []
+        for answer in self._calls.collect(wait_seconds):
+            self._failpoint("after_publish")
+            if answer.outcomes is None:
+                self._batches.extendleft([head] for head in reversed(answer.heads))
+            else:
+                outcomes += zip(answer.heads, answer.outcomes, strict=True)
+        if outcomes:
+            try:
+                self._mark(outcomes)
+            finally:
+                self._let_go(head for head, _ in outcomes)
+            self._report(outcomes)
+
+    def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
+        invoked_at = self._clock.monotonic()
         with self._lease.writing() as connection:
             self._failpoint("before_mark")
-            delays_us = [self._delay_us(head) for head in batch]
-            self._store.mark(connection, list(zip(batch, outcomes, delays_us, strict=True)))
-        self._renewed_at = invoked_us
+            self._store.mark(connection, [(head, outcome, self._delay_us(head, outcome)) for head, outcome in outcomes])
+        self._renewed_at = self._found_at = invoked_at
         self._failpoint("after_mark")
-        self._report(batch, outcomes)
 
-    def _delay_us(self, head: Head) -> int:
+    def _delay_us(self, head: Head, outcome: PublishOutcome) -> int:
+        if not isinstance(outcome, Retry):
+            return 0
         return round(self._settings.backoff.seconds(head.attempts + 1, self._rng.random()) * 1_000_000)
 
-    def _report(self, batch: Sequence[Head], outcomes: Sequence[PublishOutcome]) -> None:
-        for head, outcome in zip(batch, outcomes, strict=True):
+    def _finish_calls(self) -> None:
+        """Wait for the calls on their way, and write down what became of them: nobody else may lead meanwhile."""
+        ends_at = self._clock.monotonic() + publisher.CALL_SECONDS_MAX
+        try:
+            while self._calls and self._clock.monotonic() < ends_at:
+                self._collect(_REST_SECONDS_MIN)
+        finally:
+            while self._calls and self._clock.monotonic() < ends_at:
+                self._calls.collect(_REST_SECONDS_MIN)
+
+    def _report(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
+        is_debugged = _log.is_enabled_for(logging.DEBUG)
+        for head, outcome in outcomes:
             self._counts[type(outcome)] += 1
             self._hooks.call(RelayHooks.after_publish, head, outcome)
             log_fields = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
             match outcome:
                 case Sent():
-                    _log.debug("published", **log_fields, sns_message_id=outcome.sns_message_id)
+                    if is_debugged:
+                        _log.debug("published", **log_fields, sns_message_id=outcome.sns_message_id)
                 case Retry():
                     _log.warning("not published, will be tried again", **log_fields, error=outcome.error)
                 case Refused():
@@ -286,21 +341,39 @@ class Relay:
                 raise
 
 
-def run(relay: Relay, wait: Wait, settings: RelaySettings, *, rng: random.Random, watch: Watch | None = None) -> None:
+def run(
+    relay: Relay,
+    wait: Wait,
+    settings: RelaySettings,
+    *,
+    rng: random.Random,
+    watch: Watch | None = None,
+    is_notified: bool = False,
+) -> None:
     """Run a relay until it is told to stop; then let another lead, whatever it ended for.
 
     A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
+
+    With `is_notified` commits end the wait, so it always rests for `poll_seconds`.
 
     Raises:
         OutboxError: it refuses the credentials.
     """
     try:
-        _run(relay, wait, settings, rng, watch)
+        _run(relay, wait, settings, rng, watch, is_notified=is_notified)
     finally:
         relay.close()
 
 
-def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, watch: Watch | None) -> None:
+def _run(
+    relay: Relay,
+    wait: Wait,
+    settings: RelaySettings,
+    rng: random.Random,
+    watch: Watch | None,
+    *,
+    is_notified: bool,
+) -> None:
     failures = 0
     while not wait.is_stopped():
         try:
@@ -314,7 +387,8 @@ def _run(relay: Relay, wait: Wait, settings: RelaySettings, rng: random.Random, 
             _log.error("the database does not answer", error=_log_fields(error))
         pause_seconds = 0.0
         if not is_busy:
-            seconds = settings.poll_seconds if relay.is_leading else _STANDBY_SECONDS
+            seconds = settings.poll_seconds if is_notified else relay.rest_seconds
+            seconds = seconds if relay.is_leading else _STANDBY_SECONDS
             if failures:
                 seconds = settings.backoff.seconds(failures, rng.random())
             pause_seconds = seconds * (0.75 + rng.random() / 2)

@@ -6,7 +6,7 @@ The broken ones are kept because a check that never fails proves nothing: each i
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 from botocore.awsrequest import AWSResponse
@@ -19,12 +19,13 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import store, tables
 from sluice.messaging.outbox.store import Head, PublishOutcome, Sent, Store
+from sluice.messaging.relay.calls import Answer, Publish, called
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
-from sluice.messaging.relay.relay import Publish, Relay, RelaySettings
+from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.faulty_calls import Fault, FaultyCalls
-from tests.support.messaging.worker_harness import Place
+from tests.support.messaging.worker_harness import Place, seeded
 
 TOPIC = "events.fifo"
 QUEUES = ("billing", "shipping")
@@ -216,6 +217,33 @@ class Meanwhile:
         return self._publish.publish(heads)
 
 
+class Shuffled:
+    """Several calls at once, which get to the topic in any order, and whose answers come at any time later.
+
+    No two of them may have messages of one group.
+    """
+
+    most = 4
+
+    def __init__(self, publish: Publish) -> None:
+        self._publish, self._rng = publish, seeded(5)
+        self._on_their_way: list[Sequence[Head]] = []
+
+    def begin(self, heads: Sequence[Head]) -> None:
+        groups = [head.group_id for call in [*self._on_their_way, heads] for head in call]
+        assert len(groups) == len(set(groups)), "two messages of one group on their way"
+        self._on_their_way.append(heads)
+
+    def collect(self, _: float) -> list[Answer]:
+        self._rng.shuffle(self._on_their_way)
+        count = self._rng.randint(min(1, len(self)), len(self))
+        arriving, self._on_their_way = self._on_their_way[:count], self._on_their_way[count:]
+        return [called(self._publish, heads) for heads in arriving]
+
+    def __len__(self) -> int:
+        return len(self._on_their_way)
+
+
 class IgnoresFailed:
     """Broken: takes an answer of HTTP 200 for a success of all (P8)."""
 
@@ -244,6 +272,7 @@ class PublishesInTransaction(Relay):
         with self._lease.writing() as connection:
             outcomes = self._publish.publish(batch)
             self._store.mark(connection, [(head, outcome, 0) for head, outcome in zip(batch, outcomes, strict=True)])
+        self._let_go(batch)
 
 
 class MarksFirst(Relay):
@@ -254,6 +283,23 @@ class MarksFirst(Relay):
             self._store.mark(connection, [(head, Sent("unknown"), 0) for head in batch])
         self._failpoint("before_publish")
         self._publish.publish(batch)
+        self._let_go(batch)
+
+
+class ForgetsWhatItTook(Relay):
+    """Broken: takes messages of a group that has one on its way."""
+
+    def _send(self, batch: Sequence[Head], *_: object) -> None:
+        super()._send(batch)
+        self._let_go(batch)
+
+
+class MarksAllForOne(Relay):
+    """Broken: when one of several calls has arrived, all have."""
+
+    def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
+        is_sent = any(isinstance(outcome, Sent) for _, outcome in outcomes)
+        super()._mark([(head, Sent("unknown") if is_sent else outcome) for head, outcome in outcomes])
 
 
 class ClaimsRows:
@@ -263,10 +309,11 @@ class ClaimsRows:
         self._world, self._publish = world, publish
 
     def step(self) -> bool:
-        rows = select(tables.messages).where(tables.messages.c.status == tables.PENDING)
+        columns = [tables.messages.c[field.name] for field in fields(Head)]
+        rows = select(*columns).where(tables.messages.c.status == tables.PENDING)
         rows = rows.order_by(tables.messages.c.id).limit(2).with_for_update(skip_locked=True)
         with self._world.engine.begin() as connection:
-            heads = [store._head(row) for row in connection.execute(rows).mappings()]
+            heads = [store.head(row) for row in connection.execute(rows)]
             outcomes = self._publish.publish(heads) if heads else []
             self._world.store.mark(
                 connection, [(head, outcome, 0) for head, outcome in zip(heads, outcomes, strict=True)]

@@ -25,9 +25,10 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import HEADS_MAX, Head, Retry, Sent
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.calls import Publish
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.publisher import Publisher
-from sluice.messaging.relay.relay import Publish, Relay, RelaySettings, run
+from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, RelayMetrics
 from tests.support.endpoints.sns_endpoint import Endpoint
 from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
@@ -694,16 +695,27 @@ def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
     assert world.databases() == [("a", 1)]
 
 
-def test_a_relay_that_runs_rests_when_nothing_is_due_and_lets_go_in_the_end(world: World) -> None:
+def test_a_relay_that_runs_rests_the_longer_nothing_comes_and_lets_go_in_the_end(world: World) -> None:
+    """Between two messages a few milliseconds; after two seconds without one `poll_seconds`, with jitter."""
     world.commit(*["a"] * 5)
-    wait = Turns(world.clock, 20)
+    wait = Turns(world.clock, 100)
 
     run(world.relay(), wait, SETTINGS, rng=seeded(3))
 
     assert world.databases() == [("a", seq) for seq in range(1, 6)]
-    assert all(0.075 <= seconds <= 0.125 for seconds in wait.waited)
-    assert len(set(wait.waited)) == 20
+    assert all(0.003 <= seconds <= 0.005 for seconds in wait.waited[:10])
+    assert all(0.075 <= seconds <= 0.125 for seconds in wait.waited[-10:])
+    assert len(set(wait.waited)) == 100
     assert world.lease().acquire()
+
+
+def test_a_relay_that_commits_wake_up_rests_as_long_as_it_may(world: World) -> None:
+    world.commit("a")
+    wait = Turns(world.clock, 5)
+
+    run(world.relay(), wait, SETTINGS, rng=seeded(3), is_notified=True)
+
+    assert all(0.075 <= seconds <= 0.125 for seconds in wait.waited)
 
 
 def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:

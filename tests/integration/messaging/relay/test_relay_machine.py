@@ -17,17 +17,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sluice import limits
 from sluice.messaging import Event, failpoints
 from sluice.messaging.failpoints import Failpoint
-from sluice.messaging.relay.relay import Publish, Relay
+from sluice.messaging.relay.calls import Publish
+from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Fault, Killed
 from tests.support.messaging.inbox_state_machine import run_machine
 from tests.support.messaging.simulated_relays import (
     QUEUES,
     SETTINGS,
+    ForgetsWhatItTook,
     IgnoresFailed,
+    MarksAllForOne,
     MarksFirst,
     Meanwhile,
     NewIdOnResend,
     PublishesInTransaction,
+    Shuffled,
     World,
     in_memory_world,
     work,
@@ -58,6 +62,10 @@ def _real(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
     return world.relay(publish, failpoint=failpoint, rng=seeded(1))
 
 
+def _with_several_calls(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
+    return world.relay(publish, failpoint=failpoint, rng=seeded(1), calls=Shuffled)
+
+
 class Relays(RuleBasedStateMachine):
     """Does anything to anybody, and remembers what was committed."""
 
@@ -70,6 +78,7 @@ class Relays(RuleBasedStateMachine):
         self.committed: dict[str, list[str]] = {group: [] for group in GROUPS}
         self.doubtful: set[str] = set()
         self.armed: dict[int, tuple[str, Callable[[], None]]] = {}
+        self.stepping: set[int] = set()
         self.relays = [self._relay(number) for number in range(3)]
 
     def _relay(self, number: int) -> Relay:
@@ -85,11 +94,16 @@ class Relays(RuleBasedStateMachine):
             assert not connection.driver_connection.in_transaction, "a transaction was open while publish ran"
 
     def _step(self, number: int) -> None:
-        """Let a relay step; one that dies is replaced, and does not give its lease back."""
+        """Let a relay step, unless it is in a step; one that dies is replaced, and does not give its lease back."""
+        if number in self.stepping:
+            return
+        self.stepping.add(number)
         try:
             self.relays[number].step()
         except Killed:
             self.relays[number] = self._relay(number)
+        finally:
+            self.stepping.remove(number)
 
     @rule(groups=_GROUPS)
     def commit(self, groups: list[str]) -> None:
@@ -110,7 +124,7 @@ class Relays(RuleBasedStateMachine):
 
         def end() -> None:
             if step in {"after_publish", "before_mark"}:
-                self._doubt(self.world.line.requests[-1:])
+                self._doubt(self.world.line.requests[-Shuffled.most :])
             raise Killed(step)
 
         self.armed[number] = (step, end)
@@ -121,7 +135,7 @@ class Relays(RuleBasedStateMachine):
         """Stop one relay there for a while, in which the others work; then it goes on as if nothing had been."""
 
         def sleep() -> None:
-            self._doubt(self.world.line.requests[-1:] if step == "after_publish" else [])
+            self._doubt(self.world.line.requests[-Shuffled.most :] if step == "after_publish" else [])
             self.world.clock.sleep(seconds)
             for other in others:
                 if other != number:
@@ -203,10 +217,21 @@ def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
     run_machine(Relays, in_memory_world, max_examples=40, stateful_step_count=40)
 
 
+class RelaysOfSeveralCalls(Relays):
+    """Each relay has several calls on their way."""
+
+    build = staticmethod(_with_several_calls)
+
+
+def test_nor_with_several_calls_that_arrive_in_any_order() -> None:
+    run_machine(RelaysOfSeveralCalls, in_memory_world, max_examples=40, stateful_step_count=40)
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
-def test_nor_in_many_long_runs() -> None:
-    run_machine(Relays, in_memory_world, max_examples=150, stateful_step_count=100)
+@pytest.mark.parametrize("kind", [Relays, RelaysOfSeveralCalls])
+def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
+    run_machine(kind, in_memory_world, max_examples=150, stateful_step_count=100)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +256,20 @@ def test_nor_in_many_long_runs() -> None:
             lambda world, publish, failpoint: world.relay(publish, failpoint=failpoint, kind=PublishesInTransaction),
             "a transaction was open",
             id="P7 published inside the transaction",
+        ),
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(
+                publish, failpoint=failpoint, kind=ForgetsWhatItTook, calls=Shuffled
+            ),
+            "two messages of one group on their way",
+            id="P5 two calls of one group",
+        ),
+        pytest.param(
+            lambda world, publish, failpoint: world.relay(
+                publish, failpoint=failpoint, kind=MarksAllForOne, calls=Shuffled
+            ),
+            "not in the topic|lost",
+            id="P8 all marked for one",
         ),
     ],
 )

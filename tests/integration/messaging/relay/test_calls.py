@@ -1,0 +1,156 @@
+"""Several publishing calls on their way at once, each on a thread: what they share, and what one of them loses."""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+from sqlalchemy import Engine
+
+from sluice import limits
+from sluice.messaging import Event, Outbox
+from sluice.messaging.outbox import tables
+from sluice.messaging.outbox.store import Head, PublishOutcome, Retry, Sent, Store
+from sluice.messaging.relay.calls import CallsAtOnce
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.relay import Relay, RelaySettings
+from tests.support.messaging.simulated_relays import TOPIC
+
+_PATIENCE_SECONDS = 30
+_STEPS_MAX = 500
+_GROUPS = 3 * limits.PUBLISH_BATCH_ENTRIES_MAX
+
+
+class _Gate:
+    """A topic that answers when it is opened, and lets the test wait until so many calls have come."""
+
+    def __init__(self) -> None:
+        self.opened, self.lost_groups = threading.Event(), frozenset[str]()
+        self.calls: list[list[str]] = []
+        self._arrived = threading.Condition()
+
+    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
+        groups = [head.group_id for head in heads]
+        with self._arrived:
+            self.calls.append(groups)
+            self._arrived.notify_all()
+        assert self.opened.wait(_PATIENCE_SECONDS)
+        is_lost = self.lost_groups & set(groups)
+        return [Retry("no answer") if is_lost else Sent("id", "1") for _ in heads]
+
+    def await_calls(self, count: int) -> None:
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.calls) >= count, _PATIENCE_SECONDS), self.calls
+
+
+@pytest.fixture
+def gate() -> Iterator[_Gate]:
+    made = _Gate()
+    yield made
+    made.opened.set()
+
+
+def _relay(engine: Engine, gate: _Gate) -> Relay:
+    lease = Lease(engine, TOPIC, lease_seconds=30)
+    return Relay(Store(engine, TOPIC), lease, gate, settings=RelaySettings(), calls=CallsAtOnce)
+
+
+def _commit(engine: Engine, groups: Sequence[str]) -> None:
+    with engine.begin() as connection:
+        Outbox(TOPIC).write(connection, [Event(type="a.b", group=group, data=None) for group in groups])
+
+
+def _statuses(engine: Engine) -> dict[tuple[str, int], str]:
+    with engine.connect() as connection:
+        rows = connection.execute(tables.messages.select()).mappings()
+        return {(row["group_id"], row["group_seq"]): row["status"] for row in rows}
+
+
+def _until_sent(relay: Relay, engine: Engine, count: int) -> None:
+    for _ in range(_STEPS_MAX):
+        relay.step()
+        if list(_statuses(engine).values()).count("sent") == count:
+            return
+    raise AssertionError(f"{_statuses(engine)} after {_STEPS_MAX} steps")
+
+
+def test_calls_of_different_groups_are_on_their_way_together(engine: Engine, gate: _Gate) -> None:
+    """Thirty groups are three calls, none of which waits for another; a group's second message waits for its first."""
+    groups = [f"g{number:02}" for number in range(_GROUPS)]
+    _commit(engine, [*groups, *groups])
+    relay = _relay(engine, gate)
+
+    for _ in range(5):
+        relay.step()
+    gate.await_calls(3)
+    together = sorted(group for call in gate.calls for group in call)
+    gate.opened.set()
+    _until_sent(relay, engine, 2 * _GROUPS)
+    relay.close()
+
+    assert together == groups
+    assert sorted(group for call in gate.calls for group in call) == sorted([*groups, *groups])
+
+
+def test_what_one_call_lost_waits_and_nothing_else_does(engine: Engine, gate: _Gate) -> None:
+    groups = [f"g{number:02}" for number in range(_GROUPS)]
+    _commit(engine, groups)
+    gate.lost_groups = frozenset({"g15"})
+    gate.opened.set()
+    relay = _relay(engine, gate)
+
+    _until_sent(relay, engine, _GROUPS - limits.PUBLISH_BATCH_ENTRIES_MAX)
+    relay.close()
+
+    [lost] = [call for call in gate.calls if "g15" in call][:1]
+    pending = {group for (group, _), status in _statuses(engine).items() if status == "pending"}
+    assert pending == set(lost)
+
+
+def test_a_message_that_comes_meanwhile_does_not_wait_for_a_slow_call(engine: Engine, gate: _Gate) -> None:
+    _commit(engine, ["slow"])
+    relay = _relay(engine, gate)
+    for _ in range(3):
+        relay.step()
+    gate.await_calls(1)
+
+    _commit(engine, ["next"])
+    for _ in range(10):
+        relay.step()
+    gate.await_calls(2)
+
+    assert gate.calls == [["slow"], ["next"]]
+
+
+def test_a_relay_that_closes_waits_for_its_calls_and_marks_them(engine: Engine, gate: _Gate) -> None:
+    """Nobody may lead while one is on its way."""
+    _commit(engine, ["a"])
+    relay, other = _relay(engine, gate), Lease(engine, TOPIC, lease_seconds=30)
+    for _ in range(3):
+        relay.step()
+    gate.await_calls(1)
+
+    closing = threading.Thread(target=relay.close)
+    closing.start()
+    led_early = other.acquire()
+    gate.opened.set()
+    closing.join(_PATIENCE_SECONDS)
+
+    assert (led_early, other.acquire()) == (False, True)
+    assert _statuses(engine) == {("a", 1): "sent"}
+
+
+def test_what_a_call_raises_ends_the_relay(engine: Engine) -> None:
+    class Broken:
+        def publish(self, _: Sequence[Head]) -> list[PublishOutcome]:
+            raise ZeroDivisionError
+
+    _commit(engine, ["a"])
+    lease = Lease(engine, TOPIC, lease_seconds=30)
+    relay = Relay(Store(engine, TOPIC), lease, Broken(), settings=RelaySettings(), calls=CallsAtOnce)
+
+    def steps() -> None:
+        for _ in range(_STEPS_MAX):
+            relay.step()
+
+    with pytest.raises(ZeroDivisionError):
+        steps()
