@@ -14,7 +14,7 @@ from sqlalchemy import text
 from benchmarks import databases, report
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
-from benchmarks.outbox import backlog, delays, relay, writers
+from benchmarks.outbox import backlog, delays, growth, relay, writers
 from benchmarks.publishing import publish
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
@@ -27,6 +27,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "writers": writers.measure,
     "delays": delays.measure,
     "backlog": backlog.measure,
+    "growth": growth.measure,
     "lanes": lanes.measure,
     "standard": standard.measure,
     "publish": publish.measure,
@@ -50,6 +51,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     writers   what the outbox costs those who write to it
     delays    how long a commit waits to be taken
     backlog   one group far behind, beside small ones
+    growth    look and mark while the outbox grows
     lanes     what a worker costs over a plain receive and delete
     standard  a worker on a standard queue
     publish   what a message costs the load test to publish, beside other clients

@@ -22,6 +22,7 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.outbox.outbox import Outbox
 from sluice.messaging.outbox.store import Head, Store
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.calls import CallsAtOnce
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
@@ -29,21 +30,24 @@ from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.waiting import Stop
 
-_POLLS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+_POLLS_SECONDS = (0.02, 0.1, 0.5)
 _LISTENING_POLL_SECONDS = 5.0  # of `relay --listen`
-_PER_SECOND = 25
+_PER_SECOND = (25, 2)
+_MESSAGES = {25: 75, 2: 25}
+_IDLE_POLLS = 18  # a relay rests for its whole interval when nothing came for sixteen of them
 _clock = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
     poll_seconds: float
+    per_second: int
     is_notified: bool = False
 
     @property
-    def unit_seconds(self) -> float:
-        """Return what the lengths of its measurement are multiples of."""
-        return 0.1 if self.is_notified else self.poll_seconds
+    def idle_seconds(self) -> float:
+        """Return for how long nothing comes before its queries are counted."""
+        return 0.2 if self.is_notified else _IDLE_POLLS * self.poll_seconds
 
     @property
     def name(self) -> str:
@@ -75,7 +79,14 @@ class _Seen:
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return the delays on Postgres for several poll intervals, and for commits that tell."""
-    cells = [*map(_Cell, _POLLS_SECONDS), _Cell(_LISTENING_POLL_SECONDS, is_notified=True)]
+    cells = [
+        cell
+        for per_second in _PER_SECOND
+        for cell in (
+            *(_Cell(poll, per_second) for poll in _POLLS_SECONDS),
+            _Cell(_LISTENING_POLL_SECONDS, per_second, is_notified=True),
+        )
+    ]
     seen = {cell: _Seen() for cell in cells}
     with sink.running(0) as url, databases.fresh(urls[POSTGRES]) as engine:
         sns = publisher.client(url, "eu-central-1")
@@ -93,20 +104,27 @@ def _once(writers: Engine, publish: Publisher, cell: _Cell, rng: random.Random, 
     hooks.listen(engine, "before_cursor_execute", lambda *_: next(counted))
     settings, taken, stop = RelaySettings(poll_seconds=cell.poll_seconds), _Taken(), Stop()
     relay = Relay(
-        Store(engine, TOPIC), Lease(engine, TOPIC, lease_seconds=30), publish, settings=settings, hooks=[taken]
+        Store(engine, TOPIC),
+        Lease(engine, TOPIC, lease_seconds=30),
+        publish,
+        settings=settings,
+        calls=CallsAtOnce,
+        hooks=[taken],
     )
     wait = CommitWait(engine, TOPIC, stop) if cell.is_notified else stop
-    thread = threading.Thread(target=run, args=(relay, wait, settings), kwargs={"rng": rng})
+    thread = threading.Thread(
+        target=run, args=(relay, wait, settings), kwargs={"rng": rng, "is_notified": cell.is_notified}
+    )
     thread.start()
     try:
         outbox = Outbox(TOPIC, notify=cell.is_notified)
-        _written(writers, outbox, _Taken(), rng, 1)  # the first publish makes connections
-        _clock.sleep(2 * cell.unit_seconds)
+        _written(writers, outbox, _Taken(), rng, 1, cell.per_second)  # the first publish makes connections
+        _clock.sleep(cell.idle_seconds)
         began, before = _clock.monotonic(), next(counted)
         _clock.sleep(5.0 if cell.is_notified else max(1.0, 3 * cell.poll_seconds))
         seen.queries.append((next(counted) - 1 - before) / (_clock.monotonic() - began))
         committed = _Taken()
-        _written(writers, outbox, committed, rng, round(_PER_SECOND * max(3.0, 4 * cell.unit_seconds)))
+        _written(writers, outbox, committed, rng, _MESSAGES[cell.per_second], cell.per_second)
         eventually(
             lambda: committed.taken_at.keys() <= taken.taken_at.keys(),
             timeout_seconds=30,
@@ -122,10 +140,12 @@ def _once(writers: Engine, publish: Publisher, cell: _Cell, rng: random.Random, 
     seen.p95.append(cuts[18])
 
 
-def _written(engine: Engine, outbox: Outbox, committed: _Taken, rng: random.Random, messages: int) -> None:
+def _written(
+    engine: Engine, outbox: Outbox, committed: _Taken, rng: random.Random, messages: int, per_second: int
+) -> None:
     """Commit messages, each of a group of its own, at random instants."""
     for _ in range(messages):
-        _clock.sleep(rng.expovariate(_PER_SECOND))
+        _clock.sleep(rng.expovariate(per_second))
         event = Event(type="a.b", group=f"g{rng.getrandbits(40)}", data={})
         with engine.begin() as connection:
             outbox.write(connection, [event])
@@ -136,21 +156,29 @@ def _section(seen: Mapping[_Cell, _Seen]) -> Section:
     rows = []
     for cell, measured in seen.items():
         median, p95, queries = (Measured(tuple(values)) for values in (measured.median, measured.p95, measured.queries))
-        how = f"LISTEN, and a look every {cell.poll_seconds:g} s" if cell.is_notified else f"a look every {cell.name}"
+        how = "LISTEN, and a look every" if cell.is_notified else "a look every few ms, when idle every"
         rows.append(
-            (how, f"{median.median:,.1f}", median.noise, f"{p95.median:,.1f}", p95.noise, f"{queries.median:,.1f}")
+            (
+                f"{how} {cell.poll_seconds:g} s",
+                cell.per_second,
+                f"{median.median:,.1f}",
+                median.noise,
+                f"{p95.median:,.1f}",
+                p95.noise,
+                f"{queries.median:,.1f}",
+            )
         )
-    polled = {cell: item for cell, item in seen.items() if not cell.is_notified}
-    section_lines = [
-        point
-        for cell, entry in seen.items()
-        if cell.is_notified
-        for point in (_point(entry.queries, entry.median, ""), _point(entry.queries, entry.p95, cell.name))
-    ]
     given = [
-        Line("p50", [_point(entry.queries, entry.median, "") for cell, entry in polled.items()]),
-        Line("p95", [_point(entry.queries, entry.p95, cell.name) for cell, entry in polled.items()]),
-        Line("LISTEN, p50 and p95", section_lines, is_joined=False),
+        Line(
+            f"p95, {per_second} messages/s",
+            [
+                _point(entry.queries, entry.p95, cell.name)
+                for cell, entry in seen.items()
+                if cell.per_second == per_second
+            ],
+            is_joined=False,
+        )
+        for per_second in _PER_SECOND
     ]
     plot = lines(
         "What a look more often buys, and costs",
@@ -158,7 +186,7 @@ def _section(seen: Mapping[_Cell, _Seen]) -> Section:
         "wait from the commit until it is taken, ms",
         given,
     )
-    head = ("how the relay waits", "wait p50, ms", "noise", "wait p95, ms", "noise", "idle queries/s")
+    head = ("how the relay waits", "messages/s", "wait p50, ms", "noise", "wait p95, ms", "noise", "idle queries/s")
     return Section(tables={"delays": table(head, rows, text_columns=1)}, plots={"delays": plot})
 
 

@@ -1,26 +1,33 @@
 """How many messages a second one relay takes to the topic, by how many groups have something waiting."""
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 from benchmarks import databases, sink
-from benchmarks.charts import Bar, bars
+from benchmarks.charts import Line, lines
 from benchmarks.databases import TOPIC
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from sluice.clock import SystemClock
-from sluice.messaging.envelope import Event
+from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.outbox.store import Head, PublishOutcome, Store
 from sluice.messaging.relay import publisher
+from sluice.messaging.relay.calls import CallsAtOnce
+from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 
 ARN = f"arn:aws:sns:eu-central-1:000000000000:{TOPIC}"
-_WAITING = {1: 1_500, 10: 4_000, 1_000: 5_000}
+PLAIN = "8 threads that publish"
+_PLAIN_THREADS = 8
+_WAITING = {1: 1_000, 10: 4_000, 100: 10_000, 1_000: 20_000, 10_000: 20_000}
 _DELAYS_SECONDS = (0.0, 0.01)
 _SECONDS = 1.5
 _clock = SystemClock()
@@ -28,55 +35,50 @@ _clock = SystemClock()
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Cell:
-    database: str
+    who: str
     delay_seconds: float
     groups: int
 
 
 @dataclass(slots=True)
 class _Spent:
-    """Where the time of the measured calls went, all rounds together."""
+    """What the measured calls took, all rounds together. Processor time is that of this process."""
 
     calls: int = 0
     messages: int = 0
-    seconds: float = 0
-    reading_seconds: float = 0
-    publishing_seconds: float = 0
-
-    def per_call(self) -> tuple[float, float, float]:
-        """Return milliseconds for each call of reading heads, of publishing, and of the rest, which is marking."""
-        marking_seconds = self.seconds - self.reading_seconds - self.publishing_seconds
-        parts = (self.reading_seconds, self.publishing_seconds, marking_seconds)
-        reading, publishing, marking = (1_000 * part / self.calls for part in parts)
-        return reading, publishing, marking
+    processor_seconds: float = 0
 
 
-class _TimedStore(Store):
-    spent: _Spent
+class _Counted(RelayHooks):
+    def __init__(self) -> None:
+        self.messages = 0
 
-    def heads(self, after: str) -> tuple[list[Head], int]:
-        """Read heads, timed."""
-        began = _clock.monotonic()
-        found = super().heads(after)
-        self.spent.reading_seconds += _clock.monotonic() - began
-        return found
+    def after_publish(self, _: Head, __: PublishOutcome) -> None:
+        """Count it."""
+        self.messages += 1
 
 
-class _TimedPublisher(Publisher):
-    spent: _Spent
+class _CountedPublisher(Publisher):
+    """Counts its calls, from any thread."""
 
-    def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
-        """Publish, timed and counted."""
-        began = _clock.monotonic()
-        outcomes = super().publish(heads)
-        self.spent.publishing_seconds += _clock.monotonic() - began
-        self.spent.calls += 1
-        self.spent.messages += len(heads)
-        return outcomes
+    def __init__(self, sns: Any) -> None:
+        super().__init__(sns, ARN)
+        self._numbers = count()
+
+    def publish(self, heads: Any) -> list[PublishOutcome]:
+        """Publish, counted."""
+        next(self._numbers)
+        return super().publish(heads)
+
+    def calls(self) -> int:
+        """Return how many there were since the last time."""
+        made = next(self._numbers)
+        self._numbers = count()
+        return made
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return what one relay does, on both databases, with a topic at hand and one 10 ms away."""
+    """Return what one relay does, on both databases, with a topic at hand and one 10 ms away, beside a plain loop."""
     spent: dict[_Cell, _Spent] = {}
     with ExitStack() as sinks:
         clients = {
@@ -84,13 +86,48 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
             for delay in _DELAYS_SECONDS
         }
         cells: dict[_Cell, Callable[[], float]] = {}
-        for database, url in urls.items():
-            for delay in _DELAYS_SECONDS:
-                for groups in _WAITING:
+        for delay in _DELAYS_SECONDS:
+            cell = _Cell(PLAIN, delay, 1_000)
+            spent[cell] = _Spent()
+            cells[cell] = partial(_plain_rate, clients[delay], spent[cell])
+            for database, url in urls.items():
+                for groups in _WAITING if delay else (1_000,):
                     cell = _Cell(database, delay, groups)
                     spent[cell] = _Spent()
                     cells[cell] = partial(_rate, url, clients[delay], groups, spent[cell])
         return _section(interleaved(cells, rounds), spent)
+
+
+def _plain_rate(sns: Any, spent: _Spent) -> float:
+    """Return messages a second of threads that call PublishBatch with ten entries, and keep nothing."""
+    body = Envelope(event=Event(type="a.b", group="g", data={"n": 1}), seq=1, epoch=1).body
+    ends_at = _clock.monotonic() + _SECONDS
+
+    def publish(thread: int) -> int:
+        calls = 0
+        while _clock.monotonic() < ends_at:
+            entries = [
+                {
+                    "Id": str(number),
+                    "Message": body,
+                    "MessageGroupId": f"g{thread}-{number}",
+                    "MessageDeduplicationId": f"{thread}-{calls}-{number}",
+                    "MessageAttributes": {"type": {"DataType": "String", "StringValue": "a.b"}},
+                }
+                for number in range(10)
+            ]
+            sns.publish_batch(TopicArn=ARN, PublishBatchRequestEntries=entries)
+            calls += 1
+        return calls
+
+    began, processor = _clock.monotonic(), time.process_time()
+    with ThreadPoolExecutor(_PLAIN_THREADS) as pool:
+        calls = sum(pool.map(publish, range(_PLAIN_THREADS)))
+    seconds = _clock.monotonic() - began
+    spent.calls += calls
+    spent.messages += 10 * calls
+    spent.processor_seconds += time.process_time() - processor
+    return 10 * calls / seconds
 
 
 def _rate(url: str, sns: Any, groups: int, spent: _Spent) -> float:
@@ -100,53 +137,58 @@ def _rate(url: str, sns: Any, groups: int, spent: _Spent) -> float:
             engine, [Event(type="a.b", group=f"g{n % groups}", data={"n": n}) for n in range(_WAITING[groups])]
         )
         databases.settle(engine)
-        store, publish = _TimedStore(engine, TOPIC), _TimedPublisher(sns, ARN)
-        store.spent = publish.spent = _Spent()
-        relay = Relay(store, Lease(engine, TOPIC, lease_seconds=30), publish, settings=RelaySettings())
-        for _ in range(2):  # the lease, the first metrics, the first connection
+        publish, counted = _CountedPublisher(sns), _Counted()
+        relay = Relay(
+            Store(engine, TOPIC),
+            Lease(engine, TOPIC, lease_seconds=30),
+            publish,
+            settings=RelaySettings(),
+            calls=CallsAtOnce,
+            hooks=[counted],
+        )
+        while not counted.messages:  # the lease, the first connections
             relay.step()
-        store.spent = publish.spent = mine = _Spent()
-        began = _clock.monotonic()
+        publish.calls()
+        counted.messages = 0
+        began, processor = _clock.monotonic(), time.process_time()
         while _clock.monotonic() - began < _SECONDS and relay.step():
             pass
         seconds = _clock.monotonic() - began
+        spent.processor_seconds += time.process_time() - processor
+        spent.messages += counted.messages
+        spent.calls += publish.calls()
+        rate = counted.messages / seconds
         relay.close()
-    spent.calls += mine.calls
-    spent.messages += mine.messages
-    spent.seconds += seconds
-    spent.reading_seconds += mine.reading_seconds
-    spent.publishing_seconds += mine.publishing_seconds
-    return mine.messages / seconds
+    return rate
 
 
 def _section(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> Section:
     rows = []
-    for cell, rate in found.items():
-        alone = found[_Cell(cell.database, cell.delay_seconds, 1)]
+    for cell, rate in sorted(found.items(), key=lambda value: (value[0].delay_seconds, value[0].who, value[0].groups)):
+        plain = found[_Cell(PLAIN, cell.delay_seconds, 1_000)]
         rows.append(
             (
-                cell.database,
-                f"{1_000 * cell.delay_seconds:.0f} ms",
-                f"{cell.groups:,}",
-                f"{rate.median:,.0f}",
-                rate.noise,
-                rate.over(alone).ratio,
-                *(f"{part:.1f}" for part in spent[cell].per_call()),
+                *(cell.who if cell.who == PLAIN else f"relay, {cell.who}", f"{1_000 * cell.delay_seconds:.0f} ms"),
+                *(f"{cell.groups:,}", f"{rate.median:,.0f}", rate.noise),
+                "" if cell.who == PLAIN else rate.over(plain).ratio,
+                f"{1_000 * spent[cell].processor_seconds / max(1, spent[cell].messages):.2f}",
+                f"{spent[cell].messages / max(1, spent[cell].calls):.1f}",
             )
         )
     head = (
-        *("database", "topic answers after", "groups", "messages/s", "noise", "to one group"),
-        *("reading, ms a call", "publishing", "marking"),
+        *("who", "topic answers after", "groups", "messages/s", "noise", "to the threads"),
+        *("processor, ms a message", "messages a call"),
     )
-    series = list(dict.fromkeys(cell.database for cell in found))
-    drawn = [
-        Bar(
-            f"{cell.groups:,} group{'s' * (cell.groups > 1)}, {1_000 * cell.delay_seconds:.0f} ms, {cell.database}",
-            series.index(cell.database),
-            rate.median,
-            f"{rate.median:,.0f}",
+    given = [
+        Line(
+            who,
+            [
+                (cell.groups, rate.median, f"{rate.median:,.0f}")
+                for cell, rate in sorted(found.items())
+                if cell.who == who and cell.delay_seconds
+            ],
         )
-        for cell, rate in sorted(found.items(), key=lambda value: (value[0].delay_seconds, value[0].groups))
+        for who in dict.fromkeys(cell.who for cell in found)
     ]
-    plot = bars("What one relay takes to the topic", "messages/s, by groups and the topic's delay", series, drawn)
+    plot = lines("What one relay publishes, the topic answering after 10 ms", "groups", "messages/s", given)
     return Section(tables={"relay": table(head, rows, text_columns=2)}, plots={"relay": plot})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing.synchronize import Barrier
 
-from sqlalchemy import Connection, Engine, insert
+from sqlalchemy import Connection, Engine, insert, text
 
 from benchmarks import databases
 from benchmarks.charts import Bar, bars
@@ -25,6 +25,20 @@ _WRITERS = (1, 8)
 _SECONDS = 1.5
 _MANY = 1_000
 PLAIN, SINGLE, MANY = "plain insert", "one group", "many groups"
+TRIGGER = "trigger by hand, many groups"
+# What is written by hand: a row of the service's own, and a trigger that copies it into a table with a serial number.
+# It numbers no group, so a reader may see number 8 commit before 7.
+_BY_HAND = (
+    "DROP TABLE IF EXISTS by_hand, by_hand_outbox",
+    "CREATE TABLE by_hand (id bigserial PRIMARY KEY, group_id text NOT NULL, body text NOT NULL)",
+    "CREATE TABLE by_hand_outbox (id bigserial PRIMARY KEY, group_id text NOT NULL, body text NOT NULL,"
+    " sent_at timestamptz)",
+    "CREATE INDEX by_hand_unsent ON by_hand_outbox (id) WHERE sent_at IS NULL",
+    "CREATE OR REPLACE FUNCTION by_hand_copy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+    " INSERT INTO by_hand_outbox (group_id, body) VALUES (NEW.group_id, NEW.body); RETURN NEW; END $$",
+    "CREATE TRIGGER by_hand_copied AFTER INSERT ON by_hand FOR EACH ROW EXECUTE FUNCTION by_hand_copy()",
+)
+_INSERT_BY_HAND = text("INSERT INTO by_hand (group_id, body) VALUES (:group_id, :body)")
 _clock = SystemClock()
 _together: dict[int, Barrier] = {}
 
@@ -41,7 +55,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what 1 and 8 writers commit, each a process of its own, one event a transaction."""
     listed = [_Cell(SQLITE, 1, kind) for kind in (PLAIN, SINGLE, MANY)]
     for writers in _WRITERS:
-        listed += [_Cell(POSTGRES, writers, kind) for kind in (PLAIN, SINGLE, MANY)]
+        listed += [_Cell(POSTGRES, writers, kind) for kind in (PLAIN, TRIGGER, SINGLE, MANY)]
         listed += [_Cell(POSTGRES, writers, kind, is_notified=True) for kind in (SINGLE, MANY)]
     spawning = multiprocessing.get_context("spawn")
     barriers = {writers: spawning.Barrier(writers) for writers in _WRITERS}
@@ -58,6 +72,10 @@ def _remember(barriers: dict[int, Barrier]) -> None:
 
 def _rate(pool: ProcessPoolExecutor, url: str, cell: _Cell) -> float:
     with databases.fresh(url) as engine:
+        if cell.kind == TRIGGER:
+            with engine.begin() as connection:
+                for statement in _BY_HAND:
+                    connection.exec_driver_sql(statement)
         databases.settle(engine)
         writing = [pool.submit(_write, url, cell, number) for number in range(cell.writers)]
         return sum(future.result() for future in writing)
@@ -66,7 +84,8 @@ def _rate(pool: ProcessPoolExecutor, url: str, cell: _Cell) -> float:
 def _write(url: str, cell: _Cell, number: int) -> float:
     """Return transactions a second of one writer, who begins with the others. Runs in a process of the pool."""
     engine, rng = _engine(url), random.Random(number)
-    add = _plainly(number) if cell.kind == PLAIN else partial(_to_outbox, Outbox(TOPIC, notify=cell.is_notified))
+    kinds = {PLAIN: _plainly(number), TRIGGER: _by_hand}
+    add = kinds.get(cell.kind, partial(_to_outbox, Outbox(TOPIC, notify=cell.is_notified)))
     engine.connect().close()
     _together[cell.writers].wait()
     began, count = _clock.monotonic(), 0
@@ -85,6 +104,11 @@ def _engine(url: str) -> Engine:
 
 def _to_outbox(outbox: Outbox, connection: Connection, event: Event) -> None:
     outbox.write(connection, [event])
+
+
+def _by_hand(connection: Connection, event: Event) -> None:
+    body = Envelope(event=event, seq=1, epoch=1).body
+    connection.execute(_INSERT_BY_HAND, {"group_id": event.group, "body": body})
 
 
 def _plainly(number: int) -> Callable[[Connection, Event], None]:
