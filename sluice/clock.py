@@ -31,6 +31,11 @@ def wall_minus_monotonic_us() -> int:
     return (time.time_ns() - time.clock_gettime_ns(_MONOTONIC)) // 1_000
 
 
+def wall_us() -> int:
+    """Return the wall clock now, which may be set meanwhile: for signatures, which a service compares with its own."""
+    return time.time_ns() // 1_000
+
+
 def clock_id() -> str:
     """Return the id of this machine's monotonic clock: the same for all its processes until it is booted again."""
     try:

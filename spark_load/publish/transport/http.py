@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from sluice.aws.signing import Keys, Signer
 from sluice.clock import Clock
 from sluice.history.events import Outcome
 from spark_load.publish.transport import Answer, Call
 from spark_load.publish.transport.formats import FORMATS, EntryResults, Unreadable
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
-from spark_load.publish.transport.signing import Keys, Signer
 from spark_load.publish.transport.sockets import Address, Request, Response, SocketExchange
 
 _OK = Outcome.OK.value
@@ -39,7 +39,7 @@ class HttpTransport:
             path=address.path,
             headers=self._format.headers,
             keys=keys,
-            clock=clock,
+            now_us=clock.now_us,
         )
         self._on_their_way: dict[int, RecordedCall] = {}
         self._keys = 0
@@ -51,14 +51,13 @@ class HttpTransport:
 
     def send(self, calls: Sequence[Call]) -> None:
         """Write all of them down, then send them; the instant of asking is the same for all, and early for the last."""
-        bodies = [self._format.encode(call) for call in calls]
-        signed = [self._signer.signed(body) for body in bodies]
+        signed = [self._signer.request(self._format.encode(call)) for call in calls]
         recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
         requests = []
-        for recorded_call, headers, body in zip(recorded_calls, signed, bodies, strict=True):
+        for recorded_call, content in zip(recorded_calls, signed, strict=True):
             self._keys += 1
             self._on_their_way[self._keys] = recorded_call
-            requests.append(Request(self._keys, headers, body))
+            requests.append(Request(self._keys, content))
         self._exchange.post(requests)
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:

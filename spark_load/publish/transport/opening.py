@@ -9,6 +9,7 @@ from botocore.exceptions import NoCredentialsError
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
+from sluice.aws.signing import Keys
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.recorder.recorder import Recorder
@@ -16,7 +17,6 @@ from spark_load.publish.transport import BOTO3, Transport
 from spark_load.publish.transport.http import HttpTransport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.sdk import SdkTransport
-from spark_load.publish.transport.signing import Keys
 from spark_load.publish.transport.sockets import Address
 
 

@@ -48,11 +48,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A POST; `key` tells its response apart."""
+    """A whole request, from its first line on; `key` tells its response apart."""
 
     key: int
-    headers: list[tuple[str, str]]
-    body: bytes
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +89,6 @@ class SocketExchange:
         self._idle: list[_Connection] = []
         self._busy: OrderedDict[_Connection, None] = OrderedDict()  # the longest on its way first
         self._came: list[Response] = []
-        self._start = f"POST {address.path} HTTP/1.1\r\n".encode()
 
     @property
     def room(self) -> int:
@@ -115,11 +113,9 @@ class SocketExchange:
             return "ConnectTimeoutError"
         except OSError as error:
             return "SSLError" if isinstance(error, ssl.SSLError) else "EndpointConnectionError"
-        head = "".join([f"{name}: {value}\r\n" for name, value in request.headers])
         connection.request, connection.received = request, b""
         connection.sent_at = self._clock.monotonic()
-        start = b"%b%bcontent-length: %d\r\n\r\n" % (self._start, head.encode("latin-1"), len(request.body))
-        connection.unsent = memoryview(start + request.body)
+        connection.unsent = memoryview(request.content)
         self._busy[connection] = None
         self._send(connection)
         return None

@@ -1,0 +1,82 @@
+"""A server on the loopback that answers with the very bytes it is given, or does not."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+
+_SECONDS_MAX = 20
+
+
+class End(Enum):
+    """What becomes of a connection after its bytes were sent."""
+
+    KEPT = "kept"
+    CLOSED = "closed"
+    RESET = "reset"
+    SILENT = "silent"
+
+
+@dataclass(slots=True)
+class Server:
+    url: str
+    answer: bytes = b""
+    end: End = End.KEPT
+    ended_count: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    """Yield a server; what it answers may be replaced before each request."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        threading.Thread(target=_accept, args=(listener, server), daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+
+
+def _accept(listener: socket.socket, server: Server) -> None:
+    with suppress(OSError):
+        while True:
+            connected, _ = listener.accept()
+            threading.Thread(target=_serve, args=(connected, server), daemon=True).start()
+
+
+def _serve(connected: socket.socket, server: Server) -> None:
+    try:
+        _answer(connected, server)
+    finally:
+        server.ended_count += 1
+
+
+def _answer(connected: socket.socket, server: Server) -> None:
+    connected.settimeout(_SECONDS_MAX)
+    with connected, suppress(OSError):
+        while _is_whole_request(connected):
+            connected.sendall(server.answer)
+            if server.end is End.SILENT:
+                server.over.wait(_SECONDS_MAX)
+            if server.end is End.RESET:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if server.end is not End.KEPT:
+                return
+
+
+def _is_whole_request(connected: socket.socket) -> bool:
+    received = b""
+    while (end := received.find(b"\r\n\r\n")) < 0:
+        if not (more := connected.recv(65_536)):
+            return False
+        received += more
+    head = received[:end].lower()
+    length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
+    missing = end + 4 + length - len(received)
+    while missing > 0:
+        missing -= len(connected.recv(65_536))
+    return True
