@@ -122,6 +122,23 @@ class Queue:
         with explained():
             self._sqs.delete_message(QueueUrl=self.url, ReceiptHandle=receipt_handle)
 
+    def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLost | TransientError | None]:
+        """Delete up to ten messages in one call; return what each met, in order.
+
+        An answer of HTTP 200 can hold failures.
+
+        Raises:
+            HoldLost: there is one, and its handle is worth nothing any more.
+            TransientError: the queue could not be asked; they may be deleted.
+        """
+        if len(receipt_handles) == 1:
+            self.delete(receipt_handles[0])
+            return [None]
+        entries = [{"Id": str(position), "ReceiptHandle": handle} for position, handle in enumerate(receipt_handles)]
+        with explained():
+            answer = self._sqs.delete_message_batch(QueueUrl=self.url, Entries=entries)
+        return _outcomes(answer, len(entries))
+
     def release(self, receipt_handle: str, delay_seconds: int) -> None:
         """Give a message back: it can be received again after so long.
 
@@ -148,12 +165,7 @@ class Queue:
         ]
         with explained():
             answer = self._sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
-        extended_ids = {success["Id"] for success in answer.get("Successful", [])}
-        failed = {failure["Id"]: failure for failure in answer.get("Failed", [])}
-        return [
-            None if str(position) in extended_ids else _entry_error(failed.get(str(position)))
-            for position, _ in enumerate(extended)
-        ]
+        return _outcomes(answer, len(entries))
 
     def attributes(self) -> dict[str, str]:
         """Return the queue's attributes as they are now.
@@ -178,6 +190,14 @@ def explained() -> Iterator[None]:
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         raise _meaning_of(code, str(error)) from error
+
+
+def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLost | TransientError | None]:
+    """Return what each entry of a call met, in order; their ids are their positions."""
+    done_ids = {success["Id"] for success in answer.get("Successful", [])}
+    failed = {failure["Id"]: failure for failure in answer.get("Failed", [])}
+    ids = [str(position) for position in range(count)]
+    return [None if id_ in done_ids else _entry_error(failed.get(id_)) for id_ in ids]
 
 
 def _entry_error(entry: Mapping[str, Any] | None) -> HoldLost | TransientError:

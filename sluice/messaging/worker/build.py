@@ -32,6 +32,7 @@ from sluice.messaging.waiting import Stop, Wait
 from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.lane import Lane
+from sluice.messaging.worker.processing.deleter import DELETED_MAX, Deleter, threads_of
 from sluice.messaging.worker.processing.handler_runner import HandlerRunner
 from sluice.messaging.worker.processing.message_lease import Heartbeat
 from sluice.messaging.worker.processing.processor import MessageProcessor
@@ -114,7 +115,7 @@ def clients(endpoint_url: str | None, region: str, *, lanes: int, timeout_second
     """Return two SQS clients: for long polls, and for the calls that may not wait for as long as a poll."""
     prompt_seconds = Heartbeat.answer_seconds(timeout_seconds)
     return (
-        queues.client(endpoint_url, region, connections=lanes),
+        queues.client(endpoint_url, region, connections=lanes + threads_of(lanes)),
         queues.client(endpoint_url, region, connections=_RENEWAL_CONNECTIONS, answer_seconds=prompt_seconds),
     )
 
@@ -165,12 +166,23 @@ def assemble_worker(
     signs = _signs(settings, processor_settings, clock) if signs is None else signs
     heartbeat = Heartbeat(renewals, timeout_seconds=processor_settings.timeout_seconds, clock=clock)
     runner = HandlerRunner(handlers=handlers, failpoint=failpoint, hooks=called)
+    deletes = Deleter(
+        queue,
+        is_working=heartbeat.is_working,
+        waiting_max=DELETED_MAX + settings.lanes,
+        backoff=processor_settings.database_backoff,
+        wait=wait,
+        rng=rng,
+        hooks=called,
+        failpoint=failpoint,
+    )
     processor = processor_type(
         engine,
         queue,
         inbox,
         runner,
         heartbeat,
+        deletes,
         settings=processor_settings,
         wait=wait,
         clock=clock,
@@ -194,6 +206,7 @@ def assemble_worker(
         inbox=inbox,
         heartbeat=heartbeat,
         processor=processor,
+        deleter=deletes,
         drainer=drainer,
         shutdown=shutdown,
         lanes=[

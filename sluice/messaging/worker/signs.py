@@ -7,8 +7,8 @@ from math import ceil, inf
 from sluice import sdk
 from sluice.messaging.liveness import SLACK_SECONDS, Liveness
 from sluice.messaging.sqs.queue import CALL_SECONDS_MAX
+from sluice.messaging.worker.processing.deleter import SETTLE_TRIES
 from sluice.messaging.worker.processing.message_lease import EXTENDED_MAX, Heartbeat
-from sluice.messaging.worker.processing.processor import SETTLE_TRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Promises:
 
     Args:
         polling: a lane that receives, or rests after it could not.
-        working: a lane or a drainer that works on a message, or waits for the database.
+        working: a lane or a drainer that works on a message, or waits for the database; or who deletes.
     """
 
     polling: float = inf

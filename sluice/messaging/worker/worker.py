@@ -26,6 +26,7 @@ from sluice.messaging.worker.drainer import Drainer
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.lane import Lane
 from sluice.messaging.worker.processing import async_handlers
+from sluice.messaging.worker.processing.deleter import Deleter, threads_of
 from sluice.messaging.worker.processing.message_lease import Heartbeat
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.scale_in_protection import Protection
@@ -54,6 +55,7 @@ class Parts:
     inbox: Inbox
     heartbeat: Heartbeat
     processor: MessageProcessor
+    deleter: Deleter
     drainer: Drainer
     shutdown: threading.Event
     lanes: Sequence[Lane]
@@ -81,6 +83,8 @@ class Worker:
             OutboxError: a handler does not end, or the database refuses the credentials; or a lane is gone, which
                 nothing is known to bring about.
         """
+        self.parts.deleter.begin()
+        deleters = [self._thread(f"deleter-{n}", self._run_deleter) for n in range(threads_of(len(self.parts.lanes)))]
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self.parts.lanes)]
         # As many parked groups at once as live ones, and never one alone; a thread more looks which are due.
         count = max(_DRAINS_MIN, len(lanes))
@@ -92,10 +96,10 @@ class Worker:
         while not self._stop.is_stopped():
             self._watch.look()
             self._stop.wait(_TICK_SECONDS)
-            fault = self._fault(workers)
+            fault = self._fault([*workers, *deleters])
             if fault is not None or self._is_idle():
                 self._stop.request()
-        self._end(workers, helpers)
+        self._end(workers, deleters, helpers)
         if fault is not None:
             raise OutboxError(f"{fault}; start the worker again")
 
@@ -127,17 +131,23 @@ class Worker:
             " `context.hold.check()` or takes less than ten visibility timeouts"
         )
 
-    def _end(self, workers: Sequence[threading.Thread], helpers: Sequence[threading.Thread]) -> None:
+    def _end(
+        self,
+        workers: Sequence[threading.Thread],
+        deleters: Sequence[threading.Thread],
+        helpers: Sequence[threading.Thread],
+    ) -> None:
         _log.info("stopping", drain_seconds=self._settings.drain_seconds)
         deadline = self._clock.monotonic() + self._settings.drain_seconds
         for thread in workers:
             self._join(thread, deadline)
+        self.parts.deleter.end()  # whoever ends later deletes by itself
         unfinished = self.parts.heartbeat.leases()
         unfinished_count = len(unfinished) + len(self.parts.drainer.leases())
         self.parts.shutdown.set()
         for lease in unfinished:
             lease.lose("the worker ends")
-        for thread in workers:  # a handler that asks its lease ends now
+        for thread in [*workers, *deleters]:  # a handler that asks its lease ends now
             thread.join(max(0.0, deadline + _GRACE_SECONDS - self._clock.monotonic()))
         self._has_ended.set()
         for thread in helpers:
@@ -174,6 +184,15 @@ class Worker:
             except Exception:  # whatever it is, the other lanes and the next message need this one
                 _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
                 lane.rest()
+
+    def _run_deleter(self) -> None:
+        has_more = True
+        while has_more:
+            self.parts.signs.working()
+            try:
+                has_more = self.parts.deleter.step()
+            except Exception:  # whatever it is, the next messages need this thread
+                _log.exception("messages were not deleted, and come again when their visibility timeout ends")
 
     def _run_drainer(self) -> None:
         while not self._stop.is_stopped():

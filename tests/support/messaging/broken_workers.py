@@ -1,15 +1,18 @@
 """Workers that are broken, each in one way: a check that never fails proves nothing, so each is caught by one."""
 
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from sluice.messaging.errors import HoldLost, TransientError
 from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import Arrived
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import Received
+from sluice.messaging.worker.processing.deleter import Deleter
 from sluice.messaging.worker.processing.handler_runner import Attempt
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.messaging.worker.processing.processor import Acknowledgement, Delete, MessageProcessor, Release
@@ -112,3 +115,11 @@ class CommitsWhatIsThere(MessageProcessor):
         handler(session, event, self._context(lease, arrived, admission.decision))
         session.commit()
         return admission.decision
+
+
+class TakesABatchAsAWhole(Deleter):
+    """Broken: takes every message of a call that was answered for deleted (W6)."""
+
+    def _tried(self, messages: Sequence[Received]) -> list[tuple[Received, HoldLost | TransientError | None]]:
+        super()._tried(messages)
+        return [(message, None) for message in messages]

@@ -72,7 +72,10 @@ def seeded(seed: int) -> random.Random:
 class Line(FaultyCalls):
     operations = tuple(
         f"sqs.{name}"
-        for name in ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "ChangeMessageVisibilityBatch")
+        for name in (
+            *("ReceiveMessage", "DeleteMessage", "DeleteMessageBatch"),
+            *("ChangeMessageVisibility", "ChangeMessageVisibilityBatch"),
+        )
     )
 
 
@@ -112,6 +115,7 @@ class Hands:
     def __init__(self, made: Worker, line: Line, wait: ClockWait, tally: Tally) -> None:
         self.line, self.wait, self.parts = line, wait, made.parts
         self.queue, self.heartbeat, self.processor = made.parts.queue, made.parts.heartbeat, made.parts.processor
+        self.deleter = made.parts.deleter
         self.drainer, self.shutdown, self.lane = made.parts.drainer, made.parts.shutdown, made.parts.lanes[0]
         self.tally = tally
 

@@ -129,6 +129,10 @@ class Heartbeat:
         with self._lock:
             return list(self._leases)
 
+    def is_working(self) -> bool:
+        """Return whether a message is held that is not done."""
+        return any(not lease.is_done for lease in self.leases())
+
     @contextmanager
     def keeping(self, lease: MessageLease) -> Iterator[None]:
         """Extend it until the end of the block."""

@@ -10,7 +10,6 @@ which it does at the receive after the last.
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +27,7 @@ from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.hooks import Settled, WorkerHooks, WorkerHookSet
+from sluice.messaging.worker.processing.deleter import SETTLE_TRIES, Deleter
 from sluice.messaging.worker.processing.group_locks import GroupLocks
 from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
@@ -35,9 +35,6 @@ from sluice.messaging.worker.processing.transactions import DatabaseAway, Transa
 from sluice.messaging.worker.settings import ProcessorSettings
 
 _log = structlog.get_logger()
-SETTLE_TRIES = 3
-"""How often a delete or a release is tried in one receive. Then the message comes again by itself, and the inbox knows
-it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +67,7 @@ class MessageProcessor:
         inbox: Inbox,
         runner: HandlerRunner,
         heartbeat: Heartbeat,
+        deleter: Deleter,
         *,
         settings: ProcessorSettings,
         wait: Wait,
@@ -78,7 +76,7 @@ class MessageProcessor:
         hooks: WorkerHookSet,
     ) -> None:
         self._engine, self._queue, self._inbox, self._runner = engine, queue, inbox, runner
-        self._heartbeat, self._settings, self._wait = heartbeat, settings, wait
+        self._heartbeat, self._deleter, self._settings, self._wait = heartbeat, deleter, settings, wait
         self._clock, self._rng, self._hooks = clock, rng, hooks
         self._failpoint, self._groups = runner.failpoint, GroupLocks()
         self.is_ordered = settings.is_ordered
@@ -261,34 +259,30 @@ class MessageProcessor:
 
     def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
         lease.finish()
-        handle = lease.message.receipt_handle
         match acknowledgement:
             case Delete():
                 self._failpoint("before_delete")
-                if not self._tried(lambda: self._queue.delete(handle), "not deleted: it comes again"):
-                    self._hooks.call(WorkerHooks.not_deleted, lease.message)
-                self._failpoint("after_delete")
+                self._deleter.delete(lease.message)
             case Release(delay_seconds):
                 self._failpoint("before_release")
                 seconds = min(math.ceil(delay_seconds), lease.delay_seconds_max)
-                warning = "not given back: it comes again when its visibility timeout ends"
-                self._tried(lambda: self._queue.release(handle, seconds), warning)
+                self._release(lease.message.receipt_handle, seconds)
 
-    def _tried(self, act: Callable[[], None], warning: str) -> bool:
-        """Try a call that may be repeated, a few times, whether or not the worker stops; return whether it was done."""
+    def _release(self, receipt_handle: str, seconds: int) -> None:
+        """Give a message back; try it a few times, whether or not the worker stops."""
+        warning = "not given back: it comes again when its visibility timeout ends"
         for tries in range(1, SETTLE_TRIES + 1):
             try:
-                act()
+                self._queue.release(receipt_handle, seconds)
             except HoldLost as error:
                 _log.warning(warning, error=str(error))
-                return False
+                return
             except TransientError as error:
                 _log.warning(warning, error=str(error), tries=tries)
                 if tries < SETTLE_TRIES:
                     self._wait.wait(self._settings.database_backoff.seconds(tries, self._rng.random()))
             else:
-                return True
-        return False
+                return
 
 
 def _arrived(message: Received) -> Arrived:

@@ -65,7 +65,7 @@ def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
     world.work_off(hands)
     monkeypatch.setattr(world.inbox, "counts", None)
 
-    worker._end([], [])
+    worker._end([], [], [])
 
     is_open = {metrics.OPEN_EXCEPTIONS: 1}
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}

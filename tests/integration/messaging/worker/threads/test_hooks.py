@@ -116,7 +116,7 @@ def everything(world: World, hooks: list[WorkerHooks]) -> Hands:
     caring = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     caring.care()
     worker.parts.hooks.call(WorkerHooks.overdue, 1)
-    caring._end([], [])
+    caring._end([], [], [])
     return worker
 
 

@@ -1,0 +1,140 @@
+"""Deleting what is done, several messages in one call.
+
+A lane hands its message over and receives the next one. SQS keeps the group of a message locked until it is deleted, so
+nothing of that group comes meanwhile, and no lane has to know. Every entry of a call has its own outcome: what was
+deleted is over, what failed is tried again by itself.
+"""
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import ceil
+
+import structlog
+
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.failpoints import Failpoint
+from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.waiting import Wait
+from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
+
+_log = structlog.get_logger()
+SETTLE_TRIES = 3
+"""How often a delete or a release is tried in one receive. Then the message comes again by itself, and the inbox knows
+it."""
+DELETED_MAX = 10
+"""Messages that one call deletes."""
+_LINGER_SECONDS = 0.005  # while others are worked on, for them: as long as a group may wait for its next message
+_LANES_A_THREAD = 16  # a call takes some milliseconds, and ten messages
+_TICK_SECONDS = 1.0
+
+
+def threads_of(lanes: int) -> int:
+    """Return how many threads delete for so many lanes."""
+    return ceil(lanes / _LANES_A_THREAD)
+
+
+class Deleter:
+    """Deletes messages whose effect is committed. Any number of lanes hand over, and any number of threads `step`.
+
+    At most `waiting_max` messages wait: who hands over one more waits, too. Before `begin`, and after `end`, whoever
+    hands over a message deletes it in that call.
+
+    Args:
+        is_working: whether any message is worked on now, which may soon be handed over, too.
+        failpoint: reached for each message when its deletion has ended, one way or the other.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        is_working: Callable[[], bool],
+        waiting_max: int,
+        backoff: Backoff,
+        wait: Wait,
+        rng: random.Random,
+        hooks: WorkerHookSet,
+        failpoint: Failpoint,
+    ) -> None:
+        self._queue, self._is_working, self._waiting_max = queue, is_working, waiting_max
+        self._backoff, self._wait, self._rng, self._hooks, self._failpoint = backoff, wait, rng, hooks, failpoint
+        self._waiting: deque[Received] = deque()
+        self._lock, self._collecting = threading.Lock(), threading.Lock()
+        self._some, self._full, self._room = (threading.Condition(self._lock) for _ in range(3))
+        self._is_running = False
+
+    def begin(self) -> None:
+        """Leave the calls to the threads that `step` from now on."""
+        self._is_running = True
+
+    def end(self) -> None:
+        """Let the threads delete what waits and then end; no linger any more."""
+        with self._lock:
+            self._is_running = False
+            for condition in (self._some, self._full, self._room):
+                condition.notify_all()
+
+    def delete(self, message: Received) -> None:
+        """Delete a message soon. What becomes of it goes to log and hooks; it raises nothing."""
+        with self._lock:
+            while self._is_running and len(self._waiting) >= self._waiting_max:
+                self._room.wait()
+            if self._is_running:
+                self._waiting.append(message)
+                if len(self._waiting) == 1:
+                    self._some.notify()
+                elif len(self._waiting) == DELETED_MAX:
+                    self._full.notify()
+                return
+        self._settle([message])
+
+    def step(self) -> bool:
+        """Delete what waits, ten at most; return whether there may be more to come. Waits for a second at most."""
+        with self._collecting:  # who waits for a call to be full is one thread
+            messages = self._collected()
+        if messages:
+            self._settle(messages)
+        return bool(messages) or self._is_running
+
+    def _collected(self) -> list[Received]:
+        with self._lock:
+            if not self._waiting and self._is_running:
+                self._some.wait(_TICK_SECONDS)
+            if self._waiting and self._is_running and self._is_working():
+                self._full.wait_for(self._is_full, _LINGER_SECONDS)
+            taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), DELETED_MAX))]
+            self._room.notify(len(taken))
+        return taken
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= DELETED_MAX or not self._is_running
+
+    def _settle(self, messages: Sequence[Received]) -> None:
+        """Delete messages; what fails may be tried again, a few times, whether or not the worker stops."""
+        left, lost = list(messages), []
+        for tries in range(1, SETTLE_TRIES + 1):
+            failures = [(message, failure) for message, failure in self._tried(left) if failure is not None]
+            for message, failure in failures:
+                names = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
+                _log.warning("not deleted: it comes again", error=str(failure), tries=tries, **names)
+            lost += [message for message, failure in failures if isinstance(failure, HoldLost)]
+            left = [message for message, failure in failures if isinstance(failure, TransientError)]
+            if not left or tries == SETTLE_TRIES:
+                break
+            self._wait.wait(self._backoff.seconds(tries, self._rng.random()))
+        for message in [*lost, *left]:
+            self._hooks.call(WorkerHooks.not_deleted, message)
+        for _ in messages:
+            self._failpoint("after_delete")
+
+    def _tried(self, messages: Sequence[Received]) -> list[tuple[Received, HoldLost | TransientError | None]]:
+        """Return what each message met."""
+        failures: Sequence[HoldLost | TransientError | None]
+        try:
+            failures = self._queue.delete_batch([message.receipt_handle for message in messages])
+        except (HoldLost, TransientError) as error:
+            failures = [error] * len(messages)
+        return list(zip(messages, failures, strict=True))
