@@ -1,8 +1,8 @@
 """What a worker calls as it goes: the place of metrics, spans and recorders, and of whatever a program adds.
 
-A hook is called on the thread that works on the message, `not_deleted` on one that deletes, and may be called by several
-at once. What it raises is logged
-and changes nothing: the message is handled, deleted or tried again all the same.
+A hook is called on the thread that works on the message, `not_deleted` on one that deletes, and may be called by
+several at once. What it raises is logged and changes nothing: the message is handled, deleted or tried again all the
+same.
 """
 # ruff: noqa: ARG002 (by itself a hook does nothing)
 
