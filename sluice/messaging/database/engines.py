@@ -11,6 +11,7 @@ SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,9 +32,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InvalidatePoolError,
+    NoSuchModuleError,
+    OperationalError,
+)
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from sluice.clock import Clock
+from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging.errors import OutboxError
 
@@ -44,6 +53,7 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
 _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _PORT_MAX = 65_535
 _BUSY_SECONDS = 5
+_IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 _UNTRUSTED = ("certificate verify failed", "does not match host name")  # OpenSSL's and libpq's own
 _LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
@@ -95,7 +105,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
         arguments = _CONNECT if parsed.get_driver_name() == "psycopg" else {}
-        made = create_engine(parsed, pool_pre_ping=True, hide_parameters=True, connect_args=arguments, **pooled)
+        made = create_engine(parsed, hide_parameters=True, connect_args=arguments, **pooled)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"
@@ -105,11 +115,33 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
             "database URL has a port or an option that cannot be read, allowed is a number where one belongs, and"
             " escapes such as %2F in a password; give one such as postgresql://user@host:5432/name"
         ) from error
+    _ping_idle(made)
     if made.dialect.name == "sqlite":
         make_durable(made)
     else:
         event.listen(made, "do_connect", opened if connect is None else connect)
     return made
+
+
+def _ping_idle(engine: Engine) -> None:
+    """Let a connection that was not used for a moment be asked whether it still is one, before it is used again.
+
+    Not every time: that is a round trip for each transaction, and whoever works all the time sees by its own statement.
+    """
+    clock = SystemClock()
+
+    @event.listens_for(engine, "checkin")
+    def returned(_: Any, record: ConnectionPoolEntry) -> None:
+        record.info[_RETURNED_AT] = clock.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        if clock.monotonic() - record.info.get(_RETURNED_AT, inf) < _IDLE_SECONDS:  # of a new one that is no time
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError from error
 
 
 def _check_url(url: URL) -> None:
@@ -337,6 +369,11 @@ def now_us_sql(dialect: str, clock: Clock | None = None) -> ColumnElement[int]:
 def now_us_text(dialect: str, clock: Clock | None = None) -> str:
     """Return the same instant as text inside another statement; that of `clock` is its parameter `now_us`."""
     return _NOW_US[dialect].removeprefix("SELECT ") if clock is None else "CAST(:now_us AS bigint)"
+
+
+def transaction_id_sql(dialect: str) -> ColumnElement[int]:
+    """Return the id of the transaction as an SQL expression; NULL on SQLite, which has none."""
+    return literal_column("txid_current()" if dialect == "postgresql" else "NULL", BigInteger)
 
 
 def in_seconds(instant_us: ColumnElement[int]) -> ColumnElement[int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
+import psycopg
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
@@ -17,6 +18,10 @@ _ENDS_TRANSACTION = re.compile(
 )
 _TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
 _IN_ERROR = 3  # libpq's PQTRANS_INERROR
+
+
+type Mark = Callable[[Connection], bool | None]
+"""Writes into a transaction, and returns whether that was still the one that was begun; None where it does not know."""
 
 
 class TransactionEnded(Exception):
@@ -36,15 +41,19 @@ class BegunTransaction:
     the driver is refused too.
     https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT,
     https://www.sqlite.org/c3ref/set_authorizer.html, https://www.sqlite.org/lang_transaction.html (read 2026-11-22)
+
+    Args:
+        transaction_id: Postgres's, where a statement of it has returned that; None asks.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, transaction_id: int | None = None) -> None:
         self._session, self._transaction = session, session.get_transaction()
         self._connection = session.connection()
         self._driver: Any = self._connection.connection.driver_connection
         self._is_sqlite = self._connection.dialect.name == "sqlite"
-        self._id: int | None = None
-        self._is_committing = self.has_refused_driver = False
+        self._id = transaction_id
+        self._mark: Mark | None = None
+        self._has_committed = self.has_refused_driver = False
         self._hooks: dict[str, Callable[..., None]] = {
             "commit": self._on_commit,
             "rollback": self._on_rollback,
@@ -55,7 +64,7 @@ class BegunTransaction:
         if self._is_sqlite:
             self._connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
             self._driver.set_authorizer(self._authorize)
-        else:
+        elif self._id is None:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
         for name, hook in self._hooks.items():
             event.listen(self._connection, name, hook)
@@ -78,28 +87,41 @@ class BegunTransaction:
         if _has_failed(self._connection):
             raise TransactionEnded(TransactionEnded.FAILED)
 
-    def commit(self) -> None:
+    def commit(self, mark: Mark) -> None:
         """Commit it, and with it all that was done since it was begun.
+
+        Args:
+            mark: writes what belongs to it last, after all hooks of the session.
 
         Raises:
             TransactionEnded: it has ended meanwhile; nothing was committed here.
             DBAPIError: the database did not do it; whether it was committed is unknown when the connection is lost.
         """
-        self._is_committing = True
+        self._mark = mark
         self._session.commit()
+        if not self._has_committed:
+            raise TransactionEnded(TransactionEnded.ENDED)
 
     def _on_commit(self, connection: Connection) -> None:
-        reason = self._why_not(connection)
-        self._let_go()
-        if reason is not None:
+        try:
+            self._require_whole(connection)
+        except BaseException:
             # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
-            self._driver.rollback()
-            raise TransactionEnded(reason)
+            self._let_go()
+            with suppress(psycopg.Error):  # the connection may be gone, and then says so first
+                self._driver.rollback()
+            raise
+        self._let_go()
+        self._has_committed = True
 
-    def _why_not(self, connection: Connection) -> str | None:
-        if self._is_committing and _has_failed(connection):
-            return TransactionEnded.FAILED
-        return None if self._is_committing and self._is_whole(connection) else TransactionEnded.ENDED
+    def _require_whole(self, connection: Connection) -> None:
+        if self._mark is None:
+            raise TransactionEnded(TransactionEnded.ENDED)
+        if _has_failed(connection):
+            raise TransactionEnded(TransactionEnded.FAILED)
+        is_whole = self._mark(connection)
+        if not (self._is_whole(connection) if is_whole is None else is_whole):
+            raise TransactionEnded(TransactionEnded.ENDED)
 
     def _is_whole(self, connection: Connection) -> bool:
         if not self._is_sqlite:
@@ -116,7 +138,7 @@ class BegunTransaction:
         self._let_go()
 
     def _on_statement(self, _: Connection, __: object, statement: str, *___: object) -> None:
-        if not self._is_committing and _ENDS_TRANSACTION.match(statement):
+        if self._mark is None and _ENDS_TRANSACTION.match(statement):
             raise TransactionEnded(TransactionEnded.ENDED)
 
     def _authorize(self, action: int, *_: object) -> int:

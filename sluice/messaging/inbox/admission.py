@@ -24,11 +24,13 @@ class Admission:
     Args:
         position: where its group is before it.
         decided_at_us: when that was.
+        transaction_id: Postgres's, in which its group was locked; None on SQLite.
     """
 
     decision: Decision
     position: Position
     decided_at_us: int
+    transaction_id: int | None
 
 
 class Inbox(Parking):
@@ -50,19 +52,29 @@ class Inbox(Parking):
         arrival = arrived.arrival
         with engines.explaining_missing_tables():
             group_id = arrived.envelope.event.group
-            position, now_us = self._groups.lock(connection, group_id, arrival)
+            position, now_us, transaction_id = self._groups.lock(connection, group_id, arrival)
         known = self._known(connection, group_id, arrival) if needs_known(position, arrival) else None
         decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
         if decision.action is Action.PARK:
             self._park(connection, arrived, position, now_us)
-        return Admission(decision=decision, position=position, decided_at_us=now_us)
+        return Admission(decision=decision, position=position, decided_at_us=now_us, transaction_id=transaction_id)
 
-    def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> None:
+    def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> bool | None:
         """Count a message as handled, in the transaction of its effect, after its handler: the caller commits.
 
         Not before: a handler that commits by itself would have the message count, whatever becomes of its effect.
+
+        Returns:
+            Whether this transaction has locked the group: otherwise nothing counts. None where it is not known.
         """
-        self._groups.advance(connection, envelope, admission.position, admission.decision, admission.decided_at_us)
+        return self._groups.advance(
+            connection,
+            envelope,
+            admission.position,
+            admission.decision,
+            admission.decided_at_us,
+            transaction_id=admission.transaction_id,
+        )
 
     def begin_group(self, connection: Connection, arrived: Arrived) -> None:
         """Let a group, or an epoch of it, begin in front of a message, unless it has begun. The caller commits.
@@ -71,7 +83,7 @@ class Inbox(Parking):
         worker every time would leave nothing behind, and the one behind it would begin the group.
         """
         group_id = arrived.envelope.event.group
-        position, _ = self._groups.lock(connection, group_id, arrived.arrival)
+        position, *_ = self._groups.lock(connection, group_id, arrived.arrival)
         self._groups.write(connection, group_id, columns_of(position))
 
     def require_writable(self, connection: Connection) -> None:
@@ -92,7 +104,7 @@ class Inbox(Parking):
             is_permanent: whether it was refused; False where its attempts were used up, and may succeed another time.
         """
         arrival, group_id = arrived.arrival, arrived.envelope.event.group
-        position, now_us = self._groups.lock(connection, group_id, arrival)
+        position, now_us, _ = self._groups.lock(connection, group_id, arrival)
         known = self._known(connection, group_id, arrival)
         decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
         gaps = self._groups.gaps

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
-from sqlalchemy import Connection
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
-from sluice.messaging.database.transactions import BegunTransaction, TransactionEnded
+from sluice.messaging.database.transactions import BegunTransaction, Mark, TransactionEnded
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLost, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
@@ -38,14 +37,16 @@ class Attempt:
         session: in whose transaction the group of the message is locked.
         guard: whose message it has to be still when it is committed.
         mark: writes into the transaction that the message is handled.
+        transaction_id: Postgres's, where locking the group has returned that.
     """
 
     session: Session
     envelope: Envelope
     context: Context
     guard: Holding
-    mark: Callable[[Connection], None]
+    mark: Mark
     before_commit: str
+    transaction_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class HandlerRunner:
         handler = self.handlers.find(type_)
         if handler is None:
             return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
-        with BegunTransaction(attempt.session) as begun:
+        with BegunTransaction(attempt.session, attempt.transaction_id) as begun:
             outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.guard, begun)
             if isinstance(outcome, Ack):
                 self.failpoint(attempt.before_commit)
@@ -97,8 +98,7 @@ def _handled(handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Out
 
 def _committed(attempt: Attempt, begun: BegunTransaction) -> Outcome:
     with _in_this_process():
-        attempt.mark(attempt.session.connection())
-        begun.commit()
+        begun.commit(attempt.mark)
     return Ack()
 
 

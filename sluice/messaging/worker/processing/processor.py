@@ -194,6 +194,7 @@ class MessageProcessor:
                 guard=lease,
                 mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
                 before_commit="before_commit",
+                transaction_id=admission.transaction_id,
             )
             outcome = self._runner.run(attempt)
             if not isinstance(outcome, Ack):

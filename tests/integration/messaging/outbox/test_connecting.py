@@ -113,3 +113,36 @@ def _waiting(server: socket.socket) -> int:
             server.accept()[0].close()
             count += 1
     return count
+
+
+def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
+    postgres: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To ask each time is a round trip for each transaction."""
+    pings: list[Any] = []
+    engine = engines.engine(postgres.url.render_as_string(hide_password=False))
+    ping = engine.dialect.do_ping
+    monkeypatch.setattr(engine.dialect, "do_ping", lambda connection: pings.append(connection) or ping(connection))
+
+    for pause_seconds in (60, 60, 0, 0):
+        monkeypatch.setattr(engines, "_IDLE_SECONDS", pause_seconds)
+        with engine.begin() as connection:
+            connection.execute(text("SELECT 1"))
+    engine.dispose()
+
+    assert len(pings) == 2
+
+
+def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_IDLE_SECONDS", 0)
+    engine = engines.engine(postgres.url.render_as_string(hide_password=False))
+    with engine.begin() as connection:
+        pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    with postgres.begin() as connection:
+        connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": pid})
+
+    with engine.begin() as connection:
+        other = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    engine.dispose()
+
+    assert other != pid

@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database import engines
-from sluice.messaging.handlers import Ack
+from sluice.messaging.handlers import ANY, Ack, Handlers
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processing.processor import Abandon
+from tests.support.messaging.inbox_harness import arrived
 from tests.support.messaging.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
 from tests.support.processes.worker_processes import DatabaseLine
 
@@ -126,3 +129,37 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
     assert attempts == {("warm", 1): 1, ("a", 1): 2, ("a", 2): 1, ("b", 1): 1, ("c", 1): 1}
     assert sorted(world.effects()) == sorted(attempts)
     assert (world.left(), world.dead()) == ([], [])
+
+
+def test_a_message_takes_two_statements_besides_its_handlers(on_postgres: Engine) -> None:
+    """Each is a round trip: the group's row with the transaction's id, and the mark, which checks that id."""
+    world, seen = World(on_postgres), list[str]()
+    world.handlers = Handlers({ANY: lambda *_: Ack()})
+    world.send("a", "a")
+    worker = world.worker()
+    worker.lane.step()
+    event.listen(on_postgres, "before_cursor_execute", lambda *given: seen.append(given[2]))
+
+    worker.lane.step()
+
+    assert [statement.split()[:3] for statement in seen] == [
+        ["INSERT", "INTO", "sluice_inbox_group"],
+        ["UPDATE", "sluice_inbox_group", "SET"],
+    ]
+    assert world.positions() == {"a": 2}
+
+
+def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -> None:
+    """A handler may have committed on the driver itself, and begun anew: then its message does not count."""
+    inbox, came = Inbox(Policy(consumer="billing")), arrived(1)
+    with on_postgres.begin() as connection:
+        admission = inbox.admit(connection, came)
+        is_same = inbox.mark(connection, came.envelope, admission)
+    second = arrived(2)
+    with on_postgres.begin() as connection:
+        admission = inbox.admit(connection, second)
+    with on_postgres.begin() as connection:
+        is_other = inbox.mark(connection, second.envelope, admission)
+
+    assert (is_same, is_other) == (True, False)
+    assert World(on_postgres).positions() == {"a": 1}

@@ -233,7 +233,10 @@ def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: P
     checked = Checked(World(on_file), path, promising())
     with running(checked.hands) as worker:
         eventually(
-            lambda: set(checked.signs.liveness._due_at) == {"lane-0", "drain-0", "drain-1", "drainer", "heartbeat"},
+            lambda: (
+                set(checked.signs.liveness._due_at)
+                == {"lane-0", "deleter-0", "drain-0", "drain-1", "drainer", "heartbeat"}
+            ),
             timeout_seconds=PATIENCE_SECONDS,
             describe="every part to promise something",
         )
