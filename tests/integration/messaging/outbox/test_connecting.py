@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import Engine, make_url, text
@@ -119,10 +120,9 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To ask each time is a round trip for each transaction."""
-    pings: list[Any] = []
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
-    ping = engine.dialect.do_ping
-    monkeypatch.setattr(engine.dialect, "do_ping", lambda connection: pings.append(connection) or ping(connection))
+    ping = Mock(wraps=engine.dialect.do_ping)
+    monkeypatch.setattr(engine.dialect, "do_ping", ping)
 
     for pause_seconds in (60, 60, 0, 0):
         monkeypatch.setattr(engines, "_IDLE_SECONDS", pause_seconds)
@@ -130,7 +130,7 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
             connection.execute(text("SELECT 1"))
     engine.dispose()
 
-    assert len(pings) == 2
+    assert ping.call_count == 2
 
 
 def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
