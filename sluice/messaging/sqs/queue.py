@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.parsers import ResponseParserError
 
 from sluice import limits, sdk
+from sluice.aws.client import fast_client
 from sluice.errors import SET_CREDENTIALS, EndpointError
 from sluice.messaging.errors import HoldLost, TransientError
 
@@ -36,7 +37,7 @@ def client(
 ) -> Any:
     """Return an SQS client for so many threads. It tries once, and waits for longer than a long poll takes."""
     config = sdk.config(answer_seconds=answer_seconds, connections=connections)
-    return boto3.client("sqs", endpoint_url=endpoint_url, region_name=region, config=config)
+    return fast_client(boto3.client("sqs", endpoint_url=endpoint_url, region_name=region, config=config))
 
 
 def url_of(sqs: Any, name: str) -> str:
