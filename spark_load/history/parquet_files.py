@@ -270,7 +270,7 @@ def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
             _require_count(piece, len(name), file.metadata.row_group(number).num_rows)
             is_theirs = pc.is_in(name, groups)
             if pc.any(is_theirs).as_py():
-                tables.append(_whole(file, number).filter(is_theirs))
+                tables.append(_plain(_stored(file, number).filter(is_theirs)))
     return pa.concat_tables(tables)
 
 
@@ -292,7 +292,14 @@ def examined(piece: Piece) -> Iterator[pa.Table]:
 
 def _whole(file: pq.ParquetFile, number: int) -> pa.Table:
     """Return a row group as the events it was written from."""
-    table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
+    return _plain(_stored(file, number))
+
+
+def _stored(file: pq.ParquetFile, number: int) -> pa.Table:
+    return file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
+
+
+def _plain(table: pa.Table) -> pa.Table:
     return table.select(journal.SCHEMA.names).cast(journal.SCHEMA)
 
 

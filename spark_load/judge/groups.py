@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sluice.history.checker import Expectation, QueueContext, check_group
+from sluice.history.checker import Expectation, Finding, QueueContext, check_group
 from sluice.history.checker.anomalies import ANOMALIES, Severity
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
@@ -40,9 +40,25 @@ class Findings:
     unknowns: tuple[str, ...] = ()
 
 
-def found_in(events: Iterable[Event], expectation: Expectation, around: QueueContext) -> list[dict[str, str]]:
-    """Return what the checker finds in one group, as rows of FOUND."""
+def finding_in(
+    events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
+) -> Finding:
+    """Return what the checker finds in one group, of the messages that count (`stretches.Needed`)."""
     finding = check_group(events, expectation, around)
+    if idxs is None:
+        return finding
+    violations, seen = (
+        tuple(violation for violation in found if not idxs.isdisjoint(violation.idxs))
+        for found in (finding.violations, finding.seen)
+    )
+    return replace(finding, violations=violations, seen=seen)
+
+
+def found_in(
+    events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
+) -> list[dict[str, str]]:
+    """Return `finding_in` as rows of FOUND."""
+    finding = finding_in(events, expectation, around, idxs)
     return [
         {
             "anomaly": violation.anomaly,

@@ -31,6 +31,7 @@ from spark_load.judge.judge import fault_name
 from spark_load.judge.local_series import series
 from spark_load.judge.screening.buckets import MAYBE, Cleared, Rows, cleared, concluded, group_names
 from spark_load.judge.screening.encode import encode_events
+from spark_load.judge.screening.stretches import needed
 from spark_load.judge.timing import SETTLED, TIMED, Timed, least
 
 EVENTS_MAX = 300_000
@@ -125,25 +126,28 @@ class LocalEngine:
         """Run the checker on every suspect group."""
         counts: Counter[str] = Counter()
         first: dict[str, list[dict[str, str]]] = defaultdict(list)
-        for events in self._groups(suspects):
-            for row in found_in(events, expectation, surrounded):
+        for events, idxs in self._groups(suspects, expectation, surrounded):
+            for row in found_in(events, expectation, surrounded, idxs):
                 counts[row["anomaly"]] += 1
                 first[row["anomaly"]].append(row)
                 if len(first[row["anomaly"]]) > _KEPT_MAX:
                     first[row["anomaly"]] = _least(row["anomaly"], first[row["anomaly"]])
         return gathered(counts, (row for anomaly in sorted(first) for row in _least(anomaly, first[anomaly])))
 
-    def _groups(self, names: Collection[str]) -> Iterator[list[Event]]:
-        """Yield the events of each of these groups."""
+    def _groups(
+        self, names: Collection[str], expectation: Expectation, surrounded: QueueContext
+    ) -> Iterator[tuple[list[Event], frozenset[int] | None]]:
+        """Yield what is needed of each of these groups, and of which messages the findings count."""
         wanted = pa.array(sorted(names), pa.string())
-        groups = groups_of(self.table.filter(pc.is_in(self.table.column("message_group_id"), wanted)))
+        whole = groups_of(self.table.filter(pc.is_in(self.table.column("message_group_id"), wanted)))
+        groups = [needed(group, expectation, surrounded) for group in whole]
         while groups:
             together = [groups.pop()]
-            while groups and sum(map(len, together)) < _CHECKED_EVENTS:
+            while groups and sum(len(group.events) for group in together) < _CHECKED_EVENTS:
                 together.append(groups.pop())
-            events = iter(events_of(pa.concat_tables(together)))
+            events = iter(events_of(pa.concat_tables([group.events for group in together])))
             for group in together:
-                yield [next(events) for _ in range(len(group))]
+                yield [next(events) for _ in range(len(group.events))], group.idxs
 
     def recoveries(self) -> Mapping[str, float]:
         """Return each fault to how long after its end the first call was answered ok, in seconds."""

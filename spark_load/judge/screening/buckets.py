@@ -17,7 +17,7 @@ from spark_load.judge.counts import EventCounts, facts
 from spark_load.judge.measures import Seen, joined, nothing, observed
 from spark_load.judge.screening.encode import SCHEMA
 from spark_load.judge.screening.rollup import messages
-from spark_load.judge.screening.suspects import groups, waited_bit
+from spark_load.judge.screening.suspects import answered_empty, groups
 
 _ROWS_INITIALLY = 1 << 22  # of 8 bytes: from there on pages are mapped when they are touched, and moved, not copied
 _GROWTH = 1.1
@@ -74,11 +74,8 @@ def concluded(counted: pa.Table, maybe: pa.Table, seen: Sequence[Seen], expectat
 
 def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
     """Return the names of the groups that are suspect, now that it is known which queues said they were empty."""
-    answered_empty = 0
-    for queue_index, queue in enumerate(expectation.queues, 1):
-        if any(second.empty_count for second in activity.get(queue, ())):
-            answered_empty |= waited_bit(queue_index)
-    return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & answered_empty]
+    empty = answered_empty(activity, expectation)
+    return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & empty]
 
 
 def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:

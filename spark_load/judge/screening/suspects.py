@@ -11,9 +11,11 @@ What concerns one event or one message is in `messages`. Here each message is co
 order of the plan.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from sluice.history.checker import Expectation
+from sluice.history.checker import Activity, Expectation
 from sluice.history.checker.rules.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
 from spark_load.history.columns import NONE, Columns, starts
 from spark_load.judge.screening.encode import NO_IDX
@@ -33,31 +35,50 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
         and `shared` (of them, in the same answer).
     """
     begins = starts(messages["group"])
-    is_suspect = np.logical_or.reduceat(messages["is_odd"] | _is_off(messages, expectation), begins)
-    received, later, shared, waited = (np.zeros(len(begins), dtype=np.int64) for _ in range(4))
-    for queue_index in (0, *queue_indexes(expectation)):
+    is_off, waited = unusual(messages, expectation)
+    is_suspect = np.logical_or.reduceat(is_off, begins)
+    received, later, shared = (np.zeros(len(begins), dtype=np.int64) for _ in range(3))
+    for queue_index in queue_indexes(expectation):
         of = _OfQueue(messages, queue_index, begins)
-        if queue_index == 0:
-            is_suspect |= of.any(_is_published_off(of))
-            continue
         counts = np.add.reduceat(messages[f"count_{queue_index}"], begins)
         received += counts
         later += np.maximum(np.add.reduceat((messages[f"count_{queue_index}"] > 0).astype(np.int64), begins) - 1, 0)
         shared += of.count(_is_together(of))
-        held_until_us = of.highest_before("free_us")
-        is_suspect |= of.any(_is_received_off(of, held_until_us) | _is_handled_off(of))
         is_suspect |= of.count(_is_underfilled(of)) >= UNDERFILLED_MIN
-        from_us = _available_from_us(of, held_until_us, expectation)
-        is_suspect |= of.any(_has_waited_long(of, from_us, expectation))
-        waited |= np.where(of.any(_has_waited(of, from_us)), waited_bit(queue_index), 0)
     return {
         "group": messages["group"][begins],
         "is_suspect": is_suspect,
-        "waited": waited,
+        "waited": np.bitwise_or.reduceat(waited, begins),
         "received": received,
         "later": later,
         "shared": shared,
     }
+
+
+def unusual(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np.ndarray]:
+    """Return of each message whether it makes its group suspect, and `waited` as `groups` says it of its group."""
+    is_off, waited = messages["is_odd"] | _is_off(messages, expectation), np.zeros(len(messages["idx"]), dtype=np.int64)
+    begins = starts(messages["group"])
+    for queue_index in (0, *queue_indexes(expectation)):
+        of = _OfQueue(messages, queue_index, begins)
+        if queue_index == 0:
+            is_off[of.where] |= _is_published_off(of)
+            continue
+        held_until_us = of.highest_before("free_us")
+        from_us = _available_from_us(of, held_until_us, expectation)
+        is_off[of.where] |= _is_received_off(of, held_until_us) | _is_handled_off(of)
+        is_off[of.where] |= _has_waited_long(of, from_us, expectation)
+        waited[of.where] |= np.where(_has_waited(of, from_us), waited_bit(queue_index), 0)
+    return is_off, waited
+
+
+def answered_empty(activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> int:
+    """Return the bits of the queues that ever said they were empty."""
+    bits = 0
+    for queue_index, queue in enumerate(expectation.queues, 1):
+        if any(second.empty_count for second in activity.get(queue, ())):
+            bits |= waited_bit(queue_index)
+    return bits
 
 
 def waited_bit(queue_index: int) -> int:
@@ -68,18 +89,18 @@ def waited_bit(queue_index: int) -> int:
 class _OfQueue:
     """What was published (queue index 0), or received from a queue: each message, and the one before it in its group.
 
-    `begins` is where each group begins among the messages.
+    `begins` is where each group begins among the messages, `where` are the places of those it is about.
     """
 
     def __init__(self, messages: Columns, queue_index: int, begins: np.ndarray) -> None:
         self._messages, self._queue_index, self._count = messages, queue_index, len(begins)
-        self._where = np.flatnonzero(messages[f"count_{queue_index}"] > 0)
-        self._of_group = np.searchsorted(begins, self._where, side="right") - 1
-        self.is_second = np.ones(len(self._where), dtype=bool)
+        self.where = np.flatnonzero(messages[f"count_{queue_index}"] > 0)
+        self._of_group = np.searchsorted(begins, self.where, side="right") - 1
+        self.is_second = np.ones(len(self.where), dtype=bool)
         self.is_second[starts(self._of_group)] = False
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._messages[f"{name}_{self._queue_index}"][self._where]
+        return self._messages[f"{name}_{self._queue_index}"][self.where]
 
     def before(self, name: str) -> np.ndarray:
         """Return what the message before had; of the first of a group it says nothing, see `is_second`."""
@@ -92,10 +113,6 @@ class _OfQueue:
         ranks = ranks + self._of_group * len(values)  # so that a group begins above all before it
         highest = np.concatenate((ranks[:1], np.maximum.accumulate(ranks)[:-1])) - self._of_group * len(values)
         return np.where(self.is_second, values[np.where(self.is_second, highest, 0)], NONE) if len(values) else ranks
-
-    def any(self, flags: np.ndarray) -> np.ndarray:
-        """Return which groups have a message with the flag."""
-        return self.count(flags) > 0
 
     def count(self, flags: np.ndarray) -> np.ndarray:
         """Return how many messages of each group have the flag."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from spark_load.judge.counts import AROUND, CALLS
 from spark_load.judge.groups import FOUND, UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
 from spark_load.judge.judge import fault_name
 from spark_load.judge.screening.buckets import Cleared
+from spark_load.judge.screening.stretches import needed
 from spark_load.judge.spark.screening import clear
 from spark_load.judge.spark.series import series
 from spark_load.judge.timing import SETTLED, TIMED, Timed, least
@@ -43,7 +44,11 @@ class SparkEngine:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
-        self._history = read_history(spark, folder)
+
+    @cached_property
+    def _history(self) -> DataFrame:
+        """Return the rows; what clears groups and checks them reads the files itself, and needs no plan of Spark's."""
+        return read_history(self._spark, self._folder)
 
     def screen(self, expectation: Expectation) -> Cleared:
         """Return what one pass over the whole history finds."""
@@ -105,8 +110,10 @@ class SparkEngine:
         return gathered(counts, (row.asDict() for row in first))
 
     def _found(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> DataFrame:
-        def check(events: list[Event]) -> pa.Table:
-            return pa.Table.from_pylist(found_in(events, expectation, surrounded), schema=FOUND)
+        def check(group: pa.Table) -> pa.Table:
+            part = needed(group, expectation, surrounded)
+            found = found_in(events_of(part.events), expectation, surrounded, part.idxs)
+            return pa.Table.from_pylist(found, schema=FOUND)
 
         names = sorted(suspects)
 
@@ -116,7 +123,7 @@ class SparkEngine:
             groups = groups_of(pa.concat_tables(read))
             del read
             while groups:  # the rows are gone when the last one's events are made: it may be a tenth of a history
-                yield from check(events_of(groups.pop())).to_batches()
+                yield from check(groups.pop()).to_batches()
 
         found, bucket_count = pieces(self._folder)
         if bucket_count is None:
@@ -124,7 +131,7 @@ class SparkEngine:
             return (
                 self._history.join(F.broadcast(few), "message_group_id", "left_semi")
                 .groupBy("message_group_id")
-                .applyInArrow(lambda group: check(events_of(group)), _FOUND)
+                .applyInArrow(check, _FOUND)
             )
         theirs = buckets_of(suspects, bucket_count)
         tasks = [(piece.bucket, piece) for piece in found if piece.bucket in theirs]

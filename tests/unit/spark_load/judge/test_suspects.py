@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from sluice.history.checker import Activity, Expectation, Finding, QueueContext, check_group
-from sluice.history.events import Event, Kind, settle
+from sluice.history.events import Event, Kind
 from spark_load.history.columns import Events
 from spark_load.judge.screening import suspects as under_test
 from spark_load.judge.screening.buckets import Rows, cleared, group_names, suspects
 from spark_load.judge.screening.encode import encode_events
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, deleted, full, handled, published, received, sane
+from tests.support.histories.mutations import mutated
 from tests.support.histories.recording_cases import table_of
 
 _STRICT = replace(
@@ -42,79 +43,6 @@ _BUSY = QueueContext(
         ]
     }
 )
-
-_VALUES: dict[str, list[Any]] = {
-    "body_hash": ["other", None],
-    "outcome": ["info", "fail"],
-    "queue": ["billing", "shipping", "billing-dlq", "events", None],
-    "idx": [0, 1, 2, -1, 7, None],
-    "sqs_message_id": ["billing 0", "billing 1", "other", None],
-    "sns_sequence_number": ["0".zfill(39), "99".zfill(39), None],
-    "receipt_handle_hash": ["billing 0 100", "billing 1 120", "other", None],
-    "kind": ["visibility_changed", "redriven", "deleted", "received", "handled", "parked"],
-    "receive_count": [None, 0, 2, 4],
-    "deduplication_id": ["r.0", "billing 1", None],
-    "attributes_hash": ["others", None],
-    "md5_ok": [False, None],
-    "sqs_sequence_number": ["115".zfill(39), None],
-    "sns_message_id": ["sns 1", "other"],
-    "sent_at_us": [None, -20_000_000, 119_000],
-    "max_number_of_messages": [1],
-    "detail": [None, '{"received": 2}', '{"state": "late"}'],
-    "publish_attempt": [2],
-    "visibility_timeout_seconds": [0, 1, 600],
-    "message_run": ["older", None],
-    "batch_position": [None, 0, 1],
-    "invoked_at_us": [None, 0, 119_000],
-    "call_id": ["receive/billing/100", "receive/billing/120"],
-    "responded_at_us": [None, 0, 121_000, 900_000],
-    "receive_request_attempt_id": ["attempt"],
-}
-
-
-def _moved(event: Event, by_ms: int) -> Event:
-    instants = {name: getattr(event, name) for name in ("invoked_at_us", "responded_at_us")}
-    return replace(event, **{name: value + by_ms * 1_000 for name, value in instants.items() if value is not None})
-
-
-def _put_into_call(events: list[Event], position: int, *, with_its_times: bool) -> None:
-    """Put a received event into the answer of the received event before it, or only give it the other's call."""
-    receives = [number for number, e in enumerate(events) if e.kind == Kind.RECEIVED]
-    if len(receives) < 2:
-        return
-    first, second = (receives[(position + offset) % len(receives)] for offset in (0, 1))
-    other, changes = events[first], dict[str, Any]()
-    if with_its_times:
-        changes = {name: getattr(other, name) for name in ("invoked_at_us", "responded_at_us", "queue")}
-    in_front = (other.batch_position or 0) if with_its_times else 0
-    events[second] = replace(events[second], call_id=other.call_id, batch_position=in_front + position % 3, **changes)
-
-
-def _mutated(rng: random.Random) -> list[Event]:
-    """Return a sane group of which one to three events were dropped, moved, doubled or changed."""
-    events = full()
-    for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        position = rng.randrange(len(events))
-        edge_ms = rng.choice([299_900, 300_100, 600_000])
-        by_ms = rng.choice([rng.randint(-150, 400), rng.randint(-40_000, 40_000), edge_ms])
-        again = _moved(replace(events[position], call_id=f"again/{position}/{by_ms}"), by_ms)
-        match rng.randrange(7):
-            case 0:
-                del events[position]
-            case 1:
-                events[position] = _moved(events[position], by_ms)
-            case 2:
-                events.append(again)
-            case 3:
-                events.append(replace(again, sqs_message_id="copy"))
-            case 4:
-                _put_into_call(events, position, with_its_times=True)
-            case 5:
-                _put_into_call(events, position, with_its_times=False)
-            case _:
-                name = rng.choice(sorted(_VALUES))
-                events[position] = replace(events[position], **{name: rng.choice(_VALUES[name])})
-    return settle(events)
 
 
 def _in_group(events: Sequence[Event], group: str) -> list[Event]:
@@ -144,7 +72,7 @@ def test_every_group_the_checker_objects_to_is_suspect(group_count: int) -> None
     """No mutated group with a violation or an open question is cleared, and not all are suspect."""
     seed_ = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
     rng = random.Random(seed_)  # noqa: S311 (its seed is shown)
-    histories = {f"g{number}": _mutated(rng) for number in range(group_count)}
+    histories = {f"g{number}": mutated(full(), rng) for number in range(group_count)}
 
     picked = Question(groups=histories, expectation=_STRICT, around=_BUSY).suspect()
 
