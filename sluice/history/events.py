@@ -188,6 +188,11 @@ def answer_detail(received_count: int) -> str:
     return f'{{"received": {received_count}}}'
 
 
+def size_detail(body_bytes: int) -> str:
+    """Return the `detail` of a publish: how large the body was."""
+    return f'{{"bytes": {body_bytes}}}'
+
+
 def detail_of(text: str | None) -> dict[str, Any]:
     """Return an event's `detail`, empty if it is not a JSON object: a stranger may have written it."""
     try:

@@ -65,6 +65,7 @@ class Recorder:
         identify: which message a body is.
         one_group_in: of so many message groups one is written down, as a whole; see `sluice.history.events.is_sampled`.
         guard: put around every hook.
+        keeps_sizes: whether what was published says how large it was.
     """
 
     def __init__(
@@ -76,9 +77,10 @@ class Recorder:
         identify: Identify = identity_of,
         one_group_in: int = 1,
         guard: Callable[[Hook], Hook] = lambda hook: hook,
+        keeps_sizes: bool = False,
     ) -> None:
         self._journal = journal
-        self._rows = Rows(names=names, identify=identify)
+        self._rows = Rows(names=names, identify=identify, keeps_sizes=keeps_sizes)
         self._clock = SystemClock() if clock is None else clock
         self._calls = itertools.count()
         self._keeps = functools.lru_cache(maxsize=10_000)(functools.partial(is_sampled, one_group_in=one_group_in))

@@ -56,6 +56,7 @@ class Recording:
             identify=functools.partial(_identify, run, key),
             one_group_in=one_group_in,
             guard=self._careful,
+            keeps_sizes=True,
         )
         self._clients: list[BaseClient] = []
         self._is_on = True

@@ -8,7 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from sluice.history.events import Identity, Kind, Outcome, answer_detail, pad_sequence_number, short_hash, unwrapped
+from sluice.history.events import (
+    Identity,
+    Kind,
+    Outcome,
+    answer_detail,
+    pad_sequence_number,
+    short_hash,
+    size_detail,
+    unwrapped,
+)
 from sluice.recorder.move_tasks import MoveTasks
 
 _HANDLES_MAX = 20_000
@@ -35,10 +44,11 @@ class Rows:
     Args:
         names: queue URL or topic ARN to the name used in the history; what is not there has the name at its own end.
         identify: which message a body is.
+        keeps_sizes: whether what was published says how large it was: of a load test the plan does.
     """
 
-    def __init__(self, *, names: Mapping[str, str], identify: Identify) -> None:
-        self._names, self._identify = names, identify
+    def __init__(self, *, names: Mapping[str, str], identify: Identify, keeps_sizes: bool = False) -> None:
+        self._names, self._identify, self._keeps_sizes = names, identify, keeps_sizes
         self._queues = {short_name(address): name for address, name in names.items() if not address.startswith("arn:")}
         self._planned: dict[str, tuple[int, int, str | None]] = {}
         self._handles: OrderedDict[str, Row] = OrderedDict()
@@ -80,6 +90,7 @@ class Rows:
             "publish_attempt": attempt,
             "phase": phase,
             "body_hash": short_hash(body),
+            **({"detail": size_detail(len(body.encode()))} if self._keeps_sizes else {}),
             "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
             **self.of_message(
                 body=body, deduplication_id=deduplication_id, message_group_id=entry.get("MessageGroupId")

@@ -6,11 +6,13 @@ from sluice.terminal.groups import Group, Lazy
 
 _LAZY = {
     "plan": Lazy("spark_load.cli.planning:plan", "Show what a run of a profile will take."),
+    "profile-from": Lazy("spark_load.cli.traces:profile_from", "Make a profile that replays recorded traffic."),
     "profiles": Lazy(
         "spark_load.cli.planning:profiles", "List the profiles that come with Sluice, and what each shows."
     ),
     "resume": Lazy("spark_load.cli.run:resume", "Continue a run that was broken off."),
     "run": Lazy("spark_load.cli.run:run", "Run the load test of a profile."),
+    "trend": Lazy("spark_load.cli.trend:trend", "Compare a run with the runs of its profile before it."),
 }
 
 

@@ -20,6 +20,7 @@ from sluice.terminal.options import declaration_option
 from spark_load.cli.asking import require_confirmation
 from spark_load.cli.ending import finish
 from spark_load.cli.options import clock_option, declared, on_a_cluster
+from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw
 from spark_load.folder.json_files import sentence
@@ -136,6 +137,7 @@ def run(
             watch=watch,
         )
         draw(spark, folder, verdict)
+    remember(verdict, folder.parent)
     finish(verdict, folder, as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """What lies where in the folder of a run.
 
     run.json        what was planned and expected, and what went wrong while it ran
+    trace.parquet   the arrivals it replays, where its profile has a trace
     journals/       what the recorders wrote: the evidence
     history/        made of the journals: Parquet
     earlier/        the same of the attempts before a run was resumed
@@ -11,6 +12,7 @@ how many of those ran, minute by minute, where the scaling policy said so.
 """
 
 RUN_FILE = "run.json"
+TRACE_FILE = "trace.parquet"
 JOURNALS, HISTORY, EARLIER_HISTORY = "journals", "history", "earlier"
 VERDICT_FILE = "verdict.json"
 SUMMARY_FILE = "summary.md"

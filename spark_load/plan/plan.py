@@ -15,6 +15,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ import pyarrow as pa
 
 from spark_load.plan.body_template import Body, BodyTemplate
 from spark_load.plan.hashed_random import uniform
+from spark_load.profiles import trace
 from spark_load.profiles.profile import Phase, Profile
+from spark_load.profiles.trace import Arrivals
 
 WARM_UP, MEASURE = "warm_up", "measure"
 SCHEMA = pa.schema(
@@ -56,18 +59,28 @@ def message_group_id(group_number: int) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """All publishes of one run."""
+    """All publishes of one run; of a profile with a trace, `trace_file` has it."""
 
     profile: Profile
     seed: int
+    trace_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        assert (self.profile.replay is None) == (self.trace_file is None), "a trace has its file"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Plan, (self.profile, self.seed)  # what was computed already is large, and soon computed again
+        # What was computed already is large, and soon computed again.
+        return Plan, (self.profile, self.seed, self.trace_file)
 
     @property
     def row_count(self) -> int:
         """Return how many numbers `batch` is defined for: every message and every end marker."""
         return self.profile.message_count + self.profile.group_count
+
+    @cached_property
+    def arrivals(self) -> Arrivals | None:
+        """Return the recorded arrivals it replays; None where it draws them."""
+        return None if self.trace_file is None else trace.read(self.trace_file)[0]
 
     def batch(self, numbers: Any) -> pa.RecordBatch:
         """Return the publishes of many messages and end markers at once.
@@ -93,7 +106,7 @@ class Plan:
 
     def _messages(self, idx: Any) -> tuple[Any, ...]:
         drawn = idx.astype(np.uint64)
-        groups = self._groups(uniform(self.seed, drawn, _GROUP))
+        groups = self._groups(idx, drawn)
         offsets = self._offsets_us(idx)
         tasks = self._group_shape.tasks[groups]
         if self.profile.producers_per_group > 1:
@@ -111,9 +124,15 @@ class Plan:
             np.concatenate((tasks, tasks[again])),
         )
 
-    def _groups(self, drawn: Any) -> Any:
-        shares = self._group_shape.cumulated
-        return np.minimum(np.searchsorted(shares, drawn, side="right"), len(shares) - 1).astype(np.int32)
+    def _groups(self, idx: Any, drawn: Any) -> Any:
+        if (arrivals := self.arrivals) is not None:
+            return arrivals.group_rank[self._recorded(idx, arrivals)]
+        shares, draws = self._group_shape.cumulated, uniform(self.seed, drawn, _GROUP)
+        return np.minimum(np.searchsorted(shares, draws, side="right"), len(shares) - 1).astype(np.int32)
+
+    def _recorded(self, idx: Any, arrivals: Arrivals) -> Any:
+        """Return which arrival a message is; in the warm-up, before the first, the last ones."""
+        return (idx - self.profile.warm_up_count) % len(arrivals)
 
     def _repeats(self, idx: Any, drawn: Any) -> tuple[Any, Any]:
         """Return which positions are published again, and how much later. What warms up is not."""
@@ -140,13 +159,20 @@ class Plan:
         warm_up_count = self.profile.warm_up_count
         is_measured = idx >= warm_up_count
         if not warm_up_count or is_measured.all():
-            return _inverse_us(self.profile.steps, idx - warm_up_count)
+            return self._measured_us(idx - warm_up_count)
         early_us = np.rint(idx * 1e6 / self.profile.first_per_second).astype(np.int64)
         early_us = np.minimum(early_us - round(self.profile.warm_up_seconds * 1e6), -1)  # the sign says the phase
-        return np.where(is_measured, _inverse_us(self.profile.steps, np.maximum(idx - warm_up_count, 0)), early_us)
+        return np.where(is_measured, self._measured_us(np.maximum(idx - warm_up_count, 0)), early_us)
 
-    @property
+    def _measured_us(self, numbers: Any) -> Any:
+        if self.profile.replay is None or (arrivals := self.arrivals) is None:
+            return _inverse_us(self.profile.steps, numbers)
+        return arrivals.offsets_us(self.profile.replay.speed)[numbers]
+
+    @cached_property
     def _group_shape(self) -> "_Shape":
+        if self.arrivals is not None:
+            return _shaped(self.arrivals.group_counts.astype(np.float64), self.profile.publish_tasks)
         return _shape(self.profile.group_count, self.profile.group_skew, self.profile.publish_tasks)
 
     @cached_property
@@ -183,7 +209,10 @@ class Plan:
         if idx < 0:
             return ""
         start = idx * _POOL_STRIDE % _POOL_STARTS
-        return self._pool[start : start + self.profile.payload_bytes]
+        size = self.profile.payload_bytes
+        if (arrivals := self.arrivals) is not None:
+            size = max(0, int(arrivals.body_bytes[self._recorded(idx, arrivals)]) - trace.FRAME_BYTES)
+        return self._pool[start : start + size]
 
     def framed(self, idx: int, group_id: str, run: str) -> Body:
         """Return the body of a planned message, which carries its identity, as a frame and values."""
@@ -193,8 +222,12 @@ class Plan:
 def silence_seconds(profile: Profile) -> float:
     """Return the longest time in which no message is due, from the start of the load to its first end marker.
 
-    The rate is linear within a phase, so the longest gaps are those beside where phases begin and end.
+    Of a trace it is the longest there is. Otherwise the rate is linear within a phase, so the longest gaps are those
+    beside where phases begin and end.
     """
+    if profile.replay is not None:
+        after_seconds = profile.end_markers_after_seconds - profile.duration_seconds
+        return max(profile.replay.silence_seconds / profile.replay.speed, after_seconds)
     begun = np.floor(np.cumsum([0, *(step.message_count for step in profile.steps)])).astype(np.int64)
     near = np.unique(begun[:, None] + np.arange(-2, 3))
     numbers = near[(near >= 0) & (near < profile.measured_count)]
@@ -227,6 +260,10 @@ class _Shape:
 def _shape(group_count: int, skew: float, task_count: int) -> _Shape:
     """Return the shape of Zipf shares; kept for the process, because a plan comes anew to each task."""
     weights = np.arange(1, group_count + 1, dtype=np.float64) ** -skew
+    return _shaped(weights, task_count)
+
+
+def _shaped(weights: Any, task_count: int) -> _Shape:
     shares = weights / weights.sum()
     return _Shape(np.cumsum(shares), np.array(_spread(shares.tolist(), task_count), np.int32))
 

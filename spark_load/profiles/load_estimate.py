@@ -10,11 +10,11 @@ import numpy as np
 from sluice import limits
 from sluice.cost import prices
 from spark_load.profiles.profile import Phase, Profile
+from spark_load.profiles.trace import FRAME_BYTES
 
 CALL_SECONDS = 0.02
 _WAIT_SECONDS = 1
 _LEASE_SECONDS = 30  # of a queue, where the profile gives none
-_ENVELOPE_BYTES = 160  # of a body: run, group, idx and JSON
 _SLICES = 100  # a phase is looked at in so many pieces, for the backlog
 
 # What LocalStack was measured to do on two cores.
@@ -43,7 +43,7 @@ class LoadEstimate:
     @cached_property
     def hottest_share(self) -> float:
         """Return the share of the messages that the hottest group has."""
-        return 1 / self._weight(step=1)
+        return 1 / self._weight(step=1) if self.profile.replay is None else self.profile.replay.hottest_share
 
     def _weight(self, *, step: int) -> float:
         """Return the sum of every step-th Zipf weight, the first of which is 1."""
@@ -54,12 +54,16 @@ class LoadEstimate:
         """Return the share of the messages that comes to the busiest queue: that of the hottest group."""
         if self.profile.destination == "topic":
             return 1.0
+        if self.profile.replay is not None:
+            return self.hottest_share + (1 - self.hottest_share) / self.queue_count
         return self.hottest_share * self._weight(step=self.queue_count)
 
     @property
     def body_bytes(self) -> int:
         """Return the size of a body, about."""
-        return self.profile.payload_bytes + _ENVELOPE_BYTES
+        if self.profile.replay is not None:
+            return round(max(self.profile.replay.mean_bytes, FRAME_BYTES))
+        return self.profile.payload_bytes + FRAME_BYTES
 
     def _of_measured(self, share: float) -> int:
         return round(share * self.profile.measured_count)

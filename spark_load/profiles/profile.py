@@ -1,5 +1,7 @@
 """The load to offer: read from YAML once, validated as a whole."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,13 +15,25 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from sluice import limits
 from sluice.errors import ConfigError
 from sluice.history.checker import Thresholds
+from spark_load.folder import json_files
 from spark_load.profiles import constraints, loading
+from spark_load.profiles import trace as traces
+from spark_load.profiles.trace import Replay
 
 _FOLDER = Path(__file__).resolve().parent
 OVERHEAD_BYTES = 512  # identity and JSON around the payload, generously
 END_MARKERS_AFTER_SECONDS = 0.5
 _SECONDS_MAX = 86_400
 _REASONS_MAX = 5
+_DIGEST_DIGITS = 16
+_RECORDED = (
+    "messages_per_second",
+    "duration_seconds",
+    "phases",
+    "group_count",
+    "group_skew",
+    "payload_bytes",
+)
 
 type _Share = Annotated[float, Field(ge=0, le=1)]
 type _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
@@ -59,6 +73,7 @@ class Profile:
         messages_per_second: offered rate, repeats not counted; with phases their mean, and not to be given.
         duration_seconds: how long it is offered, warm-up not counted; with phases their sum, and not to be given.
         phases: one after the other, in place of the two above.
+        replay: recorded arrivals to send again, in place of rates, groups and sizes, which then are those recorded.
         warm_up_seconds: how long messages are offered at the first phase's rate beforehand; they are drained before the
             load begins, count for no measure or threshold, and are judged for safety.
         group_count: number of message groups.
@@ -103,6 +118,7 @@ class Profile:
     messages_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 0
     duration_seconds: Annotated[float, Field(gt=0, le=_SECONDS_MAX)] = 0
     phases: Annotated[tuple[Phase, ...], Field(max_length=1_000)] = ()
+    replay: Replay | None = None
     warm_up_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
     group_count: Annotated[int, Field(ge=1, le=10_000_000)]
     group_skew: Annotated[float, Field(ge=0, le=5)] = 0
@@ -240,10 +256,11 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class NamedProfile:
-    """A profile and its name in run ids."""
+    """A profile, its name in run ids, and the file of its trace, where it has one."""
 
     name: str
     profile: Profile
+    trace_file: Path | None = None
 
 
 def names() -> list[str]:
@@ -263,11 +280,7 @@ def load(name: str) -> NamedProfile:
     Raises:
         ConfigError: there is none, or it is malformed; the message names the field, the value and what is allowed.
     """
-    if re.fullmatch(r"[A-Za-z0-9_-]{1,40}", Path(name).stem) is None:
-        raise ConfigError(
-            f"profile {name!r} is not a name for a run, allowed are up to 40 letters, digits, hyphens and underscores;"
-            " rename the file"
-        )
+    require_name(name)
     path = Path(name) if name.lower().endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
     try:
         text = path.read_text(encoding="utf-8")
@@ -280,15 +293,61 @@ def load(name: str) -> NamedProfile:
         raise ConfigError(f"profile {name!r} cannot be read ({error.strerror}); name another file") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"profile {name!r} is not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
-    return NamedProfile(name=path.stem, profile=parse(text, source=name))
+    loaded = parse(text, source=name, folder=path.parent)
+    trace_file = None if loaded.replay is None else path.parent / loaded.replay.file
+    return NamedProfile(name=path.stem, profile=loaded, trace_file=trace_file)
 
 
-def parse(text: str, *, source: str) -> Profile:
-    """Return the profile a YAML text describes; raises as `load` does."""
+def require_name(name: str) -> None:
+    """Refuse a profile, by name or path, of which no run can have its name.
+
+    Raises:
+        ConfigError: that is so.
+    """
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,40}", Path(name).stem) is None:
+        raise ConfigError(
+            f"profile {name!r} is not a name for a run, allowed are up to 40 letters, digits, hyphens and underscores;"
+            " rename the file"
+        )
+
+
+def parse(text: str, *, source: str, folder: Path | None = None) -> Profile:
+    """Return the profile a YAML text describes; `folder` has its trace; raises as `load` does."""
     written = loading.read(text, source=source)
     try:
-        return TypeAdapter(Profile).validate_python(written.text)
+        return TypeAdapter(Profile).validate_python(_with_recorded(written.text, folder or Path(), source))
     except ValidationError as error:
-        fields = [field.name for shape in (Profile, Phase) for field in dataclass_fields(shape)]
+        fields = [field.name for shape in (Profile, Phase, Replay) for field in dataclass_fields(shape)]
         reasons = "; ".join(written.explain(problem, fields) for problem in error.errors()[:_REASONS_MAX])
         raise ConfigError(f"profile {source!r}: {reasons}") from error
+
+
+def _with_recorded(text: Mapping[Any, Any], folder: Path, source: str) -> Mapping[Any, Any]:
+    """Return what a profile's text says, with what the trace it names says; unchanged where that is refused later."""
+    given = text.get("replay")
+    if not isinstance(given, dict):
+        return text
+    if name := next((name for name in _RECORDED if name in text), None):
+        raise ConfigError(
+            f"profile {source!r}: {name} is {json_files.BRIEF.repr(text[name])}, allowed beside replay is none:"
+            " messages come as recorded; leave it out"
+        )
+    if name := next((name for name in given if name not in ("file", "speed")), None):
+        raise ConfigError(f"profile {source!r}: replay.{name} is given, allowed are file and speed")
+    try:
+        replay = TypeAdapter(Replay).validate_python(given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(str(part) for part in ("replay", *problem["loc"]))
+        raise ConfigError(
+            f"profile {source!r}: {field} is {json_files.BRIEF.repr(problem['input'])}: {json_files.sentence(problem)}"
+        ) from error
+    return {**text, **traces.described(folder / replay.file, replay.speed)}
+
+
+def digest(profile: Profile) -> str:
+    """Return 16 hex digits over everything a profile says: the same for the same load, wherever its trace lies."""
+    fields = profile.as_json()
+    if profile.replay is not None:
+        fields["replay"] = {**fields["replay"], "file": ""}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:_DIGEST_DIGITS]

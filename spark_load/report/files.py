@@ -70,6 +70,16 @@ class _Calls(TypedDict):
 
 
 @with_config(KEEPS)
+class _Replay(TypedDict):
+    planned: Count
+    published: Count
+    shift_us: _Quantiles | None
+    moved_share: Number | None
+    interarrival_ks: Number | None
+    skew_error: Number | None
+
+
+@with_config(KEEPS)
 class _Measures(TypedDict, total=False):
     published: _Rate
     queues: dict[str, _Queue]
@@ -80,6 +90,7 @@ class _Measures(TypedDict, total=False):
     publish_latency_us: _Quantiles | None
     calls: _Calls
     recovered_in_seconds: dict[str, Number]
+    replay: _Replay
 
 
 def _whole(merged: _Measures) -> _Measures:

@@ -22,6 +22,7 @@ from spark_load.report.summary import (
     held,
     means,
     reasons,
+    replayed,
     since,
     where,
     witness_lines,
@@ -295,8 +296,10 @@ def _measuring(verdict: Verdict, series: Series) -> str:
         else f"The warm-up, until {units.seconds(series['warm_up'][1])}, is shaded;"
         " it is in no percentile by group, no measure and no threshold."
     )
+    replay = replayed(verdict.measures)
     return list_items(
         [
+            *([] if replay is None else [replay]),
             "Latency is from the instant the plan intended a message to be published, not from when that succeeded,"
             " to its first receive from a queue.",
             f"Percentiles are approximate: the rank is off by at most 1 / {series['accuracy']:,} of a bin's messages,"

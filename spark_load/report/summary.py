@@ -171,8 +171,26 @@ def _measures(measures: Mapping[str, Any]) -> str:
         f"| (the publish call itself) | | | {_quantiles(measures['publish_latency_us'])} |",
         f"| (generator lateness) | | | {_quantiles(measures['lateness_us'])} |",
         *(["", f"Percentiles: {measures['percentiles']}."] if "percentiles" in measures else []),
+        *(["", sentence] if (sentence := replayed(measures)) is not None else []),
     ]
     return "\n".join(lines)
+
+
+def replayed(measures: Mapping[str, Any]) -> str | None:
+    """Return how near a run came to the traffic it replayed, as a sentence; None where it replayed none."""
+    found = measures.get("replay")
+    if found is None:
+        return None
+    counts = f"Replay: {found['published']:,} of {found['planned']:,} recorded messages"
+    if found["shift_us"] is None:
+        return f"{counts}."
+    apart = "" if found["interarrival_ks"] is None else f", interarrival times by {found['interarrival_ks']:.3f} (KS)"
+    shift = found["shift_us"]
+    return (
+        f"{counts}, later by {units.duration(shift['p95'])} (p95), at most {units.duration(shift['max'])};"
+        f" {found['moved_share']:.2%} of them in another second{apart}; groups' shares differ by"
+        f" {found['skew_error']:.2%}."
+    )
 
 
 def _per_second(rate: Mapping[str, Any]) -> str:

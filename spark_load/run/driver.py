@@ -2,7 +2,9 @@
 
 import os
 import platform
+import re
 import secrets
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -21,7 +23,7 @@ from sluice.history.checker.verdict import Verdict
 from spark_load import report
 from spark_load.consume import job as consume_job
 from spark_load.consume.scaling.services import rehearsed_services
-from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE
+from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
 from spark_load.folder.series_schema import Series
 from spark_load.history import compaction
 from spark_load.history.damage import readable
@@ -29,6 +31,7 @@ from spark_load.history.reading import read_history
 from spark_load.history.reasons import reason
 from spark_load.judge import groups
 from spark_load.judge.judge import Planned, judge
+from spark_load.judge.replay import replayed
 from spark_load.judge.spark import screening
 from spark_load.judge.spark.engine import SparkEngine
 from spark_load.judge.spark.series import series
@@ -116,7 +119,7 @@ def run_load(
         id=_new_id(folder, profile),
         folder=folder,
         deployment=deployment,
-        plan=Plan(profile, seed),
+        plan=Plan(profile, seed, _kept_trace(named, folder)),
         clock_id=clock_id(),
         clock_offset_us=wall_minus_monotonic_us(),
         transport=transport,
@@ -153,10 +156,35 @@ def run_load(
         "max_receive_count": dict(deployment.max_receive_count),
         "versions": {name: version(name) for name in ("pyspark", "boto3", "pyarrow")}
         | {"python": platform.python_version()},
-        "machine": {"system": platform.platform(terse=True), "processor": platform.machine(), "cores": os.cpu_count()},
+        "machine": {
+            "system": platform.platform(terse=True),
+            "processor": platform.machine(),
+            "model": _processor_model(),
+            "cores": os.cpu_count(),
+        },
     }
     with resume.held(folder):
         return _carry_out(spark, run, described, expectation, watch)
+
+
+def _processor_model() -> str | None:
+    """Return the name of the processor; None where Linux does not tell it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return None if found is None else found[1].strip()
+
+
+def _kept_trace(named: NamedProfile, folder: Path) -> Path | None:
+    """Copy the trace of a profile into the folder of the run, where its tasks read it; None without one."""
+    if named.trace_file is None:
+        return None
+    try:
+        return Path(shutil.copyfile(named.trace_file, folder / TRACE_FILE))
+    except OSError as error:
+        raise unwritable(folder, error, "make room there") from error
 
 
 def resume_load(
@@ -232,6 +260,8 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
             thresholds=profile.thresholds(),
             allowed=dict(profile.allowed()) | resume.allowed(stored.described),
         )
+        if (replay := replayed(stored.folder / HISTORY, plan)) is not None:
+            verdict = replace(verdict, measures={**verdict.measures, "replay": replay})
     report.write(verdict, stored.folder)
     return verdict
 

@@ -13,7 +13,7 @@ from sluice.history.checker import Expectation
 from sluice.saboteurs import SABOTEURS
 from spark_load.folder import json_files
 from spark_load.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
-from spark_load.folder.layout import JOURNALS, RUN_FILE
+from spark_load.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.publish.transport import NAMES
@@ -87,4 +87,7 @@ def find_stored(folder: Path) -> Stored:
         profile = Profile(**described["profile"])
     except ValidationError as error:
         raise json_files.damaged(path, error, instead=instead, inside="described.profile") from error
-    return Stored(folder, Plan(profile, described["seed"]), stored["expectation"], described, stored["unknowns"])
+    trace_file = None if profile.replay is None else folder / TRACE_FILE
+    return Stored(
+        folder, Plan(profile, described["seed"], trace_file), stored["expectation"], described, stored["unknowns"]
+    )

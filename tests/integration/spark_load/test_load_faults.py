@@ -155,7 +155,7 @@ class Shell:
     @property
     def run(self) -> Path:
         """Return the folder of the only run."""
-        (only,) = (self.folder / "runs").iterdir()
+        (only,) = (path for path in (self.folder / "runs").iterdir() if path.is_dir())
         return only
 
     def verdict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from sluice.errors import ConfigError
 from sluice.recorder import record
 from sluice.rehearsal.simulation import TaskWork
 from sluice.rehearsal.traffic import DrawnTraffic, RecordedTraffic
-from spark_load.profiles import profile
+from spark_load.profiles import profile, trace
 from spark_load.profiles.profile import NamedProfile
 from spark_load.rehearsal.traffic import of_profile, of_recording
 from tests.support.histories.recorded_services import Shop
@@ -86,6 +86,15 @@ def test_a_recording_is_the_traffic_of_what_was_published(tmp_path: Path) -> Non
     assert traffic.name == "tuesday"
     assert traffic.sent_at.tolist() == pytest.approx(np.arange(12).tolist(), abs=0.2)
     assert traffic.group.tolist() == [0, 1, 2] * 4
+
+
+def test_a_replayed_profile_is_the_traffic_of_its_trace_at_its_speed(tmp_path: Path) -> None:
+    trace.write(trace.ranked(np.array([0, 4, 8]) * 1_000_000, np.array([0, 1, 1]), np.ones(3)), tmp_path / "t.parquet")
+
+    traffic = of_profile(_profile(tmp_path, "replay: {file: t.parquet, speed: 2}"), TASKS, seed=1).traffic
+
+    assert traffic.of_minute(0).sent_at.tolist() == [0, 2, 4]
+    assert traffic.of_minute(0).group.tolist() == [1, 0, 0]
 
 
 def test_a_recording_in_which_nothing_was_published_is_refused(tmp_path: Path) -> None:

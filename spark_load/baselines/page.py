@@ -1,0 +1,102 @@
+"""The page of a trend: every time run by run, and what was found."""
+
+from html import escape
+from pathlib import Path
+
+from spark_load.baselines.trend import BEFORE_MIN, LEVEL, NEWEST, RATIO_MIN, Row, Trend
+from spark_load.folder.json_files import replace
+from spark_load.report import charts, units
+from spark_load.report.charts import Axis, Line
+from spark_load.report.parts import Figure, drawn, figure_html, filled, list_items
+
+_TEMPLATE = Path(__file__).resolve().parent / "page.html"
+_TONES = {0: "valid", 2: "unknown", 99: "crossed"}
+
+
+def write(found: Trend, path: Path) -> None:
+    """Draw the page and write it."""
+    replace(path, html(found), instead="name another file with --page")
+
+
+def html(found: Trend) -> str:
+    """Return the page."""
+    result = found.result
+    where = ", ".join(f"{name} {value}" for name, value in result.kind.items())
+    slower_first = sorted(found.rows, key=lambda row: (not row.is_slower, row.name))
+    return filled(
+        _TEMPLATE,
+        {
+            "title": escape(f"{found.word}: {result.run}"),
+            "run": escape(result.run),
+            "word": found.word,
+            "tone": _TONES[found.exit_code],
+            "means": escape(_means(found)),
+            "reasons": list_items(_reason(row) for row in found.slower),
+            "what": escape(f"Profile {result.profile_name} ({result.profile_digest}), {where}."),
+            "charts": "".join(figure_html(figure(row, number)) for number, row in enumerate(slower_first)),
+            "table": _table(found.rows),
+            "measuring": list_items(_measuring(found)),
+        },
+    )
+
+
+def _means(found: Trend) -> str:
+    if found.unknown is not None:
+        return f"Nobody can say: {found.unknown}."
+    if found.slower:
+        return f"{units.plural(len(found.slower), 'time')} of {len(found.rows)} became longer."
+    least = min(found.rows, key=lambda row: row.detectable)
+    return (
+        f"No time became longer beyond noise. A single run shows {least.detectable - 1:.0%} or more in {least.name},"
+        " and less where more runs follow."
+    )
+
+
+def _reason(row: Row) -> str:
+    newest = "this run is" if row.newest == 1 else f"the newest {row.newest} runs are"
+    return f"{row.name}: {newest} slower by {row.ratio - 1:.1%} than those before (p {row.p:.2g})"
+
+
+def figure(row: Row, number: int) -> Figure:
+    """Return a time run by run: those before, the newest that were compared, and the mean of those before them."""
+    by = 1_000 if max(row.seconds) < 1 else 1
+    values = [value * by for value in row.seconds]
+    first = len(values) - row.newest
+    usual = sorted(values[:first])[first // 2]
+    colour = "var(--bad)" if row.is_slower else "var(--s2)"
+    made = charts.lines(
+        [
+            Line("before", list(enumerate(values[:first], start=1)), "var(--s0)"),
+            Line("median before", [(1, usual), (len(values), usual)], "var(--soft)", (4, 3)),
+            Line("compared", list(enumerate(values[first:], start=first + 1)), colour),
+        ],
+        x=Axis(title="run", domain=(0.5, len(values) + 0.5)),
+        y=Axis(title="milliseconds" if by > 1 else "seconds"),
+    )
+    answer = "slower" if row.is_slower else "not slower"
+    description = f"{answer}: ratio {row.ratio:.2f}, p {row.p:.2g}; one run shows {row.detectable:.2f} or more."
+    return drawn(made, name=f"time-{number}", title=row.name, description=description)
+
+
+def _table(rows: tuple[Row, ...]) -> str:
+    body = "".join(
+        f'<tr><th scope="row">{escape(row.name)}</th>'
+        f"<td>{units.seconds(row.seconds[-1])}</td><td>{row.newest}</td><td>{row.ratio:.3f}</td>"
+        f"<td>{row.p:.2g}</td><td>{row.detectable:.2f}</td><td>{'slower' if row.is_slower else ''}</td></tr>"
+        for row in rows
+    )
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in ("time", "this run", "newest", "ratio", "p", "one run shows", "")
+    )
+    return f'<table class="numbers"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _measuring(found: Trend) -> list[str]:
+    return [
+        f"Compared with {units.plural(len(found.runs), 'run')}: valid, of the same profile and kind of machine.",
+        f"Student's test on logarithms, one value a run; the newest {', '.join(map(str, NEWEST))} runs against those"
+        f" before, at least {BEFORE_MIN}; Holm's correction over all times.",
+        f"A time is slower where p is at most {LEVEL:g} and the ratio at least {RATIO_MIN:g}.",
+        "Whoever keeps a slowdown need do nothing: when the newest runs are all slower, they are what later ones are"
+        " compared with.",
+    ]

@@ -1,0 +1,142 @@
+"""The results of runs, a line of JSON each, beside the folders of the runs: what a later run is compared with."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from sluice.errors import ConfigError, HistoryError, unwritable
+from sluice.history.checker.verdict import Status, Verdict
+from spark_load.folder.json_files import BRIEF, sentence
+from spark_load.profiles import profile
+
+RESULTS_FILE = "results.jsonl"
+_SCHEMA_VERSION = 1
+_PERCENTILES = ("p50", "p95", "p99")  # the largest of all is one message
+_KIND = ("environment", "target", "transport")
+_MACHINE = ("processor", "model", "cores")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What is kept of a run.
+
+    Args:
+        run: its id.
+        profile_name: of its profile.
+        profile_digest: of all that the profile says: other runs with the same offered the same load.
+        kind: where it ran: environment, target, transport and machine; only runs of one kind are compared.
+        status: of its verdict.
+        seconds: what was measured, by name; less is better.
+        versions: of what took part, for whoever looks for a reason.
+    """
+
+    run: str
+    profile_name: str
+    profile_digest: str
+    kind: Mapping[str, str]
+    status: Status
+    seconds: Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    versions: Mapping[str, str]
+    schema_version: int = _SCHEMA_VERSION
+
+
+_RESULT = TypeAdapter(Result)
+
+
+def result_of(verdict: Verdict) -> Result:
+    """Return what is kept of a run.
+
+    Raises:
+        ConfigError: it is no load test's, it was sabotaged or resumed, or its profile is not known any more.
+    """
+    run = verdict.run
+    if "profile" not in run:
+        raise ConfigError(f"{run.get('run')} is a recording, allowed is the run of a load test")
+    for name, why in (("saboteur", "was sabotaged"), ("attempts", "was resumed")):
+        if run.get(name) not in (None, 1):
+            raise ConfigError(f"{run['run']} {why}, allowed are runs that measure the service alone; run it again")
+    try:
+        digest = profile.digest(profile.Profile(**run["profile"]))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the profile of {run['run']} is not one of this version; run it again") from error
+    machine = run.get("machine") or {}
+    return Result(
+        run=str(run["run"]),
+        profile_name=str(run.get("profile_name")),
+        profile_digest=digest,
+        kind={name: str(run.get(name)) for name in _KIND} | {name: str(machine.get(name)) for name in _MACHINE},
+        status=verdict.status,
+        seconds=dict(_seconds(verdict.measures)),
+        versions={name: str(value) for name, value in (run.get("versions") or {}).items()},
+    )
+
+
+def _seconds(measures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield each time that was measured, and is longer than nothing."""
+    times = {"publish call": measures.get("publish_latency_us")}
+    times |= {queue: of.get("latency_us") for queue, of in measures.get("queues", {}).items()}
+    for name, of in times.items():
+        yield from ((f"{name} {each}", of[each] / 1e6) for each in _PERCENTILES if of and of[each] > 0)
+    for queue, of in measures.get("queues", {}).items():
+        if (of.get("drain_seconds") or 0) > 0:
+            yield f"{queue} drain", of["drain_seconds"]
+
+
+def append(result: Result, path: Path) -> None:
+    """Add a run to the file, which is made where it is not there.
+
+    Raises:
+        ConfigError: it cannot be written.
+        HistoryError: the disk is full or broken.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(result), sort_keys=True) + "\n")
+    except OSError as error:
+        raise unwritable(path, error, "the run's own files are whole; make room, or move the file away") from error
+
+
+def read(path: Path) -> Sequence[Result]:
+    """Return the runs in a file, in the order in which they were added; of one that was added again the last line.
+
+    Raises:
+        ConfigError: there is no such file.
+        HistoryError: it cannot be read, or a line is none of ours; the message names it.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"there are no results in {path}; `sluice load run` adds each run to {RESULTS_FILE} in its --runs-dir, or"
+            " name another file with --results"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path} cannot be read ({error}); name another file with --results") from error
+    found: dict[str, Result] = {}
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            result = _parsed(line, path, number)
+            found.pop(result.run, None)
+            found[result.run] = result
+    return list(found.values())
+
+
+def _parsed(line: str, path: Path, number: int) -> Result:
+    try:
+        result = _RESULT.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "it"
+        raise HistoryError(
+            f"line {number} of {path} is damaged: {field} is {BRIEF.repr(first['input'])}, {sentence(first)}; remove it"
+        ) from error
+    if result.schema_version > _SCHEMA_VERSION:
+        raise HistoryError(
+            f"line {number} of {path} has schema version {result.schema_version}, this version of Sluice reads up to"
+            f" {_SCHEMA_VERSION}; read it with a newer one"
+        )
+    return result

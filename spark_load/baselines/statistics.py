@@ -1,0 +1,88 @@
+"""Whether runs are slower than those before them: Student's test on the logarithms of run-level values, and Holm's.
+
+The unit is the run. The messages of a run wait in the same queues, so their latencies depend on each other, and a test
+of messages finds a difference between any two runs. Logarithms make differences ratios, and are nearer
+to normal than latencies are; what that assumption costs is measured: `python -m benchmarks baselines`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_HALVINGS = 60
+_T_MAX = _RATIO_MAX = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """Runs beside those before them.
+
+    Args:
+        ratio: of their geometric means, after to before.
+        p: probability of a ratio as large or larger where nothing changed.
+    """
+
+    ratio: float
+    p: float
+
+
+def slower(before: Sequence[float], after: Sequence[float]) -> Slower:
+    """Compare positive values of at least two runs before with those of at least one after."""
+    old, new = np.log(before), np.log(after)
+    freedom = len(old) + len(new) - 2
+    difference = float(new.mean() - old.mean())
+    error = _standard_error(old, new)
+    if error == 0:
+        return Slower(math.exp(difference), 0.0 if difference > 0 else 1.0)
+    return Slower(math.exp(difference), above(difference / error, freedom))
+
+
+def detectable(before: Sequence[float], *, level: float) -> float:
+    """Return which ratio one run has to have, about, to be called slower at this level."""
+    old = np.log(before)
+    squares = float(((old - old.mean()) ** 2).sum())
+    error = math.sqrt(squares / (len(old) - 1) * (1 + 1 / len(old)))
+    return math.exp(min(_exceeded_at(level, len(old) - 1) * error, math.log(_RATIO_MAX)))
+
+
+@lru_cache(64)
+def _exceeded_at(level: float, freedom: int) -> float:
+    """Return which value of Student's t is exceeded so often."""
+    low, high = 0.0, _T_MAX
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if above(middle, freedom) > level else (low, middle)
+    return high
+
+
+def _standard_error(old: np.ndarray, new: np.ndarray) -> float:
+    squares = float(((old - old.mean()) ** 2).sum() + ((new - new.mean()) ** 2).sum())
+    variance = squares / (len(old) + len(new) - 2)
+    return math.sqrt(variance * (1 / len(old) + 1 / len(new)))
+
+
+def above(t: float, freedom: int) -> float:
+    """Return the probability that Student's t with so many degrees of freedom is above a value.
+
+    With t = sqrt(freedom) * tan(angle) the density is a power of a cosine, which is integrated by Gauss's rule.
+    """
+    if t < 0:
+        return 1 - above(-t, freedom)
+    angle = math.atan(t / math.sqrt(freedom))
+    middle, half = (math.pi / 2 + angle) / 2, (math.pi / 2 - angle) / 2
+    integral = half * float((_WEIGHTS * np.cos(middle + half * _NODES) ** (freedom - 1)).sum())
+    log_norm = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - 0.5 * math.log(math.pi)
+    return integral * math.exp(log_norm)
+
+
+def holm(probabilities: Mapping[str, float]) -> dict[str, float]:
+    """Return probabilities adjusted for their number: at most so often is any of them wrong."""
+    found, largest = {}, 0.0
+    for position, name in enumerate(sorted(probabilities, key=lambda name: probabilities[name])):
+        largest = max(largest, min(1.0, (len(probabilities) - position) * probabilities[name]))
+        found[name] = largest
+    return found

@@ -1,0 +1,191 @@
+"""A run beside the runs before it: which of its times are longer, and how much longer they had to be to be found."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
+from spark_load.baselines.results import Result
+from spark_load.baselines.statistics import Slower, detectable, holm, slower
+from spark_load.report import units
+from spark_load.report.summary import escaped
+
+LEVEL = 0.01
+"""How often a run is called slower at most where nothing changed, whatever number of times is compared."""
+BEFORE_MIN = 8
+"""Runs before, without which nothing is said."""
+RATIO_MIN = 1.05
+"""What is longer by less is not called slower, however sure that is."""
+NEWEST = (1, 3, 5)
+"""Newest runs that are compared with those before them: what one run cannot show, three or five in a row can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One time of a run.
+
+    Args:
+        name: what was measured.
+        seconds: of the runs before, oldest first, and of the run last.
+        newest: how many of the newest runs were compared, with the runs before them: the clearest of NEWEST.
+        ratio: of their geometric means.
+        p: how often it is as large where nothing changed, adjusted for everything that was compared.
+        detectable: which ratio a single run has to have, about, to be called slower.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    newest: int
+    ratio: float
+    p: float
+    detectable: float
+
+    @property
+    def is_slower(self) -> bool:
+        """Return whether it is a regression."""
+        return self.p <= LEVEL and self.ratio >= RATIO_MIN
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "what": self.name,
+            "seconds": self.seconds[-1],
+            "before_seconds": list(self.seconds[:-1]),
+            "newest": self.newest,
+            "ratio": self.ratio,
+            "p": self.p,
+            "detectable_ratio": self.detectable,
+            "slower": self.is_slower,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """A run beside the runs before it; `rows` is empty where `unknown` says why nothing can be said."""
+
+    result: Result
+    runs: tuple[str, ...]
+    rows: tuple[Row, ...] = ()
+    unknown: str | None = None
+
+    @property
+    def slower(self) -> list[Row]:
+        """Return the times that became longer."""
+        return [row for row in self.rows if row.is_slower]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 99 where something became slower, 2 where nobody can say, else 0."""
+        if self.unknown is not None:
+            return EXIT_CODES[Status.UNKNOWN]
+        return EXIT_CROSSED if self.slower else 0
+
+    @property
+    def word(self) -> str:
+        """Return the answer in a word."""
+        if self.unknown is not None:
+            return "UNKNOWN"
+        return "SLOWER" if self.slower else "NOT SLOWER"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "run": self.result.run,
+            "profile": self.result.profile_name,
+            "profile_digest": self.result.profile_digest,
+            "kind": dict(self.result.kind),
+            "before": list(self.runs),
+            "answer": self.word.lower(),
+            "exit_code": self.exit_code,
+            "unknown": self.unknown,
+            "level": LEVEL,
+            "rows": [row.as_json() for row in self.rows],
+        }
+
+
+def comparable(result: Result, others: Sequence[Result], *, last: int) -> list[Result]:
+    """Return the runs before a run that can be compared with it, oldest first: the last ones, and the newest beside it.
+
+    Those are valid runs of the same profile on the same kind of machine, and never the run itself. What was added after
+    the run is not before it.
+    """
+    runs = [other.run for other in others]
+    earlier = others[: runs.index(result.run)] if result.run in runs else others
+    found = [
+        other
+        for other in earlier
+        if other.status is Status.VALID
+        and (other.profile_digest, other.kind) == (result.profile_digest, result.kind)
+        and other.run != result.run
+    ]
+    return found[-(last + max(NEWEST) - 1) :]
+
+
+def trend(result: Result, others: Sequence[Result], *, last: int) -> Trend:
+    """Compare a run with at most `last` runs before it, and the newest runs with those before them."""
+    before = comparable(result, others, last=last)
+    runs = tuple(other.run for other in before)
+    if result.status is not Status.VALID:
+        return Trend(result=result, runs=runs, unknown=f"the run is {result.status.value.upper()}: see its verdict")
+    if len(before) < BEFORE_MIN:
+        return Trend(
+            result=result,
+            runs=runs,
+            unknown=f"there are {len(before)} valid runs of this profile on this kind of machine before it, needed are"
+            f" {BEFORE_MIN}; run it {BEFORE_MIN - len(before)} times more",
+        )
+    rows = _rows({name: _values(name, [*before, result]) for name in result.seconds}, last)
+    return Trend(result=result, runs=runs, rows=tuple(rows))
+
+
+def _values(name: str, results: Sequence[Result]) -> tuple[float, ...]:
+    return tuple(result.seconds[name] for result in results if name in result.seconds)
+
+
+def _rows(times: Mapping[str, tuple[float, ...]], last: int) -> list[Row]:
+    known = {name: values for name, values in times.items() if len(values) > BEFORE_MIN}
+    clearest = {name: _clearest(values, last) for name, values in known.items()}
+    adjusted = holm({name: found.p for name, (_, found) in clearest.items()})
+    level = LEVEL / len(NEWEST) / max(1, len(known))
+    return [
+        Row(
+            name=name,
+            seconds=values,
+            newest=clearest[name][0],
+            ratio=clearest[name][1].ratio,
+            p=adjusted[name],
+            detectable=max(RATIO_MIN, detectable(values[-1 - last : -1], level=level)),
+        )
+        for name, values in known.items()
+    ]
+
+
+def _clearest(values: Sequence[float], last: int) -> tuple[int, Slower]:
+    """Return how many of the newest runs are slower most clearly, and how; p is adjusted for the choice."""
+    found = {
+        newest: slower(values[-newest - last : -newest], values[-newest:])
+        for newest in NEWEST
+        if len(values) - newest >= BEFORE_MIN
+    }
+    newest = min(found, key=lambda newest: found[newest].p)
+    return newest, Slower(found[newest].ratio, min(1.0, len(NEWEST) * found[newest].p))
+
+
+def markdown(found: Trend) -> str:
+    """Return it as Markdown."""
+    lines = [f"# {found.word}", "", f"- run: {escaped(found.result.run)}", f"- compared with {len(found.runs)} runs"]
+    if found.unknown is not None:
+        return "\n".join([*lines, f"- not known: {escaped(found.unknown)}"]) + "\n"
+    lines += [
+        "",
+        "| time | this run | before | newest runs | ratio | p | one run shows |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in found.rows:
+        middle = sorted(row.seconds[:-1])[len(row.seconds[:-1]) // 2]
+        slow = " **slower**" if row.is_slower else ""
+        lines.append(
+            f"| {escaped(row.name)} | {units.seconds(row.seconds[-1])} | {units.seconds(middle)} | {row.newest}"
+            f" | {row.ratio:.2f}{slow} | {row.p:.2g} | {row.detectable:.2f} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,92 @@
+"""`trend`: a run beside the runs of its profile before it."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from sluice.errors import ConfigError, MessagingError
+from sluice.history.checker.verdict import Verdict
+from sluice.terminal import output
+from spark_load import report
+from spark_load.baselines import results
+from spark_load.baselines.results import RESULTS_FILE, Result
+from spark_load.baselines.trend import BEFORE_MIN, markdown
+from spark_load.baselines.trend import trend as compared
+from spark_load.cli.ending import print_markdown
+from spark_load.cli.options import require_writable
+
+
+@click.command(short_help="Compare a run with the runs of its profile before it.")
+@click.argument("folder", metavar="[RUN]", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--results",
+    "path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"The results of runs.  [default: {RESULTS_FILE} beside RUN, or in runs]",
+)
+@click.option(
+    "--last",
+    type=click.IntRange(BEFORE_MIN, 1_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Runs before it that count.",
+)
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw one HTML page.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
+def trend(folder: Path | None, path: Path | None, last: int, page: Path | None, as_json: bool) -> None:
+    """Compare the folder RUN, or the newest run on record, with the last N valid runs before it.
+
+    Those are runs of the same profile on the same kind of machine. Of every time it is tested whether the newest one,
+    three or five runs are slower than the ones before.
+
+    \b
+    Exit codes: 0 not slower, 2 unknown (fewer than 8 runs before, or not valid), 3 wrong usage,
+    99 a time became longer by 5 % or more. Of 100 runs that changed nothing at most one ends with 99.
+
+    \b
+    Examples:
+      sluice load run release-gate && sluice load trend
+      sluice load trend runs/<run> --page trend.html
+    """
+    if page is not None:
+        require_writable(page, "--page")
+    file = path or ((Path("runs") if folder is None else folder.resolve().parent) / RESULTS_FILE)
+    others = results.read(file)
+    found = compared(_chosen(folder, others, file), others, last=last)
+    if as_json:
+        output.as_json(found.as_json())
+    else:
+        print_markdown(markdown(found))
+    if page is not None:
+        from spark_load.baselines import page as drawing  # noqa: PLC0415 (what draws takes a second to load)
+
+        drawing.write(found, page)
+        output.line(f"page: {page}", is_error=True)
+    if found.unknown is not None:
+        output.line(found.unknown, is_error=True)
+    sys.exit(found.exit_code)
+
+
+def _chosen(folder: Path | None, others: Sequence[Result], file: Path) -> Result:
+    if folder is not None:
+        return results.result_of(report.read_verdict(folder))
+    if not others:
+        raise ConfigError(f"there is no run in {file}; `sluice load run` adds each run")
+    return others[-1]
+
+
+def remember(verdict: Verdict, runs: Path) -> None:
+    """Add a run to the results beside its folder; one that measures no service alone is left out.
+
+    A verdict is what it was where that cannot be written: a line says so.
+    """
+    if verdict.run.get("saboteur") is not None:
+        return
+    try:
+        results.append(results.result_of(verdict), runs / RESULTS_FILE)
+    except MessagingError as error:
+        output.line(f"not added to {RESULTS_FILE}: {error}", is_error=True)

@@ -1,0 +1,178 @@
+"""What was published in a history, as traffic: when, in which group, how large; each message once.
+
+SQS and SNS drop a publish with the deduplication id of one they accepted within five minutes: it is no message, and
+counted apart. Later it is a message of its own. A publish that was refused or never answered is none.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice import limits
+from sluice.errors import ConfigError
+from sluice.history.events import Kind, Outcome, detail_of
+from spark_load.folder.layout import RUN_FILE
+from spark_load.judge import local_engine, recording
+from spark_load.plan.plan import WARM_UP
+from spark_load.profiles.trace import FRAME_BYTES, Arrivals, ranked
+
+EVERY = "*"
+"""Every topic and queue that something was published to."""
+_EVENTS_MAX = 5_000_000
+_US = 1_000_000
+_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What was published in a history.
+
+    Args:
+        arrivals: the messages.
+        repeat_count: publishes that were dropped, as repeats of one of them.
+        repeat_seconds: median time from a message to its repeats; 0 without one.
+        unanswered_count: publishes that were refused or not answered, and are not among the messages.
+        has_sizes: whether the history says how large bodies were; where not, all have one size.
+    """
+
+    arrivals: Arrivals
+    repeat_count: int
+    repeat_seconds: float
+    unanswered_count: int
+    has_sizes: bool
+
+
+def published(
+    folder: Path, *, destination: str | None = None, seconds: tuple[float, float | None] = (0.0, None)
+) -> Published:
+    """Return what was published in a recording, or in a load test: there without warm-up and end markers.
+
+    Args:
+        folder: of the recording or the run.
+        destination: topic or queue whose messages count, by its name in the history, or EVERY; None requires that there
+            is one only.
+        seconds: from when, and until when, after the first message; None is the end.
+
+    Raises:
+        ConfigError: it is no history, it is too large, nothing was published, or there are several destinations.
+        HistoryError: it is damaged.
+    """
+    recording.require_history(folder)
+    engine = local_engine.opened(folder, events_max=_EVENTS_MAX)
+    if engine is None:
+        raise ConfigError(
+            f"the recording {folder} has more than {_EVENTS_MAX:,} events, allowed is at most that many; take one with"
+            " `sluice record --one-group-in N`"
+        )
+    events, unanswered_count = _accepted(engine.table)
+    events = _of_destination(events, folder, destination)
+    if not len(events):
+        raise ConfigError(
+            f"nothing was published in the recording {folder}, needed is at least one message with a group; record"
+            " producers, too"
+        )
+    events = _between(events.sort_by("invoked_at_us"), folder, *seconds)
+    instants = events.column("invoked_at_us").to_numpy()
+    groups = _codes(events, "message_group_id")
+    sizes, has_sizes = _body_bytes(events, folder)
+    first_us = _accepted_first(instants, groups, events)
+    is_repeat = first_us < instants
+    arrivals = ranked(instants[~is_repeat], groups[~is_repeat], sizes[~is_repeat])
+    after_us = (instants - first_us)[is_repeat]
+    return Published(
+        arrivals=arrivals,
+        repeat_count=int(is_repeat.sum()),
+        repeat_seconds=float(np.median(after_us)) / _US if len(after_us) else 0.0,
+        unanswered_count=unanswered_count,
+        has_sizes=has_sizes,
+    )
+
+
+def _accepted(events: pa.Table) -> tuple[pa.Table, int]:
+    """Return publishes that were accepted, of messages with a group that are neither warm-up nor end marker."""
+    column = events.column
+    is_message = pc.and_(pc.equal(column("kind"), Kind.PUBLISHED), pc.is_valid(column("message_group_id")))
+    is_message = pc.and_(is_message, pc.fill_null(pc.greater_equal(column("idx"), 0), fill_value=True))
+    is_message = pc.and_(is_message, pc.fill_null(pc.not_equal(column("phase"), WARM_UP), fill_value=True))
+    messages = events.filter(is_message)
+    accepted = messages.filter(pc.equal(messages.column("outcome"), Outcome.OK))
+    return accepted, len(messages) - len(accepted)
+
+
+def _of_destination(events: pa.Table, folder: Path, destination: str | None) -> pa.Table:
+    names = sorted(name for name in events.column("queue").unique().to_pylist() if name is not None)
+    listed = ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
+    if destination == EVERY:
+        return events
+    if destination is not None:
+        if destination not in names:
+            raise ConfigError(f"--to is {destination!r}, allowed is one of {listed or 'none: nothing was published'}")
+        return events.filter(pc.equal(events.column("queue"), destination))
+    if len(names) > 1:
+        raise ConfigError(
+            f"the recording {folder} has messages to {len(names)} topics and queues ({listed}), and a profile loads"
+            " one: name it with --to"
+        )
+    return events
+
+
+def _between(events: pa.Table, folder: Path, from_seconds: float, until_seconds: float | None) -> pa.Table:
+    """Return the events of a stretch; events are in the order in which they were invoked."""
+    after_us = events.column("invoked_at_us").to_numpy() - events.column("invoked_at_us")[0].as_py()
+    is_within = after_us >= from_seconds * _US
+    if until_seconds is not None:
+        is_within &= after_us < until_seconds * _US
+    if not is_within.any():
+        raise ConfigError(
+            f"nothing was published from {from_seconds:g} s to"
+            f" {'the end' if until_seconds is None else f'{until_seconds:g} s'}, and the recording {folder} lasts"
+            f" {after_us[-1] / _US:.1f} s; choose another stretch"
+        )
+    return events.filter(pa.array(is_within))
+
+
+def _codes(events: pa.Table, name: str) -> Any:
+    """Return a number from 0 for each value of a column, in the order in which values first come."""
+    column = events.column(name).combine_chunks()
+    column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    return column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _accepted_first(instants: Any, groups: Any, events: pa.Table) -> Any:
+    """Return for each publish when the message was accepted that it is, or repeats: at most five minutes before."""
+    message = groups
+    for name in ("queue", "idx", "deduplication_id"):
+        codes = _codes(events, name)
+        _, message = np.unique(message * (codes.max() + 1) + codes, return_inverse=True)
+    found = instants.copy()
+    accepted: dict[int, int] = {}
+    counts = np.bincount(message)
+    for position in np.flatnonzero(counts[message] > 1):  # most are published once
+        key, now_us = int(message[position]), int(instants[position])
+        since_us = accepted.get(key)
+        if since_us is None or now_us - since_us >= limits.DEDUPLICATION_WINDOW_SECONDS * _US:
+            accepted[key] = since_us = now_us
+        found[position] = since_us
+    return found
+
+
+def _body_bytes(events: pa.Table, folder: Path) -> tuple[Any, bool]:
+    """Return the size of each body, and whether the history says it: of a load test the profile does."""
+    details = events.column("detail").unique().to_pylist()
+    sizes = {text: size for text in details if isinstance(size := detail_of(text).get("bytes"), int) and size >= 0}
+    usual = round(float(np.median(list(sizes.values())))) if sizes else _usual_bytes(folder)
+    found = np.array([sizes.get(text, usual) for text in events.column("detail").to_pylist()], dtype=np.int64)
+    return np.minimum(found, limits.MESSAGE_BYTES_MAX), len(sizes) == len(details)
+
+
+def _usual_bytes(folder: Path) -> int:
+    try:
+        described = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["described"]
+        return int(described["profile"]["payload_bytes"]) + FRAME_BYTES
+    except (OSError, ValueError, LookupError, TypeError):
+        return 256 + FRAME_BYTES

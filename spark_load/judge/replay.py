@@ -1,0 +1,92 @@
+"""How near a replay came to the arrivals it replays: instants, and shares of groups."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from sluice.history.events import Kind, Outcome
+from spark_load.judge.measures import PERCENTILES
+from spark_load.plan.plan import WARM_UP, Plan, message_group_id
+
+_US = 1_000_000
+_COLUMNS = ["message_group_id", "idx", "intended_at_us", "invoked_at_us"]
+
+
+def replayed(history: Path, plan: Plan) -> dict[str, Any] | None:
+    """Return how a run's messages were published beside the arrivals of its trace; None without a trace.
+
+    Args:
+        history: the folder of its Parquet.
+        plan: of the run.
+
+    Returns:
+        `planned` and `published` count messages. `shift_us` are percentiles of how much later than planned a message's
+        first publish was. `moved_share` is the share of messages in another second than planned, `interarrival_ks` the
+        largest distance of the distributions of times between two messages, `skew_error` the total variation of the
+        groups' shares: all from 0, alike, to 1. Those three are None where nothing was published.
+    """
+    arrivals, replay = plan.arrivals, plan.profile.replay
+    if arrivals is None or replay is None:
+        return None
+    published = _first_publishes(history)
+    invoked, intended = (published[f"{name}_min"].to_numpy() for name in ("invoked_at_us", "intended_at_us"))
+    found: dict[str, Any] = {"planned": len(arrivals), "published": len(invoked)}
+    if not len(invoked):
+        return found | {"shift_us": None, "moved_share": None, "interarrival_ks": None, "skew_error": None}
+    planned = arrivals.offsets_us(replay.speed)
+    begun_us = int(intended.min())
+    shift = np.sort(invoked - intended)
+    ranks = [-int(-share * 100 * len(shift) // 100) - 1 for share in PERCENTILES.values()]
+    groups = dict(zip(*(column.to_pylist() for column in _counts(published)), strict=True))
+    sent_counts = np.array([groups.get(message_group_id(rank), 0) for rank in range(len(arrivals.group_counts))])
+    return found | {
+        "shift_us": {name: int(shift[rank]) for name, rank in zip(PERCENTILES, ranks, strict=True)}
+        | {"max": int(shift[-1])},
+        "moved_share": _variation(*_per_second(planned, invoked - begun_us)),
+        "interarrival_ks": _ks(np.diff(planned), np.diff(np.sort(invoked))),
+        "skew_error": _variation(arrivals.group_counts, sent_counts),
+    }
+
+
+def _first_publishes(history: Path) -> Any:
+    """Return a row for each message that was accepted, with the first time it was published; no repeat, no marker."""
+    phase, attempt = ds.field("phase"), ds.field("publish_attempt")
+    is_planned = (
+        (ds.field("kind") == Kind.PUBLISHED.value)
+        & (ds.field("outcome") == Outcome.OK.value)
+        & (ds.field("idx") >= 0)
+        & (attempt == 1)
+        & ((phase != WARM_UP) | ~phase.is_valid())
+        & ds.field("intended_at_us").is_valid()
+    )
+    table = ds.dataset(history, format="parquet").to_table(columns=_COLUMNS, filter=is_planned)
+    return table.group_by(["message_group_id", "idx"]).aggregate([("invoked_at_us", "min"), ("intended_at_us", "min")])
+
+
+def _counts(published: Any) -> tuple[Any, Any]:
+    counted = pc.value_counts(published["message_group_id"])
+    return counted.field("values"), counted.field("counts")
+
+
+def _per_second(planned: Any, sent: Any) -> tuple[Any, Any]:
+    seconds = [np.maximum(offsets, 0) // _US for offsets in (planned, sent)]
+    length = int(max(each.max() for each in seconds)) + 1
+    first, second = (np.bincount(each, minlength=length) for each in seconds)
+    return first, second
+
+
+def _variation(planned: Any, sent: Any) -> float:
+    """Return half the sum of the differences of two lists of shares."""
+    return float(np.abs(planned / max(planned.sum(), 1) - sent / max(sent.sum(), 1)).sum() / 2)
+
+
+def _ks(planned: Any, sent: Any) -> float | None:
+    """Return the Kolmogorov-Smirnov distance of two samples; None where one is empty."""
+    if not len(planned) or not len(sent):
+        return None
+    values = np.concatenate([planned, sent])
+    shares = [np.searchsorted(np.sort(sample), values, side="right") / len(sample) for sample in (planned, sent)]
+    return float(np.abs(shares[0] - shares[1]).max())

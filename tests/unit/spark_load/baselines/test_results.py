@@ -1,0 +1,133 @@
+"""What is kept of a run, written and read back."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.errors import ConfigError, HistoryError
+from sluice.history.checker.verdict import Property, Status, Verdict
+from spark_load.baselines import results
+from spark_load.profiles import profile
+from tests.unit.spark_load.baselines.simulated import result
+
+TINY = profile.load("tiny").profile
+QUANTILES = {"p50": 1_000, "p95": 2_000, "p99": 3_000, "max": 9_000}
+
+
+def verdict(run: str = "r", **described: Any) -> Verdict:
+    """Return a valid verdict of the profile tiny on one queue."""
+    return Verdict(
+        properties=(Property(anomaly="G1", opportunities=1),),
+        measures={
+            "published": {"count": 1, "seconds": 1.0, "per_second": 1.0},
+            "lateness_us": QUANTILES,
+            "publish_latency_us": QUANTILES,
+            "queues": {
+                "q.fifo": {"received": {"count": 1, "per_second": 1}, "latency_us": QUANTILES, "drain_seconds": 0.5}
+            },
+            "events": 1,
+            "groups": 1,
+            "suspect_groups": 0,
+        },
+        run={
+            "run": run,
+            "profile": TINY.as_json(),
+            "profile_name": "tiny",
+            "environment": "local",
+            "target": "localstack",
+            "transport": "boto3",
+            "saboteur": None,
+            "attempts": 1,
+            "machine": {"system": "Linux-7", "processor": "x86_64", "model": "m", "cores": 2},
+            "versions": {"python": "3.13.0"},
+        }
+        | described,
+    )
+
+
+def test_every_time_of_a_run_is_kept_in_seconds() -> None:
+    found = results.result_of(verdict())
+
+    assert found.seconds == {
+        "publish call p50": 0.001,
+        "publish call p95": 0.002,
+        "publish call p99": 0.003,
+        "q.fifo p50": 0.001,
+        "q.fifo p95": 0.002,
+        "q.fifo p99": 0.003,
+        "q.fifo drain": 0.5,
+    }
+    assert (found.run, found.profile_name, found.status) == ("r", "tiny", Status.VALID)
+
+
+def test_a_kernel_does_not_make_another_kind_of_machine_and_a_processor_does() -> None:
+    machine = verdict().run["machine"]
+    kinds = [
+        results.result_of(verdict(machine={**machine, **other})).kind
+        for other in ({}, {"system": "Linux-8"}, {"model": "n"}, {"cores": 4})
+    ]
+
+    assert kinds[0] == kinds[1]
+    assert kinds[0] not in kinds[2:]
+
+
+def test_the_digest_changes_with_the_load() -> None:
+    other = replace(TINY, payload_bytes=129)
+
+    assert (
+        results.result_of(verdict(profile=other.as_json())).profile_digest
+        != results.result_of(verdict()).profile_digest
+    )
+
+
+@pytest.mark.parametrize(
+    ("described", "why"),
+    [
+        ({"saboteur": "corrupt-bodies"}, "r was sabotaged, allowed are runs that measure the service alone"),
+        ({"attempts": 2}, "r was resumed, allowed are runs"),
+        ({"profile": {"gone": 1}}, "the profile of r is not one of this version"),
+    ],
+)
+def test_a_run_that_measures_something_else_is_refused(described: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        results.result_of(verdict(**described))
+
+
+def test_results_are_read_as_they_were_added_and_of_a_run_added_again_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    for each in (result("a", {"x": 1}), result("b", {"x": 2}), result("a", {"x": 3})):
+        results.append(each, path)
+
+    assert results.read(path) == [result("b", {"x": 2}), result("a", {"x": 3})]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "line 2 of .* is damaged: it is"),
+        ('{"run": 1}', "line 2 of .* is damaged: "),
+        ("[]", "line 2 of .* is damaged: it is"),
+    ],
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: str, why: str) -> None:
+    path = tmp_path / "results.jsonl"
+    results.append(result("a", {"x": 1}), path)
+    path.write_text(path.read_text() + line + "\n")
+
+    with pytest.raises(HistoryError, match=why) as refused:
+        results.read(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_newer_line_is_refused(tmp_path: Path) -> None:
+    results.append(replace(result("a", {"x": 1}), schema_version=2), tmp_path / "results.jsonl")
+
+    with pytest.raises(HistoryError, match=r"line 1 of .* has schema version 2, this version of Sluice reads up to 1"):
+        results.read(tmp_path / "results.jsonl")
+
+
+def test_where_there_are_none_the_next_step_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"`sluice load run` adds each run to results.jsonl in its --runs-dir"):
+        results.read(tmp_path / "results.jsonl")

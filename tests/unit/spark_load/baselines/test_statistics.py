@@ -1,0 +1,42 @@
+"""The test of two samples and the correction, against numbers of tables and by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from spark_load.baselines.statistics import above, detectable, holm, slower
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "probability"),
+    [(1.0, 1, 0.25), (2.262157, 9, 0.025), (2.527977, 20, 0.01), (3.551808, 20, 0.001), (0.0, 7, 0.5), (-1.0, 1, 0.75)],
+)
+def test_students_distribution_is_that_of_the_tables(t: float, freedom: int, probability: float) -> None:
+    """Source: tables of Student's t, https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm."""
+    assert above(t, freedom) == pytest.approx(probability, rel=1e-5)
+
+
+def test_ratios_are_of_geometric_means() -> None:
+    """Means of 1, 2, 4 and of 6, 6: 2 and 6. In units of log 2 the squares are 2, so t is log2(3) / sqrt(2/3 * 5/6)."""
+    found = slower([1, 2, 4], [6, 6])
+
+    assert found.ratio == pytest.approx(3)
+    assert found.p == pytest.approx(above(math.log2(3) / math.sqrt(2 / 3 * 5 / 6), 3))
+
+
+def test_what_never_varied_is_slower_by_any_difference() -> None:
+    assert slower([1, 1, 1], [1.01]).p == 0
+    assert slower([1, 1, 1], [1]).p == 1
+
+
+def test_a_run_slower_by_what_is_detectable_is_just_called_slower() -> None:
+    before = np.exp(np.random.default_rng(1).normal(0, 0.1, 12)).tolist()
+    needed = detectable(before, level=0.001) * math.exp(np.log(before).mean())
+
+    assert slower(before, [needed * 1.001]).p < 0.001 < slower(before, [needed * 0.999]).p
+
+
+def test_probabilities_are_adjusted_for_how_many_there_are_and_never_below_a_smaller_one() -> None:
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+    assert holm({"a": 0.6, "b": 0.9}) == {"a": 1.0, "b": 1.0}

@@ -1,0 +1,115 @@
+"""A run beside those before it: how often nothing is called slower, how often something is, and what would break it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from sluice.history.checker.verdict import Status
+from spark_load.baselines import trend as trends
+from spark_load.baselines.results import Result
+from spark_load.baselines.trend import LEVEL, Trend, comparable, trend
+from tests.unit.spark_load.baselines.simulated import NAMES, result, runs, slowed
+
+TRIES = 200
+
+
+def _last(found: Sequence[Result], *, factor: float = 1, slow: int = 1, names: Sequence[str] = NAMES) -> Trend:
+    """Return the trend of the last run, of which the newest ones are slower."""
+    of = [*found[:-slow], *(slowed(run, factor, names) for run in found[-slow:])]
+    return trend(of[-1], of, last=20)
+
+
+def _share(factor: float, *, slow: int = 1, count: int = 26) -> float:
+    """Return in how many of the tries the last of so many runs is called slower."""
+    random = np.random.default_rng(21)
+    found = [_last(runs(random, count), factor=factor, slow=slow) for _ in range(TRIES)]
+    return sum(bool(each.slower) for each in found) / TRIES
+
+
+def test_where_nothing_changed_at_most_one_run_in_a_hundred_is_called_slower() -> None:
+    """Of 200 drawn series five or more would be by chance in 5 of 100 seeds; this one is fixed."""
+    assert _share(1) <= 2 * LEVEL
+
+
+def test_a_fifth_is_found_in_one_run_and_a_tenth_when_it_lasts() -> None:
+    """Noise of 4 % of the run and 4 % of each time."""
+    found = {(factor, slow): _share(factor, slow=slow) for factor in (1.1, 1.2, 1.3) for slow in (1, 3, 5)}
+
+    assert found[1.3, 1] >= 0.9
+    assert found[1.2, 3] >= 0.9
+    assert found[1.1, 5] >= 0.4
+    assert found[1.1, 1] < found[1.1, 3] < found[1.1, 5]
+
+
+def test_one_slow_queue_is_found_and_named() -> None:
+    found = _last(runs(np.random.default_rng(3), 26), factor=1.5, names=[name for name in NAMES if "audit" in name])
+
+    assert {row.name.split()[0] for row in found.slower} == {"audit"}
+    assert found.exit_code == 99
+
+
+def test_what_is_faster_is_not_slower() -> None:
+    assert _last(runs(np.random.default_rng(3), 26), factor=0.5).exit_code == 0
+
+
+def test_a_difference_below_a_twentieth_is_not_called_slower_however_sure() -> None:
+    """With hardly any noise 4 % are sure, and of no interest."""
+    random = np.random.default_rng(4)
+
+    assert _last(runs(random, 26, noise=0.0005), factor=1.04).exit_code == 0
+    assert _last(runs(random, 26, noise=0.0005), factor=1.06).exit_code == 99
+
+
+def test_with_fewer_than_eight_runs_before_nothing_is_said() -> None:
+    found = runs(np.random.default_rng(5), 9)
+
+    assert trend(found[7], found[:8], last=20).exit_code == 2
+    assert trend(found[7], found[:8], last=20).unknown == (
+        "there are 7 valid runs of this profile on this kind of machine before it, needed are 8; run it 1 times more"
+    )
+    assert trend(found[8], found, last=20).exit_code == 0
+
+
+@pytest.mark.parametrize("status", [Status.UNKNOWN, Status.INVALID])
+def test_a_run_that_is_not_valid_is_not_compared_and_no_run_is_with_it(status: Status) -> None:
+    found = runs(np.random.default_rng(5), 20)
+    bad = result("bad", found[0].seconds, status=status)
+
+    assert trend(bad, [*found, bad], last=20).unknown == f"the run is {status.value.upper()}: see its verdict"
+    assert "bad" not in trend(found[-1], [bad, *found], last=20).runs
+
+
+def test_only_runs_of_the_same_load_and_machine_that_came_before_count() -> None:
+    found = runs(np.random.default_rng(5), 12)
+    others = [result("digest", found[0].seconds, digest="e"), result("machine", found[0].seconds, model="b")]
+    later = result("later", found[0].seconds)
+
+    compared = comparable(found[-1], [*others, *found, later], last=20)
+
+    assert [each.run for each in compared] == [each.run for each in found[:-1]]
+    assert len(comparable(found[-1], found, last=4)) == 8, "the last four before each of the newest five"
+
+
+def test_a_comparison_that_takes_the_run_itself_for_a_run_before_it_misses_what_it_should_find(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A negative control: the broken rule must do worse where the right one does well."""
+    right = _share(1.4, count=9)
+    monkeypatch.setattr(trends, "comparable", lambda _, others, *, last: others[-last - 4 :])
+
+    assert right - _share(1.4, count=9) > 0.3
+
+
+def test_a_comparison_over_all_kinds_of_machine_finds_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A negative control: two kinds in turns, one twice as fast, are noise to whoever mixes them."""
+    random = np.random.default_rng(6)
+    slow, fast = runs(random, 26, model="a", level=0.4), runs(random, 26, model="b", level=0.2)
+    both = [run for pair in zip(fast, slow, strict=True) for run in pair]
+    worse = [*both[:-1], slowed(both[-1], 1.5)]
+
+    assert trend(worse[-1], worse, last=20).exit_code == 99
+    monkeypatch.setattr(
+        trends, "comparable", lambda found, others, *, last: [o for o in others if o is not found][-last:]
+    )
+    assert trend(worse[-1], worse, last=20).exit_code == 0

@@ -1,0 +1,128 @@
+"""`sluice load profile-from`: a recording becomes a profile, and nothing of its names or bodies with it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from sluice.cli.commands import cli
+from sluice.errors import ConfigError
+from sluice.recorder import record
+from spark_load.profiles import profile, trace
+from tests.support.histories.recorded_services import Shop
+from tests.support.histories.simulated_queues import create_queue
+
+
+def _called(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["load", "profile-from", *arguments])
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Record twelve orders a second apart: six of zoe, four of ann, two of bob; and repeat the first one."""
+    shop = Shop()
+    clock = shop.simulator.clock
+    with record(shop.clients, tmp_path / "tuesday", clock=clock):
+        for number, customer in enumerate(["ann", "zoe", "bob", "zoe", "ann", "zoe"] * 2):
+            shop.order(customer, number, deduplication_id=f"order-{number}")
+            if number == 0:
+                shop.order(customer, number, deduplication_id="order-0")
+            clock.sleep(1)
+        shop.bill()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "tuesday"
+
+
+def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recorded: Path) -> None:
+    called = _called(str(recorded), "--json")
+
+    found = json.loads(called.stdout)
+    arrivals, _ = trace.read(recorded.parent / "tuesday.parquet")
+    assert called.exit_code == 0
+    assert (found["message_count"], found["group_count"], found["hottest_share"]) == (12, 3, 0.5)
+    assert arrivals.offset_us / 1e6 == pytest.approx(np.arange(12), abs=0.1)
+    assert arrivals.group_rank.tolist() == [1, 0, 2, 0, 1, 0] * 2
+    assert arrivals.body_bytes.tolist() == [
+        len(json.dumps({"order": number, "customer": customer, "lines": ["a", "b"]}))
+        for number, customer in enumerate(["ann", "zoe", "bob", "zoe", "ann", "zoe"] * 2)
+    ]
+
+
+def test_what_sqs_dropped_is_no_message_and_becomes_a_share_of_repeats(recorded: Path) -> None:
+    called = _called(str(recorded))
+
+    load = profile.load("tuesday.yaml").profile
+    assert "1 publishes were repeats that SQS drops: counted apart, as duplicate_share" in called.output
+    assert load.duplicate_share == pytest.approx(1 / 12, abs=1e-4)
+    assert load.measured_count == 12
+
+
+def test_a_deduplication_id_is_a_new_message_after_five_minutes(tmp_path: Path) -> None:
+    shop = Shop()
+    with record(shop.clients, tmp_path / "late", clock=shop.simulator.clock):
+        for _ in range(3):
+            shop.order("ann", 1, deduplication_id="same")
+            shop.simulator.clock.sleep(200)
+
+    found = json.loads(_called(str(tmp_path / "late"), "-o", str(tmp_path / "late.yaml"), "--json").stdout)
+
+    assert (found["message_count"], found["repeat_count"]) == (2, 1)
+
+
+def test_nothing_of_a_name_or_a_body_is_written(recorded: Path) -> None:
+    _called(str(recorded), "-o", "p.yaml")
+
+    written = Path("p.yaml").read_bytes() + Path("p.parquet").read_bytes()
+    assert [
+        name for name in (b"ann", b"zoe", b"bob", b"order", b"lines", b"tuesday", b"customer") if name in written
+    ] == []
+
+
+def test_a_stretch_is_cut_and_its_first_message_is_its_start(recorded: Path) -> None:
+    _called(str(recorded), "-o", "p.yaml", "--from-seconds", "3", "--until-seconds", "6.9", "--speed", "2")
+
+    arrivals, _ = trace.read(Path("p.parquet").resolve().relative_to(Path.cwd()))
+    assert arrivals.offset_us[0] == 0
+    assert len(arrivals) == 4
+    assert profile.load("p.yaml").profile.duration_seconds == pytest.approx(1.5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["nowhere"], "nowhere"),
+        (["tuesday", "-o", "p.json"], "--output is 'p.json', allowed is a name that ends with .yaml"),
+        (["tuesday", "-o", "has space.yaml"], "is not a name for a run"),
+        (["tuesday", "-o", "there.yaml"], "there.yaml exists, and is not overwritten"),
+        (["tuesday", "-o", "p.yaml", "--from-seconds", "900"], "the recording tuesday lasts 11"),
+        (["tuesday", "-o", "p.yaml", "--to", "others.fifo"], "--to is 'others.fifo', allowed is one of orders.fifo"),
+        (["tuesday", "-o", "p.yaml", "--speed", "nan"], "nan"),
+        (["empty", "-o", "p.yaml"], "nothing was published in the recording empty"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(recorded: Path, arguments: list[str], why: str) -> None:
+    Path("there.yaml").write_text("")
+    shop = Shop()
+    with record(shop.clients, Path("empty"), clock=shop.simulator.clock):
+        shop.sqs.receive_message(QueueUrl=shop.url)
+
+    called = _called(*arguments)
+
+    assert called.exit_code != 0
+    assert why in (called.output or "") + str(called.exception)
+    assert not Path("p.parquet").exists()
+
+
+def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shop = Shop()
+    other = create_queue(shop.sqs, "other.fifo")
+    with record(shop.clients, tmp_path / "both", clock=shop.simulator.clock):
+        shop.order("ann", 1)
+        shop.sqs.send_message(QueueUrl=other, MessageBody="x", MessageGroupId="g", MessageDeduplicationId="1")
+
+    with pytest.raises(ConfigError, match=r"messages to 2 topics and queues \(orders.fifo, other.fifo\), .* --to"):
+        cli(["load", "profile-from", "both"], standalone_mode=False)
+    assert json.loads(_called("both", "--to", "other.fifo", "--json").stdout)["message_count"] == 1

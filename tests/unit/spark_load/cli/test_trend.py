@@ -1,0 +1,114 @@
+"""`sluice load trend`: the answer, its exit code and its page."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from sluice.cli.commands import cli
+from spark_load import report
+from spark_load.baselines import results
+from spark_load.cli.trend import remember
+from tests.unit.spark_load.baselines.simulated import runs, slowed
+from tests.unit.spark_load.baselines.test_results import verdict
+
+
+def _called(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["load", "trend", *arguments])
+
+
+def _results(folder: Path, *, factor: float = 1, count: int = 26) -> Path:
+    """Write the results of runs, of which the last is slower."""
+    found = runs(np.random.default_rng(9), count)
+    for each in [*found[:-1], slowed(found[-1], factor)]:
+        results.append(each, folder / "results.jsonl")
+    return folder / "results.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("factor", "count", "code", "word"), [(1, 26, 0, "NOT SLOWER"), (1.6, 26, 99, "SLOWER"), (1.6, 8, 2, "UNKNOWN")]
+)
+def test_the_newest_run_is_compared_and_the_exit_code_is_the_answer(
+    tmp_path: Path, factor: float, count: int, code: int, word: str
+) -> None:
+    called = _called("--results", str(_results(tmp_path, factor=factor, count=count)))
+
+    assert (called.exit_code, called.exception is None or isinstance(called.exception, SystemExit)) == (code, True)
+    assert re.search(rf"\b{word}\b", called.stdout)
+
+
+def test_json_has_every_time_its_ratio_and_what_could_have_been_found(tmp_path: Path) -> None:
+    found = json.loads(_called("--results", str(_results(tmp_path, factor=1.6)), "--json").stdout)
+
+    assert (found["answer"], found["exit_code"], len(found["before"])) == ("slower", 99, 24)
+    row = next(row for row in found["rows"] if row["what"] == "billing p50")
+    assert row["slower"]
+    assert row["newest"] == 1
+    assert 1.4 < row["ratio"] < 1.8
+    assert 1.05 <= row["detectable_ratio"] < 1.6
+
+
+def test_the_page_shows_each_time_and_asks_the_network_for_nothing(tmp_path: Path) -> None:
+    page = tmp_path / "trend.html"
+    _called("--results", str(_results(tmp_path, factor=1.6)), "--page", str(page))
+
+    html = page.read_text()
+    assert html.count("<figure>") == 12
+    assert "SLOWER" in html
+    assert "prefers-color-scheme: dark" in html
+    assert re.findall(r"(?:src|href)=\"http|<script|url\(", html) == []
+
+
+def test_a_page_of_too_few_runs_says_so(tmp_path: Path) -> None:
+    page = tmp_path / "trend.html"
+    _called("--results", str(_results(tmp_path, count=3)), "--page", str(page))
+
+    assert "Nobody can say: there are 2 valid runs" in page.read_text()
+
+
+def test_a_run_of_its_own_folder_is_compared_with_the_results_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    report.write(verdict(), tmp_path / "r")
+    remember(verdict("earlier"), tmp_path)
+
+    called = _called(str(tmp_path / "r"), "--json")
+
+    assert json.loads(called.stdout)["before"] == ["earlier"]
+    assert called.exit_code == 2
+
+
+def test_a_sabotaged_run_is_not_remembered(tmp_path: Path) -> None:
+    remember(verdict(saboteur="corrupt-bodies"), tmp_path)
+
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+def test_a_run_that_cannot_be_remembered_keeps_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "results.jsonl").mkdir()
+
+    remember(verdict(), tmp_path)
+
+    assert "not added to results.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--results", "none.jsonl"], "there are no results in none.jsonl"),
+        (["nowhere"], "there are no results in"),
+        (["--last", "3"], "3"),
+        (["--page", "no/such/folder.html"], "--page"),
+    ],
+)
+def test_wrong_input_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    called = _called(*arguments)
+
+    assert called.exit_code != 0
+    assert why in called.output + str(called.exception)

@@ -1,0 +1,100 @@
+"""What a replay is held against: the recorded instants and shares."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sluice.recorder.journal import SCHEMA
+from spark_load.judge.replay import replayed
+from spark_load.plan.plan import Plan, message_group_id
+from spark_load.profiles import profile, trace
+
+BEGAN_US = 5_000_000_000
+PLANNED = [(0, 0), (1_000_000, 1), (2_000_000, 0), (3_000_000, 0)]
+"""Of each message the instant and the group."""
+
+
+def _plan(folder: Path) -> Plan:
+    instants, groups = (np.array(values) for values in zip(*PLANNED, strict=True))
+    trace.write(trace.ranked(instants, groups, np.full(4, 200)), folder / "t.parquet")
+    (folder / "t.yaml").write_text("replay: {file: t.parquet}\n")
+    named = profile.load(str(folder / "t.yaml"))
+    return Plan(named.profile, 1, named.trace_file)
+
+
+def _row(idx: int, late_us: int = 0, **more: Any) -> dict[str, Any]:
+    offset_us, group = PLANNED[idx]
+    return {
+        "schema_version": 1,
+        "run": "r",
+        "worker": "w",
+        "kind": "published",
+        "outcome": "ok",
+        "message_group_id": message_group_id(group),
+        "idx": idx,
+        "publish_attempt": 1,
+        "phase": "measure",
+        "intended_at_us": BEGAN_US + offset_us,
+        "invoked_at_us": BEGAN_US + offset_us + late_us,
+    } | more
+
+
+def _found(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    (folder / "history").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / "history" / "part.parquet")
+    found = replayed(folder / "history", _plan(folder))
+    assert found is not None
+    return found
+
+
+def test_what_comes_as_recorded_has_no_error(tmp_path: Path) -> None:
+    assert _found(tmp_path, [_row(idx) for idx in range(4)]) == {
+        "planned": 4,
+        "published": 4,
+        "shift_us": {"p50": 0, "p95": 0, "p99": 0, "max": 0},
+        "moved_share": 0,
+        "interarrival_ks": 0,
+        "skew_error": 0,
+    }
+
+
+def test_a_late_message_is_in_another_second_and_spoils_two_intervals(tmp_path: Path) -> None:
+    """The third comes 1.5 s late, after the fourth: intervals of 1, 2 and 0.5 s in place of 1, 1 and 1 s."""
+    found = _found(tmp_path, [_row(0), _row(1), _row(2, 1_500_000), _row(3)])
+
+    assert found["shift_us"] == {"p50": 0, "p95": 1_500_000, "p99": 1_500_000, "max": 1_500_000}
+    assert found["moved_share"] == 0.25
+    assert found["interarrival_ks"] == pytest.approx(1 / 3)
+    assert found["skew_error"] == 0
+
+
+def test_a_message_that_was_not_published_is_missing_in_its_groups_share(tmp_path: Path) -> None:
+    """Shares of 3/4 and 1/4 became 2/3 and 1/3."""
+    found = _found(tmp_path, [_row(0), _row(1), _row(2), _row(3, outcome="fail")])
+
+    assert (found["planned"], found["published"]) == (4, 3)
+    assert found["skew_error"] == pytest.approx(1 / 12)
+
+
+def test_repeats_markers_and_the_warm_up_are_no_arrivals(tmp_path: Path) -> None:
+    others = [
+        _row(0, publish_attempt=2),
+        _row(1) | {"idx": -2},
+        _row(2, phase="warm_up") | {"idx": 9},
+        _row(3, kind="received"),
+        _row(3, 900_000, call_id="retry"),
+    ]
+
+    found = _found(tmp_path, [*(_row(idx) for idx in range(4)), *others])
+
+    assert (found["published"], found["shift_us"]["max"]) == (4, 0)
+
+
+def test_nothing_published_leaves_the_errors_open(tmp_path: Path) -> None:
+    found = _found(tmp_path, [_row(0, outcome="fail")])
+
+    assert (found["published"], found["shift_us"], found["skew_error"]) == (0, None, None)
