@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import locked
-from benchmarks.checking import histories
+from benchmarks import charts, locked
+from benchmarks.checking import histories, hot_group
 from benchmarks.processes import resident_bytes
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
@@ -37,10 +37,9 @@ _WATCH_SECONDS = 0.2
 _STEPS = {
     "judge": "judging, as the load test wrote it",
     "judge exchanged": "judging, as anybody wrote it",
-    "exchange": "of it, reading and exchange",
-    "rollup": "of it, reading, exchange and rollup",
     "duckdb": "DuckDB, six checks",
 }
+_SHORT = {"judge": "Sluice", "duckdb": "DuckDB"}
 _CORES = os.cpu_count() or 1
 
 
@@ -61,21 +60,35 @@ class Took:
 
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
-    """Measure sizes with and without broken groups; return the table."""
+    """Measure sizes with and without broken groups, and a hot group with one lost message; return tables and plots."""
     locked.install()
     rows: list[Sequence[object]] = []
+    points: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    is_large = bool(os.environ.get(LARGE))
     with tempfile.TemporaryDirectory(prefix="sluice-check-") as name:
         folder = Path(name)
         histories.write_both(folder / "warm-up", events=_WARM_UP, slice_count=20_000, bucket_count=2)
-        for size in (*_SIZES, *([_LARGE_SIZE] if os.environ.get(LARGE) else [])):
+        for size in (*_SIZES, *([_LARGE_SIZE] if is_large else [])):
             for bad_share in (0, _BAD_SHARE):
-                rows += _rows(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
+                events, found, memory = _judged(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
+                rows += _rows(events, bad_share, found, memory)
+                for step in ("judge", "duckdb"):
+                    line = f"{_SHORT[step]}, {'broken groups' if bad_share else 'sane'}"
+                    points[line].append((events, events / found[step].seconds.median, ""))
     head = ["events", "broken groups", "what", "M events/s", "noise", "of all cores", "to judging", "peak memory, GB"]
-    return Section(tables={"check": table(head, rows, text_columns=3)}, plots={})
+    sizes = [charts.Line(line, given) for line, given in points.items() if line != "DuckDB, broken groups"]
+    hot, hot_plot = hot_group.measure(rounds, is_large=is_large)
+    return Section(
+        tables={"check": table(head, rows, text_columns=3), "check-hot": hot},
+        plots={
+            "check": charts.lines("Events judged a second, by size of the history", "events", "events/s", sizes),
+            "check-hot": hot_plot,
+        },
+    )
 
 
-def _rows(folder: Path, size: int, bad_share: float, rounds: int) -> list[Sequence[object]]:
-    """Measure one history, written twice; return its rows."""
+def _judged(folder: Path, size: int, bad_share: float, rounds: int) -> tuple[int, dict[str, Took], dict[str, int]]:
+    """Return the events of a history, what each step took for it, and the peak memory of each."""
     made = histories.write_both(
         folder / "measured",
         events=size,
@@ -83,24 +96,30 @@ def _rows(folder: Path, size: int, bad_share: float, rounds: int) -> list[Sequen
         slice_count=min(max(100_000, size // _SLICES // 10 * 10), _SLICE_MAX),
         bucket_count=max(2, round(size / _BUCKET_EVENTS)),
     )
-    judged, our_bytes = _ours(folder, ["judge"], rounds)
-    others, other_bytes = _ours(folder, [*([] if bad_share else ["exchange", "rollup"]), "judge exchanged"], rounds)
+    found, memory = dict[str, Took](), dict[str, int]()
+    for step in ("judge", *([] if bad_share else ["judge exchanged"])):
+        took, memory[step] = _ours(folder, [step], rounds)
+        found |= took
     plain = str(folder / "measured" / histories.PLAIN)
-    theirs, their_bytes = _run([locked.PYTHON, "benchmarks/checking/in_duckdb.py", plain, str(rounds + 1)])
+    took, memory["duckdb"] = _run([locked.PYTHON, "benchmarks/checking/in_duckdb.py", plain, str(rounds + 1)])
     shutil.rmtree(folder / "measured")
-    memory = {"judge": our_bytes, "judge exchanged": other_bytes, "duckdb": their_bytes}
-    mine = judged["judge"].processor_seconds
-    found = judged | others | theirs
+    return made.events, found | took, memory
+
+
+def _rows(
+    events: int, bad_share: float, found: Mapping[str, Took], memory: Mapping[str, int]
+) -> list[Sequence[object]]:
+    mine = found["judge"].processor_seconds
     return [
         (
-            f"{made.events / 1e6:.1f} M",
+            f"{events / 1e6:.1f} M",
             f"{bad_share:.1%}" if bad_share else "none",
             _STEPS[name],
-            took.per_second(made.events),
+            took.per_second(events),
             took.seconds.noise,
-            took.per_processor_second(made.events),
+            took.per_processor_second(events),
             mine.over(took.processor_seconds).ratio,
-            f"{memory[name] / 1e9:.1f}" if name in memory else "",
+            f"{memory[name] / 1e9:.1f}",
         )
         for name, took in ((name, found[name]) for name in _STEPS if name in found)
     ]

@@ -109,6 +109,15 @@ def write_both(folder: Path, *, events: int, bucket_count: int, slice_count: int
     return made
 
 
+def hot_group(events: int) -> pa.Table:
+    """Return a group of about that many events, of which billing did not get the second message."""
+    place, group = np.arange(round(events / EVENTS_OF_MESSAGE / _BATCH) * _BATCH), np.array([0])
+    end = _Slice(place[-1:] + 1, np.array([-1]), group, group[:0])
+    tables = [*_Slice(place, place, np.zeros_like(place), group).tables(), *end.tables()]
+    found = pa.concat_tables(table for tables_of_worker in tables for table in tables_of_worker)
+    return found.filter(found.column("message_group_id").is_valid())
+
+
 def _put(path: Path, table: pa.Table) -> int:
     pq.write_table(table, path, use_dictionary=_FEW)
     return int(table.num_rows)
@@ -130,11 +139,14 @@ class _Slice:
 
     def write(self, folder: Path) -> int:
         """Write a file for each worker; return how many events they hold."""
-        of_worker = [[self._published()], *(self._consumed(queue) for queue in range(len(QUEUES)))]
         return sum(
             _put(folder / f"{worker}-{self._place[0]:012d}.parquet", pa.concat_tables(tables))
-            for worker, tables in zip(WORKERS, of_worker, strict=True)
+            for worker, tables in zip(WORKERS, self.tables(), strict=True)
         )
+
+    def tables(self) -> list[list[pa.Table]]:
+        """Return the events of each worker."""
+        return [[self._published()], *(self._consumed(queue) for queue in range(len(QUEUES)))]
 
     def _published(self) -> pa.Table:
         invoked_us = _BEGAN_US + self._place * _STEP_US

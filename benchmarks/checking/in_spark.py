@@ -1,4 +1,4 @@
-"""The checker on a large history, and its bounds: `python -m benchmarks.checking.in_spark`.
+"""The checker on a large history: `python -m benchmarks.checking.in_spark`.
 
 Arguments: a small history to warm up on, the one that is measured, steps, how many times.
 """
@@ -6,20 +6,14 @@ Arguments: a small history to warm up on, the one that is measured, steps, how m
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from benchmarks.checking.histories import BUCKETED, EXPECTATION, PLAIN, RUN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
-from spark_load.history.parquet_files import pieces
 from spark_load.judge.judge import judge
-from spark_load.judge.screening.buckets import Rows
-from spark_load.judge.screening.rollup import messages
-from spark_load.judge.spark import screening
 from spark_load.judge.spark.engine import SparkEngine
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
@@ -32,18 +26,12 @@ def main() -> None:
     """Print a line of JSON for each time and step: its name, seconds, processor seconds, and what was found."""
     warm_up, measured, *names = sys.argv[1:-1]
     times = int(sys.argv[-1])
-    steps = {
-        "exchange": (_exchange, PLAIN),
-        "rollup": (_rollup, PLAIN),
-        "judge exchanged": (_judge, PLAIN),
-        "judge": (_judge, BUCKETED),
-    }
+    folders = {"judge": BUCKETED, "judge exchanged": PLAIN}
     with spark_session.running(_CORES, preload=TASK_MODULES) as spark:
         for number in range(-1, times):
             for name in names:
-                step, how = steps[name]
                 began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
-                found = step(spark, Path(warm_up if number < 0 else measured) / how)
+                found = _judge(spark, Path(warm_up if number < 0 else measured) / folders[name])
                 took = {
                     "is_warm_up": number < 0,
                     "step": name,
@@ -52,21 +40,6 @@ def main() -> None:
                     "found": found,
                 }
                 print(json.dumps(took), flush=True)
-
-
-def _drained(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
-
-
-def _exchange(spark: SparkSession, folder: Path) -> None:
-    _drained(screening.exchanged(spark, pieces(folder)[0], EXPECTATION))
-
-
-def _rollup(spark: SparkSession, folder: Path) -> None:
-    def rollup(rows: Rows, _: pa.Table) -> Iterator[tuple[str, bytes]]:
-        yield "messages", str(len(messages(rows.taken(), EXPECTATION)["idx"])).encode()
-
-    _drained(screening.behind(screening.exchanged(spark, pieces(folder)[0], EXPECTATION), rollup))
 
 
 def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
