@@ -15,7 +15,7 @@ from benchmarks import databases, report
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
 from benchmarks.outbox import backlog, delays, growth, relay, writers
-from benchmarks.publishing import publish
+from benchmarks.publishing import client, publish
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
 from benchmarks.worker import lanes, standard
@@ -30,6 +30,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "growth": growth.measure,
     "lanes": lanes.measure,
     "standard": standard.measure,
+    "client": client.measure,
     "publish": publish.measure,
     "check": check.measure,
 }
@@ -54,6 +55,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     growth    look and mark while the outbox grows
     lanes     what a worker costs over a plain receive and delete
     standard  a worker on a standard queue
+    client    what a call to AWS costs the processor, beside boto3
     publish   what a message costs the load test to publish, beside other clients
     check     events the checker judges in a second, beside DuckDB
 

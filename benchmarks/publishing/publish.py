@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import locked, sink
 from benchmarks.charts import Bar, bars
+from benchmarks.publishing.certificates import certificate
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from sluice.history.delays import percentile
@@ -72,11 +73,11 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
     """Measure messages a processor second, what more tasks bring, and how true recorded latencies are."""
     locked.install()
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
-        certificate = _certificate(Path(folder))
-        os.environ["AWS_CA_BUNDLE"] = str(certificate[0])
+        pair = certificate(Path(folder))
+        os.environ["AWS_CA_BUNDLE"] = str(pair[0])
         with (
             sink.running(0) as plain,
-            sink.running(0, certificate) as tls,
+            sink.running(0, pair) as tls,
             sink.running(_DELAY_SECONDS, spread_seconds=_SPREAD_SECONDS) as slow,
             sink.running(0, calls_per_second=_LIMIT_PER_SECOND / _CALL_MESSAGES) as limited,
             _publishers() as publish_with,
@@ -91,18 +92,6 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             scaled = _scaled(limited, publish_with, rounds)
             latencies = publish_with(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
     return _section(found, scaled, latencies["latencies_us"])
-
-
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate for localhost that signs itself."""
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    command = [
-        *("openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-        *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"),
-        *("-keyout", str(key), "-out", str(certificate)),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return certificate, key
 
 
 @contextmanager
