@@ -140,7 +140,12 @@ def alarm_state(
     alarm: Alarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
 ) -> AlarmState:
     """Return an alarm's state at the end of a minute."""
-    points = values_before(alarm.watched, known, minute, alarm.evaluation_periods + further_back, alarm.period_seconds)
+    count = alarm.evaluation_periods + further_back
+    return _state(alarm, values_before(alarm.watched, known, minute, count, alarm.period_seconds), before)
+
+
+def _state(alarm: Alarm, points: Series, before: AlarmState) -> AlarmState:
+    """Return an alarm's state by the data points that it looks at."""
     breaches = [_breaches(alarm, value) for value in points if value is not None][-alarm.evaluation_periods :]
     absent = alarm.evaluation_periods - len(breaches)
     is_late = alarm.missing_data in {"missing", "ignore"} and absent > 0
@@ -235,15 +240,16 @@ class _Tracking:
 
     def wanted(self, minute: int, desired: int, known: Known) -> int | None:
         """Return the tasks that bring the metric to the target, when it was beyond it long enough."""
-        longest = self._low.evaluation_periods + self._further_back
-        value = _newest(values_before(self._policy.watched, known, minute, longest))
+        longest = max(self._high.evaluation_periods, self._low.evaluation_periods) + self._further_back
+        points = values_before(self._policy.watched, known, minute, longest)
+        value = _newest(points)
         if value is None:
             return None
         if desired == 0:
             return 1 if value > self._policy.target else None
-        if self._rings(self._high, minute, known):
+        if self._rings(self._high, points):
             return max(desired, self._proportional(self.cooldowns.reckoned_from(minute, desired), value))
-        if self.scales_in and self.cooldowns.may_scale_in(minute) and self._rings(self._low, minute, known):
+        if self.scales_in and self.cooldowns.may_scale_in(minute) and self._rings(self._low, points):
             return min(desired, self._proportional(desired, value))
         return None
 
@@ -252,9 +258,9 @@ class _Tracking:
         """Return whether its consent is needed for scaling in."""
         return not self._policy.disables_scale_in
 
-    def _rings(self, alarm: Alarm, minute: int, known: Known) -> bool:
-        state = alarm_state(alarm, known, minute, AlarmState.INSUFFICIENT_DATA, self._further_back)
-        return state is AlarmState.ALARM
+    def _rings(self, alarm: Alarm, points: Series) -> bool:
+        looked_at = points[-(alarm.evaluation_periods + self._further_back) :]
+        return _state(alarm, looked_at, AlarmState.INSUFFICIENT_DATA) is AlarmState.ALARM
 
     def _proportional(self, tasks: int, value: float) -> int:
         return math.ceil(round(max(tasks, 1) * value / self._policy.target, 9))

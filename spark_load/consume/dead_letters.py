@@ -5,6 +5,7 @@ then moved: a move task says how many it moved, and never which.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import batched
 from typing import Any
 
@@ -38,10 +39,13 @@ class DeadLetters:
     def read(self, *, keeps: bool) -> dict[str, int]:
         """Read every DLQ until it gives nothing more, and return how many messages of this run were in each.
 
-        They are deleted, unless `keeps`: then they are given back at the end. Raises some of FAILURES.
+        They are deleted, unless `keeps`: then they are given back at the end. All are read at once: each waits a second
+        for what may still come. Raises some of FAILURES.
         """
         queues = (*self._deployment.dead_letter_queues.values(), *self._deployment.undelivered_queues.values())
-        return {queue: self._read(self._deployment.urls[queue], keeps=keeps) for queue in queues}
+        with ThreadPoolExecutor(len(queues)) as pool:
+            counts = pool.map(lambda queue: self._read(self._deployment.urls[queue], keeps=keeps), queues)
+            return dict(zip(queues, counts, strict=True))
 
     def _read(self, url: str, *, keeps: bool) -> int:
         count, kept = 0, list[str]()

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from tests.support.templates.resources import Stacks
 
@@ -97,6 +96,8 @@ def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mappin
 
 def _may_replace(before: Stacks, after: Stacks) -> dict[str, set[str]]:
     """Return by type the changed properties for which CloudFormation replaces a resource, always or at times."""
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415 (half a second, for every xdist worker)
+
     was = _resources(before)
     found: defaultdict[str, set[str]] = defaultdict(set)
     for id_, resource in _resources(after).items():
