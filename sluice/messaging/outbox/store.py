@@ -62,16 +62,14 @@ _MARK = (
     .values(attempts=messages.c.attempts + 1)
 )
 # For any number of messages the same statement, which takes a fifth of the time of one for each.
-_MARK_SENT = text(
-    """
+_MARK_SENT = """
     UPDATE sluice_outbox AS m
-    SET status = 'sent', attempts = m.attempts + 1, last_error = NULL, sent_at_us = :now_us,
+    SET status = 'sent', attempts = m.attempts + 1, last_error = NULL, sent_at_us = {now_us},
         sns_message_id = sent.message_id, sns_sequence_number = sent.sequence_number
     FROM unnest(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]), CAST(:sequence_numbers AS text[]))
         AS sent (id, message_id, sequence_number)
     WHERE m.id = sent.id AND m.status = 'pending'
-    """
-)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +136,14 @@ class Store:
 
     def __init__(self, engine: Engine, topic: str, *, clock: Clock | None = None) -> None:
         self._engine, self._topic, self._clock = engine, topic, clock
-        self._heads = text(_HEADS.format(now_us=engines.now_us_text(engine.dialect.name, clock)))
+        now_us = engines.now_us_text(engine.dialect.name, clock)
+        self._heads, self._sent = text(_HEADS.format(now_us=now_us)), text(_MARK_SENT.format(now_us=now_us))
 
     def heads(self, after: str) -> tuple[list[Head], int]:
         """Return the heads of up to HEADS_MAX groups behind the group `after`, in order of groups, and the instant."""
-        parameters: dict[str, Any] = {"topic": self._topic, "after": after, "most": HEADS_MAX}
-        if self._clock is not None:
-            parameters["now_us"] = self._clock.now_us()
+        parameters = {"topic": self._topic, "after": after, "most": HEADS_MAX}
         with engines.looking(self._engine) as connection, engines.explaining_missing_tables():
-            rows = connection.execute(self._heads, parameters).all()
+            rows = connection.execute(self._heads, parameters | self._now_parameter()).all()
         return [head(row[1:]) for row in rows if row[1] is not None], int(rows[0][0])
 
     def mark(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
@@ -156,16 +153,30 @@ class Store:
             connection: of `Lease.writing`.
             marked: only heads that are still pending are changed.
         """
+        if self._engine.dialect.name == "postgresql":
+            sent = [(head.id, outcome) for head, outcome, _ in marked if isinstance(outcome, Sent)]
+            marked = [entry for entry in marked if not isinstance(entry[1], Sent)]
+            if sent:
+                self._mark_sent(connection, sent)
+        if not marked:
+            return
         now_us = engines.now_us(connection, self._clock)
         alike: dict[type[PublishOutcome], list[dict[str, Any]]] = {}
         for head, outcome, delay_us in marked:
             alike.setdefault(type(outcome), []).append({"of": head.id, **_marks(outcome, now_us, delay_us)})
-        if connection.dialect.name == "postgresql" and (sent := alike.pop(Sent, [])):
-            names = {"ids": "of", "message_ids": "sns_message_id", "sequence_numbers": "sns_sequence_number"}
-            columns = {name: [row[column] for row in sent] for name, column in names.items()}
-            connection.execute(_MARK_SENT, columns | {"now_us": now_us})
         for rows in alike.values():  # one statement for all of a kind: ten of their own cost five times as much
             connection.execute(_MARK, rows)
+
+    def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, Sent]]) -> None:
+        columns = {
+            "ids": [id_ for id_, _ in sent],
+            "message_ids": [outcome.sns_message_id for _, outcome in sent],
+            "sequence_numbers": [outcome.sns_sequence_number for _, outcome in sent],
+        }
+        connection.execute(self._sent, columns | self._now_parameter())
+
+    def _now_parameter(self) -> dict[str, int]:
+        return {} if self._clock is None else {"now_us": self._clock.now_us()}
 
     def lag(self) -> Lag:
         """Return how long the oldest unpublished message waits, and how many there are. Reads all of them."""

@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, func, insert, literal, literal_column, select, update
 from sqlalchemy.exc import IntegrityError, InternalError
 
 from sluice.clock import Clock, SystemClock
@@ -72,6 +73,7 @@ class Lease:
             OutboxError: the tables are missing.
         """
         with engines.explaining_missing_tables(), self._transaction() as connection:
+            connection.execute(select(self._bound(connection)))
             holding, now_us = self._find(connection), engines.now_us(connection, self._clock)
             if holding is not None and self._is_over(holding, now_us):
                 self.token = self._take_over(connection, holding, now_us)
@@ -111,6 +113,7 @@ class Lease:
         """Lead a topic that nobody ever led; None when another is first."""
         try:
             with self._transaction() as connection:
+                connection.execute(select(self._bound(connection)))
                 made = {
                     "topic": self._topic,
                     "owner": self.owner,
@@ -157,9 +160,17 @@ class Lease:
             self.token = None
         return True
 
+    def _bound(self, connection: Connection) -> ColumnElement[Any]:
+        """Return what bounds the transaction when it is evaluated in a statement of it."""
+        if connection.dialect.name != "postgresql":
+            return literal_column("1")
+        return func.set_config(
+            "idle_in_transaction_session_timeout", f"{self._lease_us // 1_000}ms", literal(value=True)
+        )
+
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that Postgres ends when nothing comes for as long as a lease.
+        """Yield a connection in a transaction that Postgres ends, after `_bound`, when nothing comes for so long.
 
         It holds the lease's row. Whoever stops in the middle, or whose host is gone, would keep all others from leading
         until the connection is found dead, which takes hours.
@@ -170,9 +181,6 @@ class Lease:
         """
         try:
             with self._engine.begin() as connection:
-                if connection.dialect.name == "postgresql":
-                    bound = ("idle_in_transaction_session_timeout", f"{self._lease_us // 1_000}ms")
-                    connection.execute(select(func.set_config(*bound, True)))  # noqa: FBT003 (this transaction only)
                 yield connection
         except InternalError as error:
             if getattr(error.orig, "sqlstate", None) != _IDLE_TOO_LONG:
@@ -182,7 +190,7 @@ class Lease:
 
     def _touch(self, connection: Connection, expires_at_us: ColumnElement[int] | int) -> None:
         mine = (leases.c.topic == self._topic, leases.c.token == self.token)
-        touched = connection.execute(update(leases).where(*mine).values(expires_at_us=expires_at_us))
-        if touched.rowcount != 1:
+        touched = update(leases).where(*mine).values(expires_at_us=expires_at_us).returning(self._bound(connection))
+        if connection.execute(touched).first() is None:
             token, self.token = self.token, None
             raise LeaseLost(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")
