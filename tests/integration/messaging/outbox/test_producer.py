@@ -1,22 +1,24 @@
 """Producers that run at once: whatever is committed is published, in the order of commits, and nobody waits for it."""
 
 import itertools
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, select, text, update
 from sqlalchemy import event as hooks
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.clock import SystemClock, eventually
 from sluice.messaging import Event, Outbox
-from sluice.messaging.envelope import decode
+from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Head
 from tests.support.messaging.postgres_interleaving import (
@@ -314,3 +316,39 @@ def _numbers(engine: Engine) -> dict[tuple[str, str], list[int]]:
         for topic, group, seq in connection.execute(select(*columns).order_by(*columns)):
             found.setdefault((topic, group), []).append(seq)
     return found
+
+
+_DATA = {"text": 'a "quote", \\, %s, :name, {now_us}, é, \u2028 and\na line', "nothing": None, "numbers": [1, 2.5]}
+
+
+@pytest.mark.parametrize("happened_at", [None, datetime(2026, 1, 1, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))])
+@pytest.mark.parametrize("first", [1, 3])
+def test_the_stored_body_is_the_envelopes(engine: Engine, happened_at: datetime | None, first: int) -> None:
+    """Postgres puts the numbers in; what it stores is what `Envelope.body` says, in both kinds of database."""
+    outbox = Outbox(TOPIC)
+    trace = {"traceparent": "00-1"}
+    events = [
+        Event(type="t", group=group, data=_DATA, attributes={"a": "ö"}, at=happened_at, trace=trace) for group in "abab"
+    ]
+    with engine.begin() as connection:
+        outbox.write(connection, [Event(type="t", group=group, data=0) for group in "aabb"])
+        connection.execute(update(tables.groups).values(first_seq=first))
+    with engine.begin() as connection:
+        outbox.write(connection, events)
+
+    with engine.connect() as connection:
+        found = select(tables.messages, tables.groups.c.epoch).join(
+            tables.groups, tables.groups.c.group_id == tables.messages.c.group_id
+        )
+        rows = connection.execute(found.where(tables.messages.c.group_seq > 2)).all()
+    expected = dict(zip([("a", 3), ("b", 3), ("a", 4), ("b", 4)], events, strict=True))
+    assert {(row.group_id, row.group_seq) for row in rows} == set(expected)
+    for row in rows:
+        event = expected[row.group_id, row.group_seq]
+        created_at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.created_at_us)
+        envelope = Envelope(event=event, seq=row.group_seq, epoch=row.epoch, first=first, committed_at=created_at)
+        assert json.loads(row.body) == json.loads(envelope.body) | {"at": json.loads(row.body)["at"]}
+        assert decode(row.body).event.at == (created_at if happened_at is None else happened_at)
+        assert list(json.loads(row.body)) == list(json.loads(envelope.body))
+        assert (row.event_id, row.deduplication_id, row.type) == (event.id, event.id, "t")
+        assert json.loads(row.attributes) == event.message_attributes
