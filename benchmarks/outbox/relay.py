@@ -9,11 +9,14 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+import boto3
+
 from benchmarks import databases, sink
 from benchmarks.charts import Line, lines
 from benchmarks.databases import TOPIC
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
+from sluice import sdk
 from sluice.clock import SystemClock
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.outbox.store import Head, PublishOutcome, Store
@@ -25,8 +28,9 @@ from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 
 ARN = f"arn:aws:sns:eu-central-1:000000000000:{TOPIC}"
-PLAIN = "8 threads that publish"
+PLAIN = "8 threads of boto3"
 _PLAIN_THREADS = 8
+_REGION = "eu-central-1"
 _WAITING = {1: 1_000, 10: 4_000, 100: 10_000, 1_000: 20_000, 10_000: 20_000}
 _DELAYS_SECONDS = (0.0, 0.01)
 _SECONDS = 1.5
@@ -81,15 +85,17 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what one relay does, on both databases, with a topic at hand and one 10 ms away, beside a plain loop."""
     spent: dict[_Cell, _Spent] = {}
     with ExitStack() as sinks:
-        clients = {
-            delay: publisher.client(sinks.enter_context(sink.running(delay)), "eu-central-1")
-            for delay in _DELAYS_SECONDS
+        urls_of_topic = {delay: sinks.enter_context(sink.running(delay)) for delay in _DELAYS_SECONDS}
+        clients = {delay: publisher.client(url, _REGION) for delay, url in urls_of_topic.items()}
+        plain = {
+            delay: boto3.client("sns", endpoint_url=url, region_name=_REGION, config=sdk.config())
+            for delay, url in urls_of_topic.items()
         }
         cells: dict[_Cell, Callable[[], float]] = {}
         for delay in _DELAYS_SECONDS:
             cell = _Cell(PLAIN, delay, 1_000)
             spent[cell] = _Spent()
-            cells[cell] = partial(_plain_rate, clients[delay], spent[cell])
+            cells[cell] = partial(_plain_rate, plain[delay], spent[cell])
             for database, url in urls.items():
                 for groups in _WAITING if delay else (1_000,):
                     cell = _Cell(database, delay, groups)

@@ -7,6 +7,7 @@ import io
 import select
 import socket
 import ssl
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -82,6 +83,7 @@ class Connections:
     def __init__(self, route: Route, *, idle_max: int) -> None:
         self._route, self._idle_max = route, idle_max
         self._idle: deque[socket.socket] = deque()
+        weakref.finalize(self, _close, self._idle)  # as urllib3's end with a client that nobody closes
 
     def post(self, request: bytes) -> Answered | Stream:
         """Send a request and return its answer; one that is not plain comes as it is, unread.
@@ -187,3 +189,8 @@ def _head(head: bytes) -> tuple[int, dict[str, str], int] | None:
         and all(separator and not name.startswith((" ", "\t")) for name, separator, _ in pairs)
     )
     return (int(first[9:12]), headers, int(length)) if is_plain else None
+
+
+def _close(idle: deque[socket.socket]) -> None:
+    while idle:
+        idle.pop().close()

@@ -24,6 +24,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from sluice import limits, sdk
+from sluice.aws.client import fast_client
 from sluice.error_codes import CREDENTIALS_REFUSED, is_throttled
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import attributes_bytes
@@ -45,7 +46,7 @@ _TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{
 def client(endpoint_url: str | None, region: str) -> Any:
     """Return an SNS client that tries once: the relay owns the retries."""
     config = sdk.config(answer_seconds=CALL_SECONDS_MAX - sdk.CONNECT_SECONDS, connections=CALLS_MAX)
-    return boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config)
+    return fast_client(boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config))
 
 
 def check_topic(sns: Any, topic_arn: str) -> None:
