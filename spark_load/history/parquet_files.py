@@ -8,7 +8,7 @@ although their rows moved: ignore their bucket metadata.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +67,7 @@ _READ = (
 )
 _CODED = pa.dictionary(pa.int32(), pa.string())
 _WRITTEN = pa.schema([(field.name, _CODED if field.name in _FEW_WRITTEN else field.type) for field in journal.SCHEMA])
-_TYPES = {name: _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type for name in _READ}
+_READ_SCHEMA = pa.schema([(name, _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type) for name in _READ])
 _HOW: dict[str, Any] = {
     "use_dictionary": list(_FEW_WRITTEN),
     "compression": "lz4",  # read in half the time of snappy, and no larger
@@ -238,26 +238,23 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
         with _opened(piece) as file:
             for number in _numbers(piece):
                 row_group = file.metadata.row_group(number)
-                columns = map(row_group.column, range(row_group.num_columns))
-                names = [
-                    column.path_in_schema
-                    for column in columns
-                    if column.path_in_schema in _TYPES and _has_values(column)
-                ]
-                count = 0
+                names, count = _with_values(row_group, _READ), 0
                 for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
                     count += len(batch)
-                    yield _filled(batch)
+                    yield _filled(pa.Table.from_batches([batch]), _READ_SCHEMA)
                 _require_count(piece, count, row_group.num_rows)
 
 
-def _filled(batch: pa.RecordBatch) -> pa.Table:
-    """Return events with all columns that are judged, of our types: a stranger's Parquet may say how to hold a text."""
+def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return events with all columns of a schema, of its types: a stranger's Parquet may say how to hold a text."""
     return pa.table(
-        {
-            name: batch.column(name).cast(type_) if name in batch.schema.names else pa.nulls(batch.num_rows, type_)
-            for name, type_ in _TYPES.items()
-        }
+        [
+            table.column(field.name).cast(field.type)
+            if field.name in table.schema.names
+            else pa.nulls(table.num_rows, field.type)
+            for field in schema
+        ],
+        schema=schema,
     )
 
 
@@ -270,7 +267,9 @@ def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
             _require_count(piece, len(name), file.metadata.row_group(number).num_rows)
             is_theirs = pc.is_in(name, groups)
             if pc.any(is_theirs).as_py():
-                tables.append(_plain(_stored(file, number).filter(is_theirs)))
+                names = _with_values(file.metadata.row_group(number), journal.SCHEMA.names)
+                table = file.read_row_group(number, columns=names, use_threads=False).filter(is_theirs)
+                tables.append(_filled(table, journal.SCHEMA))
     return pa.concat_tables(tables)
 
 
@@ -292,14 +291,7 @@ def examined(piece: Piece) -> Iterator[pa.Table]:
 
 def _whole(file: pq.ParquetFile, number: int) -> pa.Table:
     """Return a row group as the events it was written from."""
-    return _plain(_stored(file, number))
-
-
-def _stored(file: pq.ParquetFile, number: int) -> pa.Table:
-    return file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
-
-
-def _plain(table: pa.Table) -> pa.Table:
+    table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
     return table.select(journal.SCHEMA.names).cast(journal.SCHEMA)
 
 
@@ -310,11 +302,17 @@ def _require_count(piece: Piece, found: int, stated: int) -> None:
 
 
 def _opened(piece: Piece) -> pq.ParquetFile:
-    return pq.ParquetFile(piece.path, read_dictionary=_FEW_TEXTS, page_checksum_verification=True)
+    return pq.ParquetFile(piece.path, read_dictionary=_FEW_WRITTEN, page_checksum_verification=True)
 
 
 def _numbers(piece: Piece) -> range:
     return range(piece.row_group, piece.row_group + piece.row_group_count)
+
+
+def _with_values(row_group: pq.RowGroupMetaData, names: Collection[str]) -> list[str]:
+    """Return which of these columns say anything in a row group; in doubt they do."""
+    columns = map(row_group.column, range(row_group.num_columns))
+    return [column.path_in_schema for column in columns if column.path_in_schema in names and _has_values(column)]
 
 
 def _has_values(chunk: pq.ColumnChunkMetaData) -> bool:
