@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import text
 
 from benchmarks import databases, report
+from benchmarks.baselines import detection
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
 from benchmarks.outbox import backlog, delays, growth, relay, writers
@@ -33,6 +34,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "client": client.measure,
     "publish": publish.measure,
     "check": check.measure,
+    "baselines": detection.measure,
 }
 _FLUSHES = 100
 _QUIET = 0.5
@@ -58,6 +60,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     client    what a call to AWS costs the processor, beside boto3
     publish   what a message costs the load test to publish, beside other clients
     check     events the checker judges in a second, beside DuckDB
+    baselines how often a run is called slower, where it is and where it is not
 
     publish and check need Java, and install what they are held against. The machine has to be quiet for all.
 
