@@ -106,7 +106,7 @@ def relay(
         )
         wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else stop
         ending = _UntilEmpty(wait, store, leading)
-        # A step publishes once, and ends when the database gives no answer in time.
+        # A step waits for no call; the last one does, and each ends when the database gives no answer in time.
         step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
         clock = SystemClock()
         watch = Watch(Liveness(clock), alive, within_seconds=step_seconds, clock=clock)
