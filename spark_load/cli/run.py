@@ -27,7 +27,8 @@ from spark_load.folder.json_files import sentence
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile, Profile
-from spark_load.publish.transport import BOTO3, NAMES
+from spark_load.publish.transport import NAMES
+from spark_load.publish.transport.opening import chosen
 from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
 from spark_load.runtime.deployment import Deployment
@@ -58,9 +59,7 @@ from spark_load.runtime.deployment import Deployment
 @click.option(
     "--transport",
     type=click.Choice(NAMES),
-    default=BOTO3,
-    show_default=True,
-    help="What publishes: boto3, or sockets for high rates.",
+    help="What publishes.  [default: sockets; with a saboteur or behind a proxy boto3]",
 )
 @click.option(
     "--consumer",
@@ -87,7 +86,7 @@ def run(
     target: str | None,
     seed: int | None,
     saboteur_name: str | None,
-    transport: str,
+    transport: str | None,
     consumer: Literal["raw", "worker"] | None,
     runs_dir: Path,
     as_json: bool,
@@ -121,6 +120,7 @@ def run(
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
         require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
+    transport = chosen(transport, found.client("sns").meta.endpoint_url, saboteur_name)
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with _watched_session(named.profile, found, cluster) as (spark, watch):
         verdict = driver.run_load(

@@ -99,7 +99,7 @@ def run_load(
     target: str,
     saboteur: str | None,
     watch: Watch,
-    transport: str = "boto3",
+    transport: str,
     clock_bound_us: int = 0,
 ) -> Verdict:
     """Run one load test and write its verdict; return it.

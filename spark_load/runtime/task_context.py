@@ -48,7 +48,7 @@ class Run:
     plan: Plan
     clock_id: str
     clock_offset_us: int
-    transport: str = "boto3"
+    transport: str = "sockets"
     saboteur: str | None = None
     attempt: int = 0
     resumed_at_us: int = 0

@@ -1,7 +1,7 @@
 """What carries a publisher's calls: many at once, each with up to ten messages, each answered or given up.
 
-    boto3    AWS's SDK as everybody uses it, in a few threads; the default
-    sockets  plain sockets and one selector, signed here; the cheapest by far
+    sockets  plain sockets and one selector, signed here; the default, and the cheapest by far
+    boto3    AWS's SDK as everybody uses it, in a few threads: for saboteurs, and behind proxies
 
 Both say the same on the wire, and write the same rows of history: every message's intent is handed to the operating
 system before the first byte of its call leaves, its answer after. Each call is tried once; what to try again is the

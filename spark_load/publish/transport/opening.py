@@ -13,11 +13,26 @@ from sluice.aws.signing import Keys
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.recorder.recorder import Recorder
-from spark_load.publish.transport import BOTO3, Transport
+from spark_load.publish.transport import BOTO3, SOCKETS, Transport
 from spark_load.publish.transport.http import HttpTransport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.sdk import SdkTransport
 from spark_load.publish.transport.sockets import Address
+
+
+def chosen(name: str | None, endpoint_url: str, saboteur: str | None) -> str:
+    """Return the transport of a run: the one that is named, else the cheapest that does what the run asks for.
+
+    Raises:
+        ConfigError: the one that is named knows no saboteurs.
+    """
+    if name == SOCKETS and saboteur is not None:
+        raise ConfigError(
+            f"transport is {name!r} with saboteur {saboteur!r}, allowed is {BOTO3}, which saboteurs work on; leave out"
+            " --transport"
+        )
+    needs_sdk = saboteur is not None or bool(get_environ_proxies(endpoint_url))
+    return name or (BOTO3 if needs_sdk else SOCKETS)
 
 
 def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:

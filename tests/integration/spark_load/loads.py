@@ -13,6 +13,7 @@ from sluice.history.events import Event
 from sluice.recorder.journal import events_of, read_journal
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
+from spark_load.publish.transport.opening import chosen
 from spark_load.run import driver
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
@@ -85,6 +86,7 @@ def run_load(
         seed=seed,
         target=target,
         saboteur=saboteur,
+        transport=chosen(None, where.client("sns").meta.endpoint_url, saboteur),
         watch=watch,
     )
     return verdict, folder

@@ -25,7 +25,7 @@ from sluice.recorder.recorder import Recorder
 from spark_load.plan.body_template import Body, BodyTemplate
 from spark_load.publish.transport import NAMES, Answer, Call, Message, Transport
 from spark_load.publish.transport.ledger import Ledger
-from spark_load.publish.transport.opening import opened
+from spark_load.publish.transport.opening import chosen, opened
 from tests.support.endpoints.capturing_server import Captured, Reply, capturing
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
@@ -259,6 +259,32 @@ def test_a_proxy_is_refused_where_it_would_not_be_used(tmp_path: Path, monkeypat
         _open("sockets", "sqs", "http://example.invalid", tmp_path),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("proxy", "saboteur", "named", "expected"),
+    [
+        (None, None, None, "sockets"),
+        (None, None, "boto3", "boto3"),
+        (None, "corrupt-bodies", None, "boto3"),
+        ("http://127.0.0.1:9", None, None, "boto3"),
+        ("http://127.0.0.1:9", None, "sockets", "sockets"),
+    ],
+)
+def test_a_run_that_names_no_transport_has_the_cheapest_that_does_what_it_asks(
+    monkeypatch: pytest.MonkeyPatch, proxy: str | None, saboteur: str | None, named: str | None, expected: str
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    if proxy is not None:
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+
+    assert chosen(named, "https://sns.eu-west-1.amazonaws.com", saboteur) == expected
+
+
+def test_sockets_are_refused_where_a_saboteur_would_not_work() -> None:
+    with pytest.raises(ConfigError, match="allowed is boto3"):
+        chosen("sockets", "https://sns.eu-west-1.amazonaws.com", "corrupt-bodies")
 
 
 def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
