@@ -1,16 +1,22 @@
-"""Options of several commands, and what they name: the declaration, and where the tasks run."""
+"""Options of several commands, and what they name: the declaration, the faults, and where the tasks run."""
 
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
+from pydantic import ValidationError
 
-from sluice.declaration import Declaration, load_declaration, loading
-from sluice.errors import unwritable
+from sluice.declaration import Declaration, Environment, load_declaration, loading
+from sluice.errors import ConfigError, unwritable
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
+from spark_load.folder.json_files import sentence
+from spark_load.profiles.profile import NamedProfile
 
 
 def declared(path: Path | None) -> Declaration:
@@ -58,6 +64,54 @@ def clock_option(command: Callable[..., None]) -> Callable[..., None]:
         callback=lambda _context, _option, milliseconds: 0 if milliseconds is None else round(milliseconds * 1_000),
         help="Milliseconds that the clocks of any two machines are apart at most.  [default: what the history proves]",
     )(command)
+
+
+def faults_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--faults`; the command gets `shape`, None where it is not given."""
+    return click.option(
+        "--faults",
+        "shape",
+        type=click.Choice(list(SHAPES)),
+        help="What is done to processes, network and databases meanwhile.  [default: as the profile says]",
+    )(command)
+
+
+def with_faults(named: NamedProfile, shape: Shape | None) -> NamedProfile:
+    """Return the profile with the faults of that shape, at its own rate and in its own window.
+
+    Raises:
+        ConfigError: the profile allows no such faults.
+    """
+    if shape is None:
+        return named
+    return _changed(named, "--faults", shape, faults=replace(named.profile.faults, shape=shape, given=()))
+
+
+def consumed_by(named: NamedProfile, consumer: Literal["raw", "worker"] | None) -> NamedProfile:
+    """Return the profile with another consumer, which may refuse what the profile has."""
+    return named if consumer is None else _changed(named, "--consumer", consumer, consumer=consumer)
+
+
+def _changed(named: NamedProfile, option: str, value: str, **changes: Any) -> NamedProfile:
+    try:
+        return replace(named, profile=replace(named.profile, **changes))
+    except ValidationError as error:
+        why = sentence(error.errors()[0])
+        raise ConfigError(f"profile {named.name!r} with {option} {value}: {why}") from error
+
+
+def schedule_of(named: NamedProfile, environment: Environment, seed: int) -> tuple[Fault[FaultKind], ...]:
+    """Return the faults of a run of a profile.
+
+    Raises:
+        ConfigError: there is nothing to do them to, or no time.
+    """
+    profile = named.profile
+    consumers = [consumer.name for consumer in environment.consumers_of(environment.topics[0])]
+    targets = Targets.of(
+        consumer=profile.consumer, consumers=consumers, consumers_per_queue=profile.consumers_per_queue
+    )
+    return scheduled(profile.faults, targets, seed=seed, duration_seconds=profile.duration_seconds)
 
 
 def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,7 +1,9 @@
 """`profiles` and `plan`: what there is to run, and what it will take."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 from rich.console import Console
@@ -13,7 +15,9 @@ from sluice.declaration import Environment
 from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
-from spark_load.cli.options import declared
+from spark_load.cli.options import consumed_by, declared, faults_option, schedule_of, with_faults
+from spark_load.faults.drawing import Fault, counted
+from spark_load.faults.shapes import FaultKind, Shape, as_given
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
 from spark_load.profiles.load_estimate import Target
@@ -44,28 +48,47 @@ def profiles() -> None:
     type=click.Choice(["localstack", "aws"]),
     help="What it would run against.  [default: localstack for env local, else aws]",
 )
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the faults that are shown.")
+@click.option(
+    "--consumer",
+    type=click.Choice(["raw", "worker"]),
+    help="What consumes: our own loop, or the real worker.  [default: as the profile says]",
+)
+@faults_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 def plan(
-    profile_name: str, environment_name: str, declaration: Path | None, target: Target | None, as_json: bool
+    profile_name: str,
+    environment_name: str,
+    declaration: Path | None,
+    target: Target | None,
+    seed: int,
+    consumer: Literal["raw", "worker"] | None,
+    shape: Shape | None,
+    as_json: bool,
 ) -> None:
     """Show what a run of PROFILE will take: a name that `profiles` lists, or the path of a YAML file. Nothing is run.
 
     \b
-    Messages, calls, quotas, time, and what it costs on AWS by list prices.
+    Messages, calls, quotas, time, what it costs on AWS by list prices, and the schedule of its faults.
     Ends with 3 when the plan cannot work, because it exceeds a quota of AWS.
 
     \b
     Examples:
       sluice load plan smoke
       sluice load plan release-gate --env staging
+      sluice load plan smoke --consumer worker --faults chaos --seed 7
     """
-    named = profile.load(profile_name)
+    named = with_faults(consumed_by(profile.load(profile_name), consumer), shape)
     environment = declared(declaration).environment(environment_name)
+    faults = schedule_of(named, environment, seed)
     made = Estimate.of(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
     if as_json:
-        output.as_json({"profile": named.name, "environment": environment.name, **made.as_json()})
+        output.as_json(
+            {"profile": named.name, "environment": environment.name, **made.as_json(), "faults": as_given(faults)}
+        )
     else:
         _show(made, named, environment, output.console())
+        _show_faults(faults, output.console())
     for reason in made.refusals:
         output.line(reason, is_error=True)
     if made.refusals:
@@ -92,6 +115,15 @@ def _show(made: Estimate, named: NamedProfile, environment: Environment, console
     console.print(f"\nAssumed: {'; '.join(ASSUMPTIONS)}.")
     for warning in made.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+
+
+def _show_faults(faults: Sequence[Fault[FaultKind]], console: Console) -> None:
+    if not faults:
+        return
+    counts = ", ".join(f"{count} {kind}" for kind, count in counted(faults).items())
+    console.print(f"\n{len(faults)} faults, in seconds from the start of the load: {counts}\n")
+    for fault in faults:
+        console.print(escape(str(fault)), highlight=False)
 
 
 def _rows(made: Estimate) -> list[tuple[str, str]]:

@@ -4,12 +4,10 @@ import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
-from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock
@@ -19,14 +17,22 @@ from sluice.saboteurs import SABOTEURS, saboteur
 from sluice.terminal.options import declaration_option
 from spark_load.cli.asking import require_confirmation
 from spark_load.cli.ending import finish
-from spark_load.cli.options import clock_option, declared, on_a_cluster
+from spark_load.cli.options import (
+    clock_option,
+    consumed_by,
+    declared,
+    faults_option,
+    on_a_cluster,
+    schedule_of,
+    with_faults,
+)
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw
-from spark_load.folder.json_files import sentence
+from spark_load.faults.shapes import Shape
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import Estimate
-from spark_load.profiles.profile import NamedProfile, Profile
+from spark_load.profiles.profile import Profile
 from spark_load.publish.transport import NAMES
 from spark_load.publish.transport.opening import chosen
 from spark_load.run import driver
@@ -66,6 +72,7 @@ from spark_load.runtime.deployment import Deployment
     type=click.Choice(["raw", "worker"]),
     help="What consumes: our own loop, or the real worker.  [default: as the profile says]",
 )
+@faults_option
 @click.option(
     "--runs-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -88,6 +95,7 @@ def run(
     saboteur_name: str | None,
     transport: str | None,
     consumer: Literal["raw", "worker"] | None,
+    shape: Shape | None,
     runs_dir: Path,
     as_json: bool,
     confirmed: bool,
@@ -102,9 +110,11 @@ def run(
       sluice load run smoke
       sluice load run smoke --sabotage corrupt-bodies   # ends INVALID
       sluice load run smoke --consumer worker           # the worker that runs in production
+      sluice load run smoke --consumer worker --faults chaos --seed 7   # the same faults for the same seed
       sluice load run release-gate --env staging        # asks first: it costs money
     """
-    named = _consumed_by(profile.load(profile_name), consumer)
+    named = with_faults(consumed_by(profile.load(profile_name), consumer), shape)
+    seed = secrets.randbits(32) if seed is None else seed
     environment = declared(declaration).environment(environment_name)
     if saboteur_name is not None and not saboteur(saboteur_name).shows:
         useful = ", ".join(breaker.name for breaker in SABOTEURS.values() if breaker.shows)
@@ -116,6 +126,7 @@ def run(
         )
     if refusals := Estimate.of(named.profile, environment, "localstack").refusals:
         raise ConfigError(f"profile {named.name!r} cannot work anywhere: {refusals[0]}")
+    faults = schedule_of(named, environment, seed)
     found = deployment.find(environment, endpoint_url=endpoint_url or None)
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
@@ -129,7 +140,8 @@ def run(
             environment=environment,
             deployment=found,
             named=named,
-            seed=secrets.randbits(32) if seed is None else seed,
+            seed=seed,
+            faults=faults,
             target=target or _usual_target(environment, is_on_aws=is_on_aws),
             saboteur=saboteur_name,
             transport=transport,
@@ -185,14 +197,3 @@ def _usual_target(environment: Environment, *, is_on_aws: bool) -> str:
     if is_on_aws:
         return "aws"
     return "localstack" if environment.name == "local" else "endpoint"
-
-
-def _consumed_by(named: NamedProfile, consumer: Literal["raw", "worker"] | None) -> NamedProfile:
-    """Return the profile with another consumer, which may refuse what the profile has."""
-    if consumer is None:
-        return named
-    try:
-        return replace(named, profile=replace(named.profile, consumer=consumer))
-    except ValidationError as error:
-        why = sentence(error.errors()[0])
-        raise ConfigError(f"profile {named.name!r} with --consumer {consumer}: {why}") from error

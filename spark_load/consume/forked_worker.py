@@ -94,6 +94,18 @@ class ForkedWorker:
         """Send SIGKILL."""
         self._process.kill()
 
+    def freeze(self) -> None:
+        """Send SIGSTOP, if it has not ended."""
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Send SIGCONT, if it has not ended."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.poll() is None:  # its pid is its own until it was waited for, which `poll` does
+            os.kill(self.pid, number)
+
     def is_polling(self) -> bool:
         """Return whether it says that it works."""
         return _WORKS in self.log.read_text(encoding="utf-8", errors="replace")

@@ -8,19 +8,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
+from spark_load.consume.effects import make_table
 from spark_load.consume.forked_worker import ForkedWorker, last_line
+from spark_load.consume.slots import Place, Places
+from spark_load.faults.shapes import worker_names
 from spark_load.folder.layout import WORKER_LOGS
 from spark_load.plan.plan import silence_seconds
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.task_context import Run
 
 HANDLERS = "examples.load_handlers"
+_EFFECTS, _FAILING = "examples.load_effects", "examples.load_failing"
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS_MAX = 90
 _SCALED_IDLE_SECONDS = 86_400.0
@@ -44,11 +48,13 @@ class Worked:
         recorders: the name of each worker's recorder to its queue.
         scaling: how they were scaled, as sentences.
         unknowns: what was not reached, as sentences.
+        killed: recorders of those that a fault ended: what they wrote is whole, and has no end.
     """
 
     recorders: Mapping[str, str | None] = field(default_factory=dict)
     scaling: Sequence[str] = ()
     unknowns: Sequence[str] = ()
+    killed: Sequence[str] = ()
 
 
 def idle_seconds(profile: Profile) -> float:
@@ -61,8 +67,14 @@ def idle_seconds(profile: Profile) -> float:
     return profile.drain_timeout_seconds + silence_seconds(profile)
 
 
-def work(run: Run) -> Worked:
+def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     """Run the workers of every queue until no more messages arrive, or the driver stops them.
+
+    Where the run has faults, another one takes the place of a worker that they end, or that ends with an error.
+
+    Args:
+        run: whose workers they are.
+        take: is given the places before anybody is there, to do harm to who is.
 
     Returns:
         Their recorders; none where the driver said stop before they were to begin.
@@ -80,20 +92,34 @@ def work(run: Run) -> Worked:
     if coordinator.is_stopped():
         return Worked()
     urls = databases(run)
-    started: list[Worker] = []
+    queues = {consumer: queue for queue, consumer in run.deployment.consumers.items()}
+
+    def begin(place: Place, name: str) -> ForkedWorker:
+        consumer = place.consumer
+        return start(run, queues[consumer], consumer, name, urls[consumer], is_bad=place.is_bad).process
+
+    names = {name: consumer for consumer in queues for name in worker_names([consumer], _per_queue(run))}
+    places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
+    take(places)
     try:
-        started.extend(  # one by one: where one cannot be started, those before it are known
-            start(run, queue, consumer, f"{consumer}-{number}", urls[consumer])
-            for queue, consumer in run.deployment.consumers.items()
-            for number in range(run.plan.profile.consumers_per_queue)
-        )
-        while any(worker.process.poll() is None for worker in started) and not coordinator.is_stopped():
+        places.fill()  # one by one: where one cannot be started, those before it are known
+        while places.tend() and not coordinator.is_stopped():
             clock.sleep(_LOOK_SECONDS)
     finally:
+        started = [Worker(queues[consumer], consumer, process) for consumer, process in places.processes]
         stop(started, clock)
+    killed = {process.pid for place in places.all for process in place.killed}
     for worker in started:
-        require_ended_well(worker)
-    return Worked(recorders={recorder(run, worker): worker.queue for worker in started})
+        if worker.process.pid not in killed or any(worker.process is place.given_up for place in places.all):
+            require_ended_well(worker)
+    return Worked(
+        recorders={recorder(run, worker): worker.queue for worker in started},
+        killed=[recorder(run, worker) for worker in started if worker.process.pid in killed],
+    )
+
+
+def _per_queue(run: Run) -> int:
+    return run.plan.profile.consumers_per_queue
 
 
 def databases(run: Run) -> dict[str, str]:
@@ -101,23 +127,47 @@ def databases(run: Run) -> dict[str, str]:
     dsn = os.environ.get("SLUICE_DSN")
     if dsn is not None:
         return dict.fromkeys(run.deployment.consumers.values(), dsn)
-    files = {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.deployment.consumers.values()}
+    files = database_files(run)
     missing = [file for file in files.values() if not file.exists()]
     if missing:
-        _make_tables(missing[0], run.deployment.environment)
+        _make_tables(missing[0], run)
         for file in missing[1:]:
             shutil.copyfile(missing[0], file)
     return {consumer: f"sqlite:///{file}" for consumer, file in files.items()}
 
 
-def start(run: Run, queue: str, consumer: str, name: str, dsn: str, agent_uri: str | None = None) -> Worker:
-    """Start a worker of a queue, which records; `name` is that of its log, `agent_uri` its ECS_AGENT_URI."""
+def database_files(run: Run) -> dict[str, Path]:
+    """Return the SQLite file of each consumer's inbox; used unless SLUICE_DSN names another database."""
+    return {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.deployment.consumers.values()}
+
+
+def start(
+    run: Run,
+    queue: str,
+    consumer: str,
+    name: str,
+    dsn: str,
+    agent_uri: str | None = None,
+    *,
+    is_bad: bool = False,
+) -> Worker:
+    """Start a worker of a queue, which records.
+
+    Args:
+        run: that it is of.
+        queue: it works on.
+        consumer: whose it is.
+        name: of its log, which begins with that of its place.
+        dsn: of its inbox.
+        agent_uri: its ECS_AGENT_URI.
+        is_bad: whether its handlers fail.
+    """
     profile, logs = run.plan.profile, run.folder / WORKER_LOGS
     logs.mkdir(exist_ok=True)
     options = {
         "--env": run.deployment.environment,
         "--consumer": consumer,
-        "--handlers": HANDLERS,
+        "--handlers": _handlers(run, is_bad=is_bad),
         "--dsn": dsn,
         "--until-idle": f"{idle_seconds(profile):g}",
         "--record": str(run.journals),
@@ -126,27 +176,35 @@ def start(run: Run, queue: str, consumer: str, name: str, dsn: str, agent_uri: s
     agent = {} if agent_uri is None else {"ECS_AGENT_URI": agent_uri}
     # Before the transaction, which in SQLite would keep every other message waiting: there is one writer.
     pause = {"SLUICE_FAILPOINT": f"after_receive={profile.handler_seconds:f}"} if profile.handler_seconds else {}
-    environment = {**_environment(run), **agent, **pause}
+    environment = {**_environment(run, name.partition(".")[0]), **agent, **pause}
     return Worker(
         queue, consumer, ForkedWorker(["worker", *arguments], environment=environment, log=logs / f"{name}.log")
     )
+
+
+def _handlers(run: Run, *, is_bad: bool) -> str:
+    """Return the module of the handlers: under faults they write rows, which a database of somebody else's has not."""
+    if not run.has_faults or "SLUICE_DSN" in os.environ:
+        return HANDLERS
+    return _FAILING if is_bad else _EFFECTS
 
 
 def _sluice(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sluice", *arguments]
 
 
-def _environment(run: Run) -> Mapping[str, str]:
-    """Return the caller's environment, pointed to where the run is."""
-    endpoint = {} if run.deployment.endpoint_url is None else {"AWS_ENDPOINT_URL": run.deployment.endpoint_url}
+def _environment(run: Run, place: str) -> Mapping[str, str]:
+    """Return the caller's environment, pointed to where the run is, over the line of a place where there is one."""
+    url = run.endpoint_url(place)
+    endpoint = {} if url is None else {"AWS_ENDPOINT_URL": url}
     return {**os.environ, **endpoint, "AWS_REGION": run.deployment.region}
 
 
-def _make_tables(file: Path, environment: str) -> None:
+def _make_tables(file: Path, run: Run) -> None:
     draft = file.with_name(f".{file.name}")
     try:
         made = subprocess.run(
-            _sluice("schema", "apply", "inbox", "--env", environment, "--dsn", f"sqlite:///{draft}"),
+            _sluice("schema", "apply", "inbox", "--env", run.deployment.environment, "--dsn", f"sqlite:///{draft}"),
             capture_output=True,
             text=True,
             timeout=_TABLES_SECONDS_MAX,
@@ -156,6 +214,8 @@ def _make_tables(file: Path, environment: str) -> None:
         raise EndpointError(f"the inbox's tables were not made in {draft} within {_TABLES_SECONDS_MAX} s") from error
     if made.returncode:
         raise EndpointError(f"the inbox's tables were not made in {draft}: {last_line(made.stderr)}")
+    if run.has_faults:
+        make_table(draft)
     draft.replace(file)
 
 

@@ -171,14 +171,15 @@ def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, An
 
     Earlier attempts of a resumed run may lack `closed`: their intents were flushed before each publish and delete. A
     message that was received but not recorded came again, so it is in the history; the extra receive is counted in
-    `lost_receives`.
+    `lost_receives`. The same goes for the recorders of workers that a fault killed, whose effects the databases tell.
     """
     last = run.get("attempts", 1) - 1
 
     def is_whole(attempts: Mapping[int, bool]) -> bool:
         return len(attempts) > last and all(closed for attempt, closed in attempts.items() if attempt >= last)
 
-    return [name for name in run["recorders"] if not is_whole(recorded.get(name, {}))]
+    killed = run.get("killed", ())
+    return [name for name in run["recorders"] if name not in killed and not is_whole(recorded.get(name, {}))]
 
 
 def _provable(

@@ -165,6 +165,15 @@ def _shares_above_one(profile: "Profile", *names: str) -> str | None:
     return f"{added} is {sum(shares.values()):g}, allowed is at most 1: no message is two of these"
 
 
+def _faults(profile: "Profile") -> str | None:
+    if profile.minute_seconds is None or profile.faults.is_calm:
+        return None
+    return (
+        f"faults.shape is {profile.faults.shape!r}, allowed with minute_seconds is 'calm': who is started and stopped"
+        " by a policy has no place of its own; leave one of them out"
+    )
+
+
 _RULES = (
     _rate,
     _size,
@@ -178,4 +187,5 @@ _RULES = (
     _injected,
     _scaled,
     _lease,
+    _faults,
 )

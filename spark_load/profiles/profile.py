@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from dataclasses import field as dataclass_field
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +16,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from sluice import limits
 from sluice.errors import ConfigError
 from sluice.history.checker import Thresholds
+from spark_load.faults.shapes import Faults, GivenFault
 from spark_load.folder import json_files
 from spark_load.profiles import constraints, loading
 from spark_load.profiles import trace as traces
@@ -101,6 +103,7 @@ class Profile:
         failure_share: share of messages given back at their first receive.
         crash_share: share of messages forgotten at their first receive: their lease has to run out.
         poison_share: share of messages that fail at every receive and end in the DLQ.
+        faults: what is done to processes, network and databases meanwhile; see `spark_load.faults.shapes.Faults`.
         redrive: whether a move task brings the dead letters back after the drain; then they succeed.
         lateness_budget_seconds: how late the generator's 99th percentile may be before it measures only itself.
         drain_timeout_seconds: how long after the last publish nothing may be consumed before the drain is given up; the
@@ -145,6 +148,7 @@ class Profile:
     failure_share: _Share = 0
     crash_share: _Share = 0
     poison_share: _Share = 0
+    faults: Faults = dataclass_field(default_factory=Faults)
     redrive: bool = False
     lateness_budget_seconds: Annotated[float, Field(gt=0, le=3_600)] = 1
     drain_timeout_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60
@@ -317,7 +321,8 @@ def parse(text: str, *, source: str, folder: Path | None = None) -> Profile:
     try:
         return TypeAdapter(Profile).validate_python(_with_recorded(written.text, folder or Path(), source))
     except ValidationError as error:
-        fields = [field.name for shape in (Profile, Phase, Replay) for field in dataclass_fields(shape)]
+        shapes = (Profile, Phase, Replay, Faults, GivenFault)
+        fields = [field.name for shape in shapes for field in dataclass_fields(shape)]
         reasons = "; ".join(written.explain(problem, fields) for problem in error.errors()[:_REASONS_MAX])
         raise ConfigError(f"profile {source!r}: {reasons}") from error
 

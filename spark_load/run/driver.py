@@ -5,7 +5,8 @@ import platform
 import re
 import secrets
 import shutil
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +24,8 @@ from sluice.history.checker.verdict import Verdict
 from spark_load import report
 from spark_load.consume import job as consume_job
 from spark_load.consume.scaling.services import rehearsed_services
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import FaultKind
 from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
 from spark_load.folder.series_schema import Series
 from spark_load.history import compaction
@@ -101,12 +104,14 @@ def run_load(
     watch: Watch,
     transport: str,
     clock_bound_us: int = 0,
+    faults: Sequence[Fault[FaultKind]] = (),
 ) -> Verdict:
     """Run one load test and write its verdict; return it.
 
     Spark has at least `slots(profile, deployment)` slots, and the folder is from `make_folder`. The same seed makes the
     same messages; the target is a key into `sluice.deviations`; without a saboteur the run is honest. `clock_bound_us`
-    is how far the clocks of two machines are declared to be apart at most, 0 where nothing is.
+    is how far the clocks of two machines are declared to be apart at most, 0 where nothing is. The faults are those of
+    the profile's schedule.
 
     Raises:
         HistoryError: the history cannot be written or read.
@@ -125,6 +130,7 @@ def run_load(
         transport=transport,
         saboteur=saboteur,
         services={} if profile.minute_seconds is None else rehearsed_services(environment),
+        has_faults=bool(faults),
     )
     expectation = Expectation(
         run=run.id,
@@ -149,6 +155,7 @@ def run_load(
         "seed": seed,
         "transport": transport,
         "saboteur": saboteur,
+        "faults": [asdict(fault) for fault in faults],
         "attempts": 1,
         "clock": {"id": run.clock_id, "offset_us": run.clock_offset_us},
         "topic_arn": deployment.topic_arn,
@@ -164,7 +171,7 @@ def run_load(
         },
     }
     with resume.held(folder):
-        return _carry_out(spark, run, described, expectation, watch)
+        return _carry_out(spark, run, described, expectation, watch, faults)
 
 
 def _processor_model() -> str | None:
@@ -211,6 +218,7 @@ def resume_load(
             transport=described["transport"],
             saboteur=described["saboteur"],
             attempt=described["attempts"],
+            has_faults=bool(described.get("faults")),
         )
         resume.end_tasks(run, clock)
         done = resume.read(spark, run)
@@ -223,15 +231,22 @@ def resume_load(
 
 
 def _carry_out(
-    spark: SparkSession, run: Run, described: dict[str, Any], expectation: Expectation, watch: Watch
+    spark: SparkSession,
+    run: Run,
+    described: dict[str, Any],
+    expectation: Expectation,
+    watch: Watch,
+    faults: Sequence[Fault[FaultKind]] = (),
 ) -> Verdict:
     store(run.folder, described, expectation, [_UNFINISHED])
     try:
-        unknowns, worked = run_phases(spark, run, watch)
+        unknowns, worked = run_phases(spark, run, watch, faults)
     except KeyboardInterrupt:
         store(run.folder, described, expectation, [_STOPPED])
         raise RunStopped(run.folder) from None
     described["recorders"] = run.recorders() | dict(worked.recorders)
+    if worked.killed:
+        described["killed"] = [*described.get("killed", ()), *worked.killed]
     if worked.scaling:
         described["scaling"] = list(worked.scaling)
     store(run.folder, described, expectation, unknowns)

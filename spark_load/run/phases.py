@@ -23,10 +23,13 @@ from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
 from spark_load.consume.scaling import control
 from spark_load.consume.worker_processes import Worked, work
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import FaultKind
 from spark_load.history.reasons import reason
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
 from spark_load.run import resume
+from spark_load.run.harm import Harm, harmed
 from spark_load.runtime.coordinator import EARLIER, Progress
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
@@ -49,7 +52,9 @@ def slots(profile: Profile, deployment: Deployment) -> int:
     return profile.publish_tasks + consumers
 
 
-def run_phases(spark: SparkSession, run: Run, watch: Watch) -> tuple[list[str], Worked]:
+def run_phases(
+    spark: SparkSession, run: Run, watch: Watch, faults: Sequence[Fault[FaultKind]] = ()
+) -> tuple[list[str], Worked]:
     """Run all phases; return what went wrong, as sentences, and what came of the workers.
 
     A phase that fails does not stop the recording of the others.
@@ -59,8 +64,13 @@ def run_phases(spark: SparkSession, run: Run, watch: Watch) -> tuple[list[str], 
     late: list[str] = []
     load_phases: LoadPhases | None = None
     try:
-        with _interruptible(), task_context(run, DRIVER) as context, ThreadPoolExecutor(2) as pool:
-            load_phases = LoadPhases(spark, run, context, watch, pool)
+        with (
+            _interruptible(),
+            harmed(run, faults) as harm,
+            task_context(run, DRIVER) as context,
+            ThreadPoolExecutor(2) as pool,
+        ):
+            load_phases = LoadPhases(spark, harm, context, watch, pool)
             late += load_phases.carry_out()
     except HistoryError as error:
         late.append(str(error))
@@ -86,13 +96,14 @@ class LoadPhases:
     """One run, from its driver's side."""
 
     def __init__(
-        self, spark: SparkSession, run: Run, context: TaskContext, watch: Watch, pool: ThreadPoolExecutor
+        self, spark: SparkSession, harm: Harm, context: TaskContext, watch: Watch, pool: ThreadPoolExecutor
     ) -> None:
+        run, self._harm = harm.run, harm
         self._run, self._profile, self._context, self._coordinator = run, run.plan.profile, context, context.coordinator
         self._spark, self._watch, self._clock = spark, watch, context.clock
         self._workers: list[Future[Worked]] = []
         if self._profile.consumer == "worker":
-            self._workers = [pool.submit(control.work if run.services else work, run)]
+            self._workers = [pool.submit(control.work, run) if run.services else pool.submit(work, run, harm.take)]
             self._consuming: Future[Any] = self._workers[0]
         else:
             self._consuming = pool.submit(consume(spark, run).collect)
@@ -137,7 +148,9 @@ class LoadPhases:
             self._await(
                 self._is_warm, self._profile.warm_up_seconds * _SLACK + _SLACK_SECONDS, "the warm-up to be consumed"
             )
-        self._coordinator.measure(self._begin_us())
+        measured_us = self._begin_us()
+        self._coordinator.measure(measured_us)
+        self._harm.begin(measured_us, self._context.journal, self._clock)
 
     def _begin_us(self) -> int:
         """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""
@@ -189,11 +202,12 @@ class LoadPhases:
                 describe="the consumers to end",
                 clock=self._clock,
             )
+            contradicted = self._harm.compare(self._context.journal)
             if not self._letters.probe() and is_drained:
-                return ["the queues were not empty at the end: see who else uses them"]
+                return [*contradicted, "the queues were not empty at the end: see who else uses them"]
         except FAILURES as error:
             return [f"the dead letters were not seen to: {reason(error)}"]
-        return []
+        return contradicted
 
     def _bring_back(self, found: Mapping[str, int]) -> None:
         """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
@@ -207,6 +221,7 @@ class LoadPhases:
 
     def end(self) -> None:
         """Have every task end; raise HistoryError where they could not be told to, and were ended."""
+        self._harm.end()
         try:
             self._coordinator.stop()
         except HistoryError:

@@ -38,6 +38,8 @@ class _Described(TypedDict):
     attempts: NotRequired[Positive]
     clock: NotRequired[_Clock]
     topic_arn: NotRequired[str]
+    killed: NotRequired[list[str]]
+    faults: NotRequired[list[dict[str, Any]]]
 
 
 @with_config(CLOSED)

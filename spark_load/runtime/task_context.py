@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Run:
         begin_by_us: of what was sent before and never answered, until when this attempt has to begin, or it may not be
             sent again.
         services: queue to what scales its workers; none where a fixed number works.
+        near: name of a line to the URL of its near end, for whoever reaches the endpoint over one.
+        has_faults: whether anything is done to it.
     """
 
     id: str
@@ -54,11 +56,17 @@ class Run:
     resumed_at_us: int = 0
     begin_by_us: Mapping[int, int] = field(default_factory=dict)
     services: Mapping[str, Any] = field(default_factory=dict)
+    near: Mapping[str, str] = field(default_factory=dict)
+    has_faults: bool = False
 
     @property
     def journals(self) -> Path:
         """Return the folder of the journals."""
         return self.folder / JOURNALS
+
+    def endpoint_url(self, line: str) -> str | None:
+        """Return where somebody reaches the endpoint: over a line, where there is one of that name."""
+        return self.near.get(line, self.deployment.endpoint_url)
 
     def queue_of(self, consumer: int) -> str:
         """Return the name of the queue a consumer works on."""
@@ -128,7 +136,8 @@ def task_context(run: Run, role: str) -> Iterator[TaskContext]:
         "worker": name,
         "task_attempt": run.attempt,
     }
-    sns, sqs = run.deployment.client("sns"), run.deployment.client("sqs")
+    deployment = replace(run.deployment, endpoint_url=run.endpoint_url(role))
+    sns, sqs = deployment.client("sns"), deployment.client("sqs")
     if run.saboteur is not None:
         sabotage((sns, sqs), run.saboteur, every=_SABOTAGE_EVERY)
     with Journal(run.journals, f"{name}-{run.attempt}", common=common, clock=clock) as journal:

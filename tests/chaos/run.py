@@ -13,8 +13,8 @@ from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, naming
 from sluice.messaging.database import engines
+from spark_load.faults.lines import Lines
 from tests.chaos.faults.injector import Injector
-from tests.chaos.faults.lines import Lines
 from tests.chaos.faults.schedule import POISONS, Fault, Kind, Targets, schedule
 from tests.chaos.judging import evidence
 from tests.chaos.judging.evidence import Progress
@@ -232,11 +232,18 @@ class Run:
     def _serve(self, name: str, role: str, *arguments: str) -> None:
         near = (
             "--dsn",
-            self.lines.to_database(f"{name}:database", self.database.engine),
+            self._near_database(name),
             "--endpoint-url",
             self.lines.to_endpoint(f"{name}:endpoint", self.emulated.endpoint_url),
         )
         self.fleet.add(self._slot(name, role, *arguments, *near))
+
+    def _near_database(self, name: str) -> str:
+        """Open a process's line to the Postgres, which listens at a Unix socket, and return the DSN of its near end."""
+        url = self.database.engine.url
+        port = self.lines.to_socket(f"{name}:database", f"{url.query['host']}/.s.PGSQL.{url.port or 5432}")
+        near = url.difference_update_query(["host"]).set(host="127.0.0.1", port=port)
+        return near.render_as_string(hide_password=False)
 
     def _slot(self, name: str, role: str, *arguments: str) -> Slot:
         dsn = self.database.engine.url.render_as_string(hide_password=False)
@@ -280,7 +287,7 @@ class Run:
                 name,
                 commits=len(range(place, self.settings.commits, len(names))),
                 seconds=self.settings.seconds,
-                dsn=self.lines.to_database(f"{name}:database", self.database.engine),
+                dsn=self._near_database(name),
                 poisons=self.settings.poisons,
             )
             self.fleet.add(Slot(name, PRODUCER, self.folder / "logs" / f"{name}.log", producers.produce, task))

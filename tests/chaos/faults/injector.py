@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.faults.lines import Lines
+from spark_load.faults.lines import Lines
 from tests.chaos.faults.schedule import WIRE, Fault, Kind
 from tests.chaos.system.database import Database
 from tests.chaos.system.fleet import Fleet, Slot

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
 from sluice.history.checker.verdict import Status
-from tests.chaos.faults.lines import Lines, canned
+from spark_load.faults.lines import Lines, canned
 from tests.chaos.faults.schedule import Kind
 from tests.chaos.judging.judge import Anomaly
 from tests.chaos.run import Run, Settings

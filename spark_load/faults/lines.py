@@ -1,7 +1,6 @@
 """Lines between processes and their database or endpoint: TCP over the loopback interface, with faults.
 
-All lines of a run are carried by one thread. `tests.support.endpoints.tcp_proxy` has a thread for each direction of
-each connection and knows no HTTP; a run has some twenty lines and carries every statement and call over them.
+All lines of a run are carried by one thread: a run has some twenty, and carries every statement and call over them.
 """
 
 import asyncio
@@ -12,10 +11,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
-from sqlalchemy import Engine, make_url
-
-from tests.chaos.faults.schedule import Kind
+from spark_load.faults.shapes import FaultKind
 
 type _Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -31,9 +29,9 @@ _PAGE = b"<html><body>This is the proxy. Please log in.</body></html>"
 class Line:
     """One line. What is done to it is set from any thread, and counted when it happens to somebody."""
 
-    def __init__(self, quota_check: _Connect, counts: Counter[str]) -> None:
-        self._reach, self._counts = quota_check, counts
-        self._kind: Kind | None = None
+    def __init__(self, reach: _Connect, counts: Counter[str]) -> None:
+        self._reach, self._counts = reach, counts
+        self._kind: str | None = None
         self._detail = ""
         self._passes = asyncio.Event()
         self._passes.set()
@@ -46,19 +44,19 @@ class Line:
         self.port = server.sockets[0].getsockname()[1]
         return server
 
-    def suffer(self, kind: Kind | None, detail: str) -> None:
+    def suffer(self, kind: str | None, detail: str) -> None:
         """Begin a fault, or end it with None. Runs on the lines' thread."""
         self._kind, self._detail = kind, detail
-        if kind is Kind.STALL:
+        if kind == FaultKind.STALL:
             self._passes.clear()
         else:
             self._passes.set()
-        if kind is Kind.CUT:
+        if kind == FaultKind.CUT:
             for writer in list(self._open):
                 self._abort(writer)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._kind is Kind.CUT:
+        if self._kind == FaultKind.CUT:
             self._abort(writer)
             return
         try:
@@ -88,11 +86,11 @@ class Line:
             while chunk := await source.read(_CHUNK):
                 await self._delay()
                 match self._kind:
-                    case Kind.LOSE if not is_request:
+                    case FaultKind.LOSE if not is_request:
                         self._counts["answers lost"] += 1
                         sink.transport.abort()
                         return
-                    case Kind.ANSWER if is_request is not self._detail.startswith("after-"):
+                    case FaultKind.ANSWER if is_request is not self._detail.startswith("after-"):
                         request = await _whole(source, chunk) if is_request else chunk
                         await self._answer(back if is_request else sink, request)
                         return
@@ -100,10 +98,10 @@ class Line:
                 await sink.drain()
 
     async def _delay(self) -> None:
-        if self._kind is Kind.STALL:
+        if self._kind == FaultKind.STALL:
             self._counts["packets stalled"] += 1
             await self._passes.wait()
-        elif self._kind is Kind.SLOW:
+        elif self._kind == FaultKind.SLOW:
             self._counts["packets delayed"] += 1
             await asyncio.sleep(float(self._detail.removesuffix(" s")))
 
@@ -129,7 +127,7 @@ async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
 
 
 def canned(name: str, *, is_json: bool) -> bytes:
-    """Return an answer of that name, one of `schedule.ANSWERS` without `after-`."""
+    """Return an answer of that name, one of `shapes.ANSWERS` without `after-`."""
     status, body, cut_bytes = {
         "500": ("500 Internal Server Error", b"", 0),
         "503": ("503 Service Unavailable", _PAGE, 0),
@@ -173,24 +171,21 @@ class Lines:
 
     def to_endpoint(self, name: str, url: str) -> str:
         """Open a line to an endpoint, and return the URL of its near end."""
-        address = make_url(url)
-        port = self._open(name, lambda: asyncio.open_connection(address.host, address.port))
-        return f"http://127.0.0.1:{port}"
+        address = urlsplit(url)
+        return f"http://127.0.0.1:{self.open(name, lambda: asyncio.open_connection(address.hostname, address.port))}"
 
-    def to_database(self, name: str, engine: Engine) -> str:
-        """Open a line to a Postgres on a Unix socket, and return the DSN of its near end."""
-        folder = engine.url.query["host"]
-        port = self._open(name, lambda: asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{engine.url.port or 5432}"))
-        near = engine.url.difference_update_query(["host"]).set(host="127.0.0.1", port=port)
-        return near.render_as_string(hide_password=False)
+    def to_socket(self, name: str, path: str) -> int:
+        """Open a line to a Unix socket, such as that of a Postgres, and return the port of its near end."""
+        return self.open(name, lambda: asyncio.open_unix_connection(path))
 
-    def _open(self, name: str, quota_check: _Connect) -> int:
-        line = Line(quota_check, self.counts)
+    def open(self, name: str, reach: _Connect) -> int:
+        """Open a line to whatever `reach` connects to, and return the port of its near end."""
+        line = Line(reach, self.counts)
         self._lines[name] = line
         self._servers.append(asyncio.run_coroutine_threadsafe(line.listen(), self._loop).result(10))
         return line.port
 
-    def suffer(self, target: str, kind: Kind | None, detail: str = "") -> None:
+    def suffer(self, target: str, kind: str | None, detail: str = "") -> None:
         """Begin a fault of a line or of `all:` to one end, or end it with None."""
         for line in self._of(target):
             self._loop.call_soon_threadsafe(line.suffer, kind, detail)

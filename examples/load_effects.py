@@ -1,0 +1,33 @@
+"""What the workers of a load test with faults do with a message: write one row for it, which the judge counts.
+
+`sluice load run --consumer worker --faults chaos` starts `sluice worker --handlers examples.load_effects`. The table is
+the load test's own; nothing in it refuses a repeat.
+"""
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from sluice.clock import SystemClock
+from sluice.messaging import Ack, Context, Event, Outcome, handler
+from sluice.messaging.handlers import ANY
+
+_INSERT = text(
+    "INSERT INTO load_effect (group_id, epoch, seq, is_late, written_at_us)"
+    " VALUES (:group_id, :epoch, :seq, :is_late, :written_at_us)"
+)
+
+
+@handler(ANY)
+def write(session: Session, event: Event, context: Context) -> Outcome:
+    """Write the effect in the transaction of the inbox's mark."""
+    session.execute(
+        _INSERT,
+        {
+            "group_id": event.group,
+            "epoch": context.epoch,
+            "seq": context.seq,
+            "is_late": context.is_late,
+            "written_at_us": SystemClock().now_us(),
+        },
+    )
+    return Ack()

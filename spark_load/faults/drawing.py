@@ -1,0 +1,133 @@
+"""Which fault begins and ends when: a pure function of a seed, so that a seed can be run again."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault[K: StrEnum]:
+    """One fault; times are from the start of the schedule.
+
+    Args:
+        at_seconds: when it begins.
+        until_seconds: when it ends.
+        kind: what is done.
+        target: to what. A target `all:END` is every target `NAME:END`.
+        detail: how, where there are several ways.
+    """
+
+    at_seconds: float
+    until_seconds: float
+    kind: K
+    target: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{self.at_seconds:7.2f} to {self.until_seconds:7.2f} s  {self.kind:<9}  {self.target}{detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way[K: StrEnum]:
+    """One kind of fault, and what can be drawn of it.
+
+    Args:
+        kind: what is done.
+        targets: to what it can be done.
+        seconds: the shortest and the longest; both 0 for what has no end of its own.
+        weight: how often it comes for each time that another one of weight 1 does.
+        details: how it can be done; a pair of numbers is a range of seconds.
+    """
+
+    kind: K
+    targets: Sequence[str]
+    seconds: tuple[float, float] = (0.0, 0.0)
+    weight: int = 1
+    details: Sequence[str] | tuple[float, float] = ()
+
+
+def drawn[K: StrEnum](
+    ways: Sequence[Way[K]], *, seed: int, first_seconds: float, until_seconds: float, every_seconds: float
+) -> tuple[Fault[K], ...]:
+    """Return faults in the order they begin. Every way comes once before any comes more often.
+
+    Two faults are never done to one target at the same time; one of `all:END` and one of `NAME:END` neither.
+
+    Args:
+        ways: what can be done.
+        seed: of everything that is drawn.
+        first_seconds: when the first begins.
+        until_seconds: every fault ends before.
+        every_seconds: mean time between two beginnings; less where the ways would not all fit.
+    """
+    return tuple(_drawn(ways, Random(f"schedule/{seed}"), first_seconds, until_seconds, every_seconds))  # noqa: S311
+
+
+def _drawn[K: StrEnum](
+    ways: Sequence[Way[K]], rng: Random, first_seconds: float, until_seconds: float, every_seconds: float
+) -> Iterator[Fault[K]]:
+    if not ways:
+        return
+    mean = min(every_seconds, (until_seconds - first_seconds) / (len(ways) + 1))
+    busy_until: dict[str, float] = {}
+    start_seconds, deck = first_seconds, rng.sample(ways, k=len(ways))
+    while start_seconds < until_seconds:
+        if not deck:
+            weighted = [way for way in ways for _ in range(way.weight)]
+            deck = rng.sample(weighted, k=len(weighted))
+        fault = _fault(rng, deck.pop(), start_seconds, until_seconds, busy_until)
+        if fault is not None:
+            yield fault
+        start_seconds += mean * rng.uniform(0.5, 1.5)
+
+
+def _fault[K: StrEnum](
+    rng: Random, way: Way[K], start_seconds: float, until_seconds: float, busy_until: dict[str, float]
+) -> Fault[K] | None:
+    """Return a fault of something that no other fault is done to; None where there is nothing."""
+    free = [
+        target for target in way.targets if all(busy_until.get(item, 0) <= start_seconds for item in _needed(target))
+    ]
+    if not free:
+        return None
+    target = rng.choice(free)
+    until = min(until_seconds, start_seconds + rng.uniform(*way.seconds))
+    for entry in _taken(target):
+        busy_until[entry] = max(until, busy_until.get(entry, 0))
+    return Fault(
+        at_seconds=round(start_seconds, 2),
+        until_seconds=round(until, 2),
+        kind=way.kind,
+        target=target,
+        detail=_detail(rng, way.details),
+    )
+
+
+def _needed(target: str) -> tuple[str, ...]:
+    """Return what nothing may be done to when a fault of a target begins."""
+    name, _, end = target.partition(":")
+    return (target, f"any:{end}" if name == "all" else f"all:{end}")
+
+
+def _taken(target: str) -> tuple[str, ...]:
+    """Return what something is done to by a fault of a target: any line to an end, if it is one of them."""
+    return target, f"any:{target.partition(':')[2]}"
+
+
+def _detail(rng: Random, details: Sequence[str] | tuple[float, float]) -> str:
+    match details:
+        case (float(low), float(high)):
+            return f"{rng.uniform(low, high):.2f} s"
+        case ():
+            return ""
+    return str(rng.choice(details))
+
+
+def counted[K: StrEnum](faults: Sequence[Fault[K]]) -> Mapping[K, int]:
+    """Return how many faults there are of each kind."""
+    counts: dict[K, int] = {}
+    for fault in faults:
+        counts[fault.kind] = counts.get(fault.kind, 0) + 1
+    return counts

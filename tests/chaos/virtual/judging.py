@@ -1,0 +1,69 @@
+"""What is wrong with a virtual run: by its database, and by its history."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import pairwise
+from typing import Any
+
+from sluice.history.checker import Expectation, check_group
+from sluice.history.events import Event, Kind, Outcome, settle
+from tests.chaos.virtual.world import Evidence
+
+_NAMES = frozenset(column.name for column in fields(Event))
+
+
+def violations(evidence: Evidence, *, queue: str) -> list[str]:
+    """Return what is wrong, as sentences: first what the database shows, then what the history does."""
+    return [*of_database(evidence), *of_history(evidence, queue=queue)]
+
+
+def of_database(evidence: Evidence) -> Iterator[str]:
+    """Yield what is not done once and in the order of the commits, held against the rows of the producer."""
+    committed, effects = _by_group(evidence.committed), _by_group(evidence.effects)
+    for group in sorted({**committed, **effects}):
+        wanted, found = committed.get(group, []), effects.get(group, [])
+        counts = Counter(found)
+        for number in wanted:
+            if not counts[number] and evidence.unfinished is None:
+                yield f"event {number} of group {group} was committed and has no effect"
+            if counts[number] > 1:
+                yield f"event {number} of group {group} has {counts[number]} effects"
+        first = list(dict.fromkeys(found))
+        places = {number: place for place, number in enumerate(wanted)}
+        for before, after in pairwise(first):
+            if places.get(after, -1) < places.get(before, -1):
+                yield f"event {after} of group {group} was done after event {before}, which was committed later"
+
+
+def _by_group(rows: Sequence[tuple[int, str]]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, group in rows:
+        groups[group].append(number)
+    return dict(groups)
+
+
+def of_history(evidence: Evidence, *, queue: str) -> Iterator[str]:
+    """Yield what the checker finds in what was published, received, handled and deleted.
+
+    What is lost only the database tells: there are no end markers, and a worker that dies between its commit and its
+    next word leaves an effect that nobody wrote down.
+    """
+    lost = sum(row.get("kind") == Kind.POLL and row.get("outcome") != Outcome.OK for row in evidence.history)
+    groups: dict[str, list[Event]] = defaultdict(list)
+    for event in _events(evidence.history):
+        if event.message_group_id is not None:
+            groups[event.message_group_id].append(event)
+    for listed in groups.values():
+        run = next(event.message_run for event in listed if event.message_run is not None)
+        expectation = Expectation(
+            run=run, queues=(queue,), visibility_timeout_seconds={queue: 5}, lost_receives={queue: lost}
+        )
+        for violation in check_group(settle(listed), expectation).violations:
+            yield f"{violation.anomaly} in group {violation.message_group_id}: {violation.sentence}"
+
+
+def _events(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
+    for row in rows:
+        if row.get("kind") in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED):
+            yield Event(**{name: value for name, value in row.items() if name in _NAMES})

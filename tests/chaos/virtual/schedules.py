@@ -1,0 +1,60 @@
+"""Schedules of a virtual run: the shapes of the load test, on a producer, a relay, and the workers of one consumer."""
+
+from dataclasses import dataclass
+from random import Random
+
+from spark_load.faults.drawing import Fault, Way, drawn
+from spark_load.faults.shapes import ANSWERS, SHAPES, SLOWER_SECONDS, WIRE, FaultKind, Shape
+
+PRODUCER, RELAY, CONSUMER = "producer", "relay", "consumer"
+WORKERS = ("worker-0", "worker-1")
+_LASTS_SECONDS = (0.5, 12.0)  # the visibility timeout is 5 s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """An event that the producer commits: its number, its group, and when."""
+
+    number: int
+    group: str
+    at_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Everything that is to happen in one run.
+
+    Args:
+        seed: of what is drawn while it runs.
+        publishes: in the order they are made.
+        faults: in the order they begin.
+    """
+
+    seed: int
+    publishes: tuple[Publish, ...]
+    faults: tuple[Fault[FaultKind], ...]
+
+
+def story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: float = 30.0) -> Story:
+    """Return the run of a seed."""
+    rng = Random(f"publishes/{seed}")  # noqa: S311 (a load is not a secret)
+    publishes = tuple(
+        Publish(number=number, group=rng.choice(("a", "b", "c")), at_seconds=round(seconds * number / messages, 2))
+        for number in range(messages)
+    )
+    ways = [_way(kind) for kind in SHAPES[shape]]
+    faults = drawn(ways, seed=seed, first_seconds=1.0, until_seconds=seconds, every_seconds=2.0)
+    return Story(seed=seed, publishes=publishes, faults=faults)
+
+
+def _way(kind: FaultKind) -> Way[FaultKind]:
+    processes = (PRODUCER, RELAY, *WORKERS)
+    if kind in WIRE:
+        targets = tuple(f"{name}:endpoint" for name in (RELAY, *WORKERS, "all"))
+        details = ANSWERS if kind is FaultKind.ANSWER else SLOWER_SECONDS if kind is FaultKind.SLOW else ()
+        return Way(kind=kind, targets=targets, seconds=_LASTS_SECONDS, details=details)
+    if kind is FaultKind.LOCK:
+        return Way(kind=kind, targets=("database",), seconds=_LASTS_SECONDS)
+    if kind is FaultKind.DEPLOY:
+        return Way(kind=kind, targets=(CONSUMER,), seconds=_LASTS_SECONDS)
+    return Way(kind=kind, targets=processes, seconds=_LASTS_SECONDS, weight=3)

@@ -1,0 +1,89 @@
+"""Who works in a virtual run: the product, and three that do without a part of it, which must be found INVALID."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from botocore.exceptions import BotoCoreError, ClientError
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from sluice.messaging.envelope import decode
+from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.sqs.queue import Queue
+from tests.chaos.virtual.schedules import Publish, Story
+from tests.chaos.virtual.world import Process, World, happened
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainConsumer:
+    """A consumer without an inbox: what it receives it handles, and deletes before or after that."""
+
+    world: World
+    queue: Queue
+    deletes_first: bool
+
+    def step(self) -> bool:
+        """Receive one message and handle it."""
+        with suppress(TransientError, HoldLost, RuntimeError):
+            message = self.queue.receive(attempt_id=None, wait_seconds=0)
+            if message is None:
+                return False
+            self.world.reach("after_receive")
+            if self.deletes_first:
+                self.queue.delete(message.receipt_handle)
+                self.world.reach("after_delete")
+            with Session(self.world.engine) as session:
+                self.world.write_effect(session, decode(message.body).event)
+                self.world.reach("before_commit")
+                session.commit()
+            self.world.reach("after_commit")
+            if not self.deletes_first:
+                self.queue.delete(message.receipt_handle)
+            return True
+        return False
+
+
+class NoInbox(World):
+    """Deletes after the commit, and remembers nothing: what comes again is done again."""
+
+    def new_worker(self) -> Process:
+        """Return a plain consumer."""
+        return _PlainConsumer(self, Queue(self.client("sqs"), self.queue_url), deletes_first=False)
+
+
+class DeletesFirst(World):
+    """Deletes before the commit: what dies in between is lost."""
+
+    def new_worker(self) -> Process:
+        """Return a plain consumer that deletes first."""
+        return _PlainConsumer(self, Queue(self.client("sqs"), self.queue_url), deletes_first=True)
+
+
+class OutsideOutbox(World):
+    """Commits its own row, and hands the event over in a transaction of its own: what dies in between is lost."""
+
+    def produce(self, publish: Publish) -> None:
+        """Commit the row, then the event."""
+        with Session(self.engine) as session:
+            session.execute(
+                text("INSERT INTO committed (number, group_id) VALUES (:number, :group)"),
+                {"number": publish.number, "group": publish.group},
+            )
+            self.reach("before_commit")
+            session.commit()
+        self.reach("between")
+        with Session(self.engine) as session, suppress(BotoCoreError, ClientError):
+            self.outbox.add(session, happened(publish))
+            session.commit()
+        self.reach("after_commit")
+
+
+VARIANTS: dict[str, Callable[[Story, Path], World]] = {
+    "sound": World,
+    "no-inbox": NoInbox,
+    "outside-outbox": OutsideOutbox,
+    "delete-first": DeletesFirst,
+}
+"""By name; only the first is to be valid."""

@@ -1,0 +1,447 @@
+"""One virtual run: who is there, what is done to them and when, and what is left behind.
+
+A process that is to die dies at the next place that has a name, wherever its step has brought it: in a transaction,
+between commit and delete, after the publish whose answer it waits for. One that is frozen stands at such a place while
+the others go on. Everything else goes by the clock, which moves only where somebody waits.
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
+from botocore.parsers import ResponseParserError
+from sqlalchemy import event, text
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.orm import Session
+
+from sluice.declaration import Consumer, Environment, Gaps, Poison, naming
+from sluice.messaging import Ack, Context, Event, Outbox, Outcome
+from sluice.messaging.database import engines
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.outbox import tables as outbox_tables
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.relay.relay import Relay, RelaySettings
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
+from sluice.messaging.worker.build import assemble_worker
+from sluice.messaging.worker.processing import async_handlers
+from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
+from sluice.recorder.recorder import Recorder
+from sluice.simulator.model import Refusal
+from sluice.testing import SimulatedAws, inbox_view
+from sluice.testing.parts import ClockWait
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import WIRE, FaultKind
+from tests.chaos.virtual.schedules import CONSUMER, PRODUCER, RELAY, WORKERS, Publish, Story
+
+_DRAIN_SECONDS = 900.0
+_STEPS_MAX = 20_000
+_STALL_SECONDS_MAX = 10.0  # a client gives up then
+_FREEZES_AT = ("after_receive", "after_commit", "before_delete", "before_publish", "after_publish", "before_mark")
+"""Places without an open transaction: SQLite would keep the others waiting in real time."""
+_TABLES = (
+    "CREATE TABLE committed (id INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER, group_id TEXT)",
+    "CREATE TABLE effect (id INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER, group_id TEXT)",
+)
+
+
+class Crash(BaseException):
+    """A process ends here: nothing in it catches this."""
+
+
+class Process(Protocol):
+    """Something that takes steps."""
+
+    def step(self) -> bool:
+        """Do something; return whether there was anything to do."""
+
+
+class Aws(SimulatedAws):
+    """SQS and SNS over lines that have faults; whose call it is the world says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wire: Callable[[], Fault[FaultKind] | None] = lambda: None
+        self.left_seconds: Callable[[Fault[FaultKind]], float] = lambda _: 0.0
+
+    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+        fault = self.wire()
+        if fault is None:
+            return super()._answer(service, operation, params)
+        match fault.kind:
+            case FaultKind.CUT:
+                raise EndpointConnectionError(endpoint_url="simulator")
+            case FaultKind.STALL:
+                self.advance(max(0.0, min(_STALL_SECONDS_MAX, self.left_seconds(fault))))
+                raise ConnectionClosedError(endpoint_url="simulator")
+            case FaultKind.SLOW:
+                self.advance(float(fault.detail.removesuffix(" s")))
+                return super()._answer(service, operation, params)
+            case FaultKind.LOSE:
+                super()._answer(service, operation, params)
+                raise ConnectionClosedError(endpoint_url="simulator")
+        if fault.detail.startswith("after-"):
+            super()._answer(service, operation, params)
+        return _instead(fault.detail.removeprefix("after-"))
+
+
+def _instead(name: str) -> Refusal:
+    match name:
+        case "throttled":
+            return Refusal("ThrottlingException", "Rate exceeded")
+        case "500" | "503":
+            return Refusal("InternalFailure", "the server said no", status=int(name))
+    raise ResponseParserError(f"an answer that cannot be read: {name}")
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What a run left behind.
+
+    Args:
+        committed: number and group of each event in the order of their commits.
+        effects: number and group of each effect in the order of their commits.
+        history: what recorders saw, as fields of events.
+        hits: how often each kind of fault struck.
+        unfinished: why it came to no end; None when everything was drained.
+    """
+
+    committed: list[tuple[int, str]]
+    effects: list[tuple[int, str]]
+    history: list[dict[str, Any]]
+    hits: Counter[str]
+    unfinished: str | None
+
+
+@dataclass(slots=True)
+class _History:
+    """Keeps every event: an observer that no fault harms."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    path: Path = Path("virtual")
+
+    def add(self, **values: Any) -> None:
+        """Keep one."""
+        self.rows.append({"run": "virtual", "worker": "observer", "clock_id": "virtual", **values})
+
+    def flush(self) -> None:
+        """Do nothing: nothing is lost."""
+
+
+class World:
+    """A run under way. Variants replace its parts."""
+
+    def __init__(self, story: Story, folder: Path) -> None:
+        self.story, self.aws = story, Aws()
+        self.clock, self.rng = self.aws.clock, Random(f"run/{story.seed}")  # noqa: S311
+        self.declared = Consumer(
+            name=CONSUMER,
+            visibility_timeout_seconds=5,
+            stop_timeout_seconds=4,
+            processing_seconds=0.5,
+            max_attempts=1_000,  # a death by attempts is lawful, and not what is looked for here
+            poison=Poison.PARK,
+            gaps=Gaps.HALT,
+        )
+        environment = Environment(name="virtual", consumers=(self.declared,))
+        deployed = self.aws.deploy(environment)
+        self.queue_url, self.topic_arn = deployed.queues[CONSUMER], deployed.topic_arn
+        self.queue_name = naming.queue_name(environment, self.declared)
+        self.topic = naming.topic_name(environment)
+        dsn = f"sqlite:///{folder / 'virtual.db'}"
+        self.calm, self.engine = engines.engine(dsn), engines.engine(dsn)
+        event.listen(self.engine, "before_cursor_execute", self._refuse)
+        with self.calm.begin() as connection:
+            for metadata in (inbox_tables.metadata, outbox_tables.metadata):
+                metadata.create_all(connection)
+            for table in _TABLES:
+                connection.execute(text(table))
+        self.outbox = Outbox(self.topic, clock=self.clock)
+        self._history, self.hits = _History(), Counter[str]()
+        self.recorder = Recorder(
+            self._history, names={self.queue_url: self.queue_name, self.topic_arn: self.topic}, clock=self.clock
+        )
+        self._struck: set[Fault[FaultKind]] = set()
+        self._places: dict[Fault[FaultKind], int] = {}
+        self._current, self._busy = PRODUCER, set[str]()
+        self._begun = self.clock.monotonic()
+        self._due = list(story.publishes)
+        self.aws.wire, self.aws.left_seconds = self._wire, self._left_seconds
+        self.processes: dict[str, Process] = {}
+        for name in (RELAY, *WORKERS):
+            self.processes[name] = self.made(name)
+
+    # --- parts, which variants replace --------------------------------------------------------------------------------
+
+    def made(self, name: str) -> Process:
+        """Return a new process for a place."""
+        return self.new_relay() if name == RELAY else self.new_worker()
+
+    def new_relay(self) -> Process:
+        """Return a relay."""
+        settings = RelaySettings()
+        store = Store(self.engine, self.topic, clock=self.clock)
+        lease = Lease(
+            self.engine, self.topic, lease_seconds=settings.lease_seconds, clock=self.clock, own_clock=self.clock
+        )
+        publisher = Publisher(self.client("sns"), self.topic_arn)
+        return Relay(
+            store,
+            lease,
+            publisher,
+            settings=settings,
+            clock=self.clock,
+            rng=self.rng,
+            failpoint=self.reach,
+            hooks=[RelayRecording(self.recorder)],
+        )
+
+    def new_worker(self) -> Process:
+        """Return a worker of one lane."""
+
+        def handle(session: Session, of: Event, _context: Context) -> Outcome:
+            self.write_effect(session, of)
+            return Ack()
+
+        worker = assemble_worker(
+            queue=Queue(self.client("sqs"), self.queue_url),
+            engine=self.engine,
+            handlers=Handlers.of_function(handle),
+            inbox=Inbox(Policy.declared(self.declared), clock=self.clock),
+            settings=replace(WorkerSettings.declared(self.declared, lanes=1), wait_seconds=0),
+            processor_settings=ProcessorSettings.declared(self.declared),
+            wait=ClockWait(self.aws),
+            clock=self.clock,
+            rng=self.rng,
+            failpoint=self.reach,
+            hooks=[WorkerRecording(self.recorder, queue_url=self.queue_url)],
+        )
+        return _Steps(worker.parts.drainer.step, worker.parts.lanes[0].step)
+
+    def produce(self, publish: Publish) -> None:
+        """Commit an event and its row together."""
+        with Session(self.engine) as session:
+            session.execute(
+                text("INSERT INTO committed (number, group_id) VALUES (:number, :group)"),
+                {"number": publish.number, "group": publish.group},
+            )
+            self.outbox.add(session, happened(publish))
+            self.reach("before_commit")
+            session.commit()
+            self.reach("after_commit")
+
+    def client(self, service: str) -> Any:
+        """Return a recorded client."""
+        client = self.aws.client(service)
+        self.recorder.attach(client)
+        return client
+
+    def write_effect(self, session: Session, of: Event) -> None:
+        """Write the row of an effect; a bad deployment fails behind it."""
+        session.execute(
+            text("INSERT INTO effect (number, group_id) VALUES (:number, :group)"),
+            {"number": of.data["number"], "group": of.group},
+        )
+        if self._active(FaultKind.DEPLOY, CONSUMER) is not None:
+            self.hits["deploy"] += 1
+            raise RuntimeError("this version of the handlers fails")
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Return the time of the story."""
+        return self.clock.monotonic() - self._begun
+
+    def _active(self, kind: FaultKind, *targets: str) -> Fault[FaultKind] | None:
+        found = (
+            fault
+            for fault in self.story.faults
+            if fault.kind is kind and fault.target in targets and fault.at_seconds <= self.now < fault.until_seconds
+        )
+        return next(found, None)
+
+    def _wire(self) -> Fault[FaultKind] | None:
+        for kind in WIRE:
+            fault = self._active(kind, f"{self._current}:endpoint", "all:endpoint")
+            if fault is not None:
+                self.hits[kind.value] += 1
+                return fault
+        return None
+
+    def _left_seconds(self, fault: Fault[FaultKind]) -> float:
+        return fault.until_seconds - self.now
+
+    def _refuse(self, _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if self._active(FaultKind.LOCK, "database") is not None:
+            self.hits["lock"] += 1
+            raise OperationalError(statement, parameters, sqlite3.OperationalError("database is locked"))
+
+    def _armed(self, kind: FaultKind) -> Fault[FaultKind] | None:
+        found = (
+            fault
+            for fault in self.story.faults
+            if fault.kind is kind
+            and fault.target == self._current
+            and fault.at_seconds <= self.now
+            and fault not in self._struck
+        )
+        return next(found, None)
+
+    def reach(self, place: str) -> None:
+        """Suffer at a place that has a name what has become due: at one of the next few."""
+        kill = self._armed(FaultKind.KILL)
+        if kill is not None and self._is_place_of(kill):
+            self._struck.add(kill)
+            self.hits["kill"] += 1
+            raise Crash(place)
+        freeze = self._armed(FaultKind.FREEZE)
+        if freeze is not None and place in _FREEZES_AT and self._is_place_of(freeze):
+            self._struck.add(freeze)
+            self.hits["freeze"] += 1
+            with self._frozen(self._current):
+                self._work(self.now + freeze.until_seconds - freeze.at_seconds)
+
+    def _is_place_of(self, fault: Fault[FaultKind]) -> bool:
+        """Return whether it strikes here: at which place follows from the fault alone, whatever else is left out."""
+        left = self._places.get(fault, Random(str(fault)).randint(1, 4))  # noqa: S311 (no secret)
+        self._places[fault] = left - 1
+        return left == 1
+
+    @contextmanager
+    def _frozen(self, name: str) -> Iterator[None]:
+        self._busy.add(name)
+        try:
+            yield
+        finally:
+            self._busy.discard(name)
+            self._current = name
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Evidence:
+        """Run it from its beginning to its end."""
+        with ExitStack() as stack:
+            stack.callback(async_handlers.close)
+            stack.callback(self.calm.dispose)
+            stack.callback(self.engine.dispose)
+            is_over = self._work(None)
+            return self._evidence(None if is_over else f"not drained after {_DRAIN_SECONDS:g} s of virtual time")
+
+    def _work(self, until: float | None) -> bool:
+        """Let everybody who is not frozen take steps, until that time of the story; without one, until all is done."""
+        ends = max((fault.until_seconds for fault in self.story.faults), default=0.0)
+        for _ in range(_STEPS_MAX):
+            has_worked = self._publish_due()
+            for name in self._awake():
+                has_worked = self._step(name) or has_worked
+            if until is not None and self.now >= until:
+                return False
+            if until is None and self.now > ends + _DRAIN_SECONDS:
+                return False
+            if not has_worked:
+                if until is None and self._is_done():
+                    return True
+                self.aws.advance(self._next_seconds(until))
+        return False
+
+    def _awake(self) -> list[str]:
+        names = [name for name in self.processes if name not in self._busy]
+        return self.rng.sample(names, k=len(names))
+
+    def _step(self, name: str) -> bool:
+        before, self._current = self._current, name
+        try:
+            if (told := self._armed(FaultKind.TERMINATE)) is not None:
+                self._struck.add(told)
+                self.hits["terminate"] += 1
+                self.processes[name] = self.made(name)
+            return self.processes[name].step()
+        except Crash:
+            self.processes[name] = self.made(name)
+            return True
+        except DBAPIError:
+            return False
+        finally:
+            self._current = before
+
+    def _publish_due(self) -> bool:
+        if PRODUCER in self._busy or not self._due or self._due[0].at_seconds > self.now:
+            return False
+        publish = self._due[0]
+        before, self._current = self._current, PRODUCER
+        try:
+            self.produce(publish)
+        except (Crash, DBAPIError):
+            if not self._is_committed(publish):
+                return False  # it is tried again, after somebody has waited
+        finally:
+            self._current = before
+        self._due.remove(publish)
+        return True
+
+    def _is_committed(self, publish: Publish) -> bool:
+        with self.calm.connect() as connection:
+            found = connection.execute(
+                text("SELECT 1 FROM committed WHERE number = :number"), {"number": publish.number}
+            )
+            return found.first() is not None
+
+    def _is_done(self) -> bool:
+        return (
+            not self._due
+            and all(fault.until_seconds <= self.now for fault in self.story.faults)
+            and not self.aws.bodies(self.queue_url)
+            and Store(self.calm, self.topic, clock=self.clock).is_finished()
+            and inbox_view.next_due_at(self.calm, CONSUMER, self.clock.monotonic()) is None
+        )
+
+    def _next_seconds(self, until: float | None) -> float:
+        instants = [self.now + 0.5, *([] if until is None else [until])]
+        instants += [publish.at_seconds for publish in self._due[:1] if publish.at_seconds > self.now]
+        return max(0.01, min(instants) - self.now)
+
+    def _evidence(self, unfinished: str | None) -> Evidence:
+        with self.calm.connect() as connection:
+            return Evidence(
+                committed=_rows(connection, "committed"),
+                effects=_rows(connection, "effect"),
+                history=self._history.rows,
+                hits=self.hits,
+                unfinished=unfinished,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A process of several parts."""
+
+    drain: Callable[[], int]
+    poll: Callable[[], bool]
+
+    def step(self) -> bool:
+        """Let each take a step."""
+        return bool(self.drain()) | self.poll()
+
+
+def happened(publish: Publish) -> Event:
+    """Return the event of a publish."""
+    return Event(
+        type="chaos.happened", group=publish.group, data={"number": publish.number}, id=f"event-{publish.number}"
+    )
+
+
+def _rows(connection: Any, table: str) -> list[tuple[int, str]]:
+    found = connection.execute(text(f"SELECT number, group_id FROM {table} ORDER BY id"))  # noqa: S608 (our own names)
+    return [(int(number), str(group)) for number, group in found]

@@ -1,0 +1,47 @@
+"""Virtual runs: the product is valid under every seed, what does without a part is not, and each repeats itself."""
+
+import pytest
+
+from tests.chaos.virtual.running import result, witness
+from tests.chaos.virtual.schedules import story
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_the_product_does_everything_once_and_in_order_under_chaos(seed: int) -> None:
+    """By the rows of its database, and by the history of its calls."""
+    found = result(story(seed, messages=12, seconds=16), "sound")
+
+    assert (found.violations, found.unfinished) == ((), None)
+    assert found.events == 12
+    assert found.hits.total() > 0
+
+
+@pytest.mark.parametrize(
+    ("variant", "seed", "sentence"),
+    [
+        ("no-inbox", 3, "has 2 effects"),
+        ("delete-first", 3, "was committed and has no effect"),
+        ("outside-outbox", 6, "was committed and has no effect"),
+    ],
+)
+def test_what_does_without_a_part_of_the_product_is_found_invalid_and_cut_down(
+    variant: str, seed: int, sentence: str
+) -> None:
+    """The product is valid under the same seed; a few faults and messages of it are left."""
+    told = story(seed)
+
+    assert result(told, "sound").violations == ()
+    least = witness(told, variant)
+
+    assert any(sentence in found for found in least.result.violations)
+    assert len(least.story.faults) <= 3 < len(told.faults)
+    assert len(least.story.publishes) <= 6 < len(told.publishes)
+    assert result(least.story, variant).violations == least.result.violations
+
+
+def test_the_same_seed_takes_the_same_steps() -> None:
+    """Else a failing seed could not be run again, and not be cut down."""
+    first, again, other = (result(story(seed, messages=12, seconds=16), "sound").hits for seed in (4, 4, 5))
+
+    assert first == again
+    assert first != other

@@ -1,0 +1,101 @@
+"""A schedule of faults follows from its seed, has what its shape has, and is refused where it cannot be."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from sluice.errors import ConfigError
+from spark_load.faults.shapes import SHAPES, WIRE, FaultKind, Faults, Shape, Targets, as_given, scheduled
+from spark_load.profiles.profile import parse
+
+TARGETS = Targets.of(consumer="worker", consumers=("audit", "billing"), consumers_per_queue=2)
+RAW = Targets.of(consumer="raw", consumers=("audit", "billing"), consumers_per_queue=2)
+CHAOS = Faults(shape="chaos", every_seconds=2)
+GOOD = "messages_per_second: 10\nduration_seconds: 30\ngroup_count: 2\n"
+
+
+def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> None:
+    """The profile's seed goes before the run's."""
+    drawn = scheduled(CHAOS, TARGETS, seed=7, duration_seconds=60)
+
+    assert drawn == scheduled(CHAOS, TARGETS, seed=7, duration_seconds=60)
+    assert drawn != scheduled(CHAOS, TARGETS, seed=8, duration_seconds=60)
+    assert drawn == scheduled(replace(CHAOS, seed=7), TARGETS, seed=8, duration_seconds=60)
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "calm"])
+@pytest.mark.parametrize("seed", range(5))
+def test_every_kind_of_a_shape_comes_and_each_fault_ends_in_its_window(shape: Shape, seed: int) -> None:
+    """A worker harmed at the very end would have no time to come back."""
+    faults = scheduled(Faults(shape=shape, after_seconds=3, until_seconds=40), TARGETS, seed=seed, duration_seconds=60)
+
+    assert {fault.kind for fault in faults} == set(SHAPES[shape])
+    assert [fault for fault in faults if not 3 <= fault.at_seconds <= fault.until_seconds <= 40] == []
+    assert [fault for fault in faults if fault.target not in TARGETS.of_kind(fault.kind)] == []
+
+
+def test_a_calm_shape_has_none_and_of_raw_consumers_only_the_network_is_harmed() -> None:
+    """They are Spark's tasks, which it does not run a second time."""
+    assert set(SHAPES) == set(get_args(Shape.__value__))
+    assert scheduled(Faults(), TARGETS, seed=1, duration_seconds=60) == ()
+    assert {fault.kind for fault in scheduled(CHAOS, RAW, seed=1, duration_seconds=60)} == set(WIRE)
+    with pytest.raises(ConfigError, match=r"faults\.shape is 'crashes', allowed with consumer 'raw' are calm, network"):
+        scheduled(Faults(shape="crashes"), RAW, seed=1, duration_seconds=60)
+
+
+def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
+    """So a failing one can be cut down and run again."""
+    drawn = scheduled(CHAOS, TARGETS, seed=7, duration_seconds=60)
+    profile = parse(f"{GOOD}consumer: worker\nfaults: {as_given(drawn)}", source="p")
+
+    assert scheduled(profile.faults, TARGETS, seed=1, duration_seconds=1) == drawn
+
+
+@pytest.mark.parametrize(
+    ("faults", "sentence"),
+    [
+        ("{shape: storm}", r"faults\.shape is 'storm' \(line 4\): Input should be 'calm', 'crashes', 'network'"),
+        ("{shpae: chaos}", r"faults\.shpae \(line 4\) is not a field of a profile; did you mean shape\?"),
+        ("{every_seconds: 0}", r"faults\.every_seconds is 0 \(line 4\): Input should be greater than or equal to 0\.2"),
+        ("{after_seconds: 9, until_seconds: 9}", r"until_seconds is 9, allowed is more than after_seconds \(9\)"),
+        (
+            "{given: [{kind: kill, target: a, at_seconds: 3, until_seconds: 1}]}",
+            r"until_seconds is 1, allowed is at_seconds \(3\) or more: a fault ends after it began",
+        ),
+        (
+            "{given: [{kind: answer, target: a, at_seconds: 3, until_seconds: 4, detail: '418'}]}",
+            r"detail is '418', allowed for 'answer' is one of 500, 503, throttled",
+        ),
+        (
+            "{shape: chaos, given: [{kind: kill, target: a, at_seconds: 3, until_seconds: 3}]}",
+            r"shape is 'chaos', allowed beside given faults is none",
+        ),
+        ("{shape: chaos}\nconsumer: worker\nminute_seconds: 2", r"'chaos', allowed with minute_seconds is 'calm'"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_in_one_line(faults: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse(f"{GOOD}faults: {faults}", source="p")
+
+
+def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
+    """A target that is not there, and a load that is over before the first fault."""
+    given = parse(
+        f"{GOOD}faults: {{given: [{{kind: kill, target: nobody, at_seconds: 3, until_seconds: 3}}]}}", source="p"
+    ).faults
+
+    with pytest.raises(ConfigError, match="'nobody', allowed for 'kill' is one of audit-0, audit-1, billing-0"):
+        scheduled(given, TARGETS, seed=1, duration_seconds=60)
+    with pytest.raises(ConfigError, match="'nobody', allowed for 'kill' is none with this consumer"):
+        scheduled(given, RAW, seed=1, duration_seconds=60)
+    with pytest.raises(ConfigError, match="after_seconds is 2, allowed is less than 2, when the last fault has to"):
+        scheduled(CHAOS, TARGETS, seed=1, duration_seconds=2)
+
+
+def test_a_kind_that_is_no_fault_of_a_wire_has_a_target_that_is_no_line() -> None:
+    assert TARGETS.of_kind(FaultKind.KILL) == ("audit-0", "audit-1", "billing-0", "billing-1")
+    assert TARGETS.of_kind(FaultKind.DEPLOY) == ("audit", "billing")
+    assert TARGETS.of_kind(FaultKind.LOCK) == ("audit:database", "billing:database")
+    assert TARGETS.of_kind(FaultKind.CUT)[:2] == ("publish:endpoint", "audit-0:endpoint")
+    assert TARGETS.of_kind(FaultKind.CUT)[-1] == "all:endpoint"
