@@ -6,7 +6,7 @@ from typing import Any
 
 from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
-from spark_load.report.charts import Axis, Line
+from spark_load.report.charts import Axis, Bar, Line
 from spark_load.report.parts import Figure, Table, drawn
 
 _QUEUE_COLOURS = 6
@@ -19,6 +19,8 @@ _PERCENTILES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 )
 _LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
 _US_PER_MS = 1_000
+_VISIBLE_SHARE = 0.005  # of the axis: what is over at once is seen all the same
+_FAULT_TONES = tuple(f"var(--{name})" for name in ("bad", "trouble", "lease", "publish", "max", "p99", "p95"))
 
 
 def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:
@@ -178,6 +180,30 @@ def failures(series: Series) -> Figure | None:
     return drawn(
         chart, name="failed", title="Failed attempts", description=description, svg_title="Failed attempts over time"
     )
+
+
+def faults(series: Series, scheduled: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Return which faults were scheduled when, on the time axis of the other charts; None without any.
+
+    Args:
+        series: of the run.
+        scheduled: the fields of `spark_load.faults.drawing.Fault`; their times count from the end of the warm-up.
+    """
+    if not scheduled:
+        return None
+    divisor, x, warm_up = _time(series)
+    begun = 0.0 if warm_up is None else warm_up[1]
+    least = series["bin_seconds"] * series["bin_count"] / divisor * _VISIBLE_SHARE
+    bars = []
+    for fault in scheduled:
+        began = begun + fault["at_seconds"] / divisor
+        ended = max(began + least, begun + fault["until_seconds"] / divisor)
+        bars.append(Bar(row=fault["target"], tone=fault["kind"], began=began, ended=ended))
+    kinds = list(dict.fromkeys(bar.tone for bar in bars))
+    tones = {kind: _FAULT_TONES[position % len(_FAULT_TONES)] for position, kind in enumerate(kinds)}
+    chart = charts.timeline(bars, rows=sorted({bar.row for bar in bars}), tones=tones, x=x, thin=[])
+    counts = ", ".join(f"{kind} {units.times(sum(bar.tone == kind for bar in bars))}" for kind in kinds)
+    return drawn(chart, name="faults", title="Faults", description=f"As scheduled: {counts}.")
 
 
 def tables(series: Series) -> list[Table]:

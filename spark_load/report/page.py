@@ -70,7 +70,7 @@ def html(verdict: Verdict, run_series: Series) -> str:
         "cells": _cells(verdict.properties),
         "properties": _properties(verdict.properties),
         "anomalies": _anomalies(verdict, run_series),
-        "charts": "".join(map(figure_html, _over_time(run_series))),
+        "charts": "".join(map(figure_html, _over_time(run_series, run.get("faults", ())))),
         "ranks": "".join(map(figure_html, _by_rank(run_series)))
         or '<p class="soft">No latency was measured of two groups.</p>',
         "tables": "".join(map(table_html, figures.tables(run_series))),
@@ -180,8 +180,10 @@ def _property(prop: Property) -> str:
     )
 
 
-def _over_time(series: Series) -> list[Figure]:
+def _over_time(series: Series, scheduled: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    harmed = figures.faults(series, scheduled)
     return [
+        *(() if harmed is None else (harmed,)),
         figures.throughput(series),
         figures.backlog(series),
         *(

@@ -13,7 +13,7 @@ import pytest
 
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
 from sluice.declaration import Consumer, Environment, task_settings
-from sluice.history.checker import Expectation
+from sluice.history.checker import Expectation, Thresholds
 from sluice.history.checker.verdict import Status, Verdict
 from sluice.history.events import Kind, detail_of
 from sluice.recorder.journal import read_journal
@@ -134,6 +134,7 @@ def _judged(run: Run, worked: Worked) -> Verdict:
             "killed": worked.killed,
             "max_receive_count": dict(run.deployment.max_receive_count),
         },
+        thresholds=Thresholds(recovery_seconds_max=60),
     )
 
 
@@ -154,4 +155,8 @@ def test_workers_with_an_inbox_stay_valid_under_chaos(endpoint: Any, tmp_path: P
     done = Counter(effect.key for effect in found)
     assert len(done) == run.plan.profile.message_count
     assert max(done.values()) == 1
-    assert set(_faults_of(run)) == {kind.value for kind in FaultKind}
+    faults = _faults_of(run)
+    assert set(faults) == {kind.value for kind in FaultKind}
+    (recovery,) = (prop for prop in verdict.properties if prop.anomaly == "H5")
+    assert (recovery.opportunities, recovery.violation_count) == (faults.total(), 0)
+    assert verdict.measures["recovered_in_seconds"]

@@ -18,7 +18,7 @@ from spark_load import report
 from spark_load.cli.report import compare as compare_command
 from spark_load.cli.report import report as report_command
 from spark_load.folder.series_schema import Series, SeriesSchema
-from spark_load.report import comparison, junit, page, timeline, units
+from spark_load.report import comparison, figures, junit, page, timeline, units
 from spark_load.report.comparison import Limits, compare
 from spark_load.report.summary import held, since, where, witness_lines
 from tests.support.anomalies import CASES
@@ -346,6 +346,20 @@ def test_a_timeline_says_what_is_in_question_and_ends_leases_where_they_ended() 
         ("billing #2", 0.125, 0.128),
         ("billing #1", 0.145, 0.148),
     ]
+
+
+def test_faults_stand_above_the_other_charts_behind_the_warm_up() -> None:
+    """Each has a bar in the row of its target; a run without any has no such chart."""
+    kill = {"kind": "kill", "target": "billing-0", "at_seconds": 1.0, "until_seconds": 1.0, "detail": ""}
+    series = finished_runs.series_of_one()
+
+    drawn = figures.faults(series, [kill, {**kill, "kind": "cut", "target": "all:endpoint", "until_seconds": 2.0}])
+
+    assert drawn is not None
+    assert drawn.description == "As scheduled: kill once, cut once."
+    assert "billing-0" in drawn.svg
+    assert "all:endpoint" in drawn.svg
+    assert figures.faults(series, []) is None
 
 
 def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_outside() -> None:
