@@ -56,7 +56,7 @@ def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
     ("faults", "sentence"),
     [
         ("{shape: storm}", r"faults\.shape is 'storm' \(line 4\): Input should be 'calm', 'crashes', 'network'"),
-        ("{shpae: chaos}", r"faults\.shpae \(line 4\) is not a field of a profile; did you mean shape\?"),
+        ("{shpae: chaos}", r"faults\.shpae \(line 4\) is not a field of a profile; did you mean shape"),
         ("{every_seconds: 0}", r"faults\.every_seconds is 0 \(line 4\): Input should be greater than or equal to 0\.2"),
         ("{after_seconds: 9, until_seconds: 9}", r"until_seconds is 9, allowed is more than after_seconds \(9\)"),
         (
