@@ -25,10 +25,10 @@ def main(*, first: int, seeds: int, messages: int, shape: Shape, variant: str, s
     hits, scheduled, events = Counter[str](), Counter[str](), 0
     invalid, unfinished = list[int](), list[int]()
     for seed in range(first, first + seeds):
-        told = story(seed, shape=shape, messages=messages)
-        found = result(told, variant)
+        whole = story(seed, shape=shape, messages=messages)
+        found = result(whole, variant)
         hits, events = hits + found.hits, events + found.events
-        scheduled.update({str(kind): count for kind, count in counted(told.faults).items()})
+        scheduled.update({str(kind): count for kind, count in counted(whole.faults).items()})
         if (seed - first + 1) % 50 == 0:
             click.echo(f"{seed - first + 1} of {seeds}: {len(invalid)} invalid so far, {events} events")
         if found.violations:
@@ -41,10 +41,10 @@ def main(*, first: int, seeds: int, messages: int, shape: Shape, variant: str, s
     click.echo(f"faults scheduled: {_shown(scheduled)}")
     click.echo(f"and struck: {_shown(hits)}")
     if invalid and shrink:
-        told = story(invalid[0], shape=shape, messages=messages)
-        least = witness(told, variant)
+        whole = story(invalid[0], shape=shape, messages=messages)
+        least = witness(whole, variant)
         click.echo(
-            f"seed {invalid[0]}: from {len(told.faults)} faults and {len(told.publishes)} messages to"
+            f"seed {invalid[0]}: from {len(whole.faults)} faults and {len(whole.publishes)} messages to"
             f" {len(least.story.faults)} and {len(least.story.publishes)}, in {least.tries} tries"
         )
         click.echo(yaml.safe_dump(least.as_profile(), sort_keys=False))

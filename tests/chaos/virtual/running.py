@@ -48,10 +48,10 @@ def _quiet() -> Iterator[None]:
         structlog.reset_defaults()
 
 
-def result(told: Story, variant: str) -> Result:
+def result(whole: Story, variant: str) -> Result:
     """Run a story with a variant, and judge it: the same for the same arguments."""
     with _quiet(), tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-        world = VARIANTS[variant](told, Path(folder))
+        world = VARIANTS[variant](whole, Path(folder))
         evidence = world.run()
     return Result(
         violations=tuple(violations(evidence, queue=world.queue_name)),
@@ -90,15 +90,15 @@ class Witness:
         }
 
 
-def witness(told: Story, variant: str, *, tries_max: int = 400) -> Witness:
+def witness(whole: Story, variant: str, *, tries_max: int = 400) -> Witness:
     """Return the least of a failing run that still fails."""
 
     def cut(faults: Sequence[Fault[FaultKind]], publishes: Sequence[Publish]) -> Story:
-        return replace(told, faults=tuple(faults), publishes=tuple(publishes))
+        return replace(whole, faults=tuple(faults), publishes=tuple(publishes))
 
     least = shrunk(
-        told.faults,
-        told.publishes,
+        whole.faults,
+        whole.publishes,
         lambda faults, publishes: bool(result(cut(faults, publishes), variant).violations),
         tries_max=tries_max,
     )

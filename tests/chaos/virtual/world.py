@@ -363,8 +363,8 @@ class World:
     def _step(self, name: str) -> bool:
         before, self._current = self._current, name
         try:
-            if (told := self._armed(FaultKind.TERMINATE)) is not None:
-                self._struck.add(told)
+            if (whole := self._armed(FaultKind.TERMINATE)) is not None:
+                self._struck.add(whole)
                 self.hits["terminate"] += 1
                 self.processes[name] = self.made(name)
             return self.processes[name].step()

@@ -140,8 +140,8 @@ def _judged(run: Run, worked: Worked) -> Verdict:
 
 def _faults_of(run: Run) -> Counter[str]:
     rows = [row for path in run.journals.glob("driver-*.arrows") for row in read_journal(path).to_pylist()]
-    told = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.FAULT]
-    return Counter(str(detail["kind"]) for detail in told)
+    details = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.FAULT]
+    return Counter(str(detail["kind"]) for detail in details)
 
 
 @pytest.mark.parametrize("seed", [1])

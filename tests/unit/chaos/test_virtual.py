@@ -30,14 +30,14 @@ def test_what_does_without_a_part_of_the_product_is_found_invalid_and_cut_down(
     variant: str, seed: int, sentence: str
 ) -> None:
     """The product is valid under the same seed; one fault and one message of it are left."""
-    told = story(seed, messages=12, seconds=16)
+    whole = story(seed, messages=12, seconds=16)
 
-    assert result(told, "sound").violations == ()
-    least = witness(told, variant)
+    assert result(whole, "sound").violations == ()
+    least = witness(whole, variant)
 
     assert any(sentence in found for found in least.result.violations)
     assert len(least.story.faults) == len(least.story.publishes) == 1
-    assert len(told.faults) >= 8
+    assert len(whole.faults) >= 8
     assert result(least.story, variant).violations == least.result.violations
 
 
