@@ -115,7 +115,7 @@ class Demo:
             self._show(self._held.popleft())
 
 
-def parts(profile: str, workers: str) -> list[Part]:
+def parts(profile: str) -> list[Part]:
     """Return what the demo runs: what needs the queues of `local` one after the other, and the rest beside it."""
     pytest = ("pytest", "--quiet", "contract_tests")
     return [
@@ -130,7 +130,7 @@ def parts(profile: str, workers: str) -> list[Part]:
             name="contracts",
             does="the core of what SQS and SNS promise ('make contract': everything)",
             # Nothing waits for it: where two want a processor, the other goes first.
-            command=("nice", *pytest, "-n", workers, "-m", "core and not deployment and not slow"),
+            command=("nice", *pytest, "-n", "8", "-m", "core and not deployment and not slow"),
             log=_RUNS / "contracts.log",
             after=(_DEPLOYMENT,),
             words={0: "kept"},
@@ -174,7 +174,7 @@ def parts(profile: str, workers: str) -> list[Part]:
 def main(profile: str) -> int:
     """Run the demo and show its result; return the exit code."""
     _RUNS.mkdir(exist_ok=True)
-    everything = parts(profile, os.environ.get("WORKERS", "8"))
+    everything = parts(profile)
     demo = Demo(everything)
     demo.run()
     print("\n=== result")
