@@ -114,9 +114,7 @@ def comparable(result: Result, others: Sequence[Result], *, last: int) -> list[R
     found = [
         other
         for other in earlier
-        if other.status is Status.VALID
-        and (other.profile_digest, other.kind) == (result.profile_digest, result.kind)
-        and other.run != result.run
+        if other.status is Status.VALID and (other.profile_digest, other.kind) == (result.profile_digest, result.kind)
     ]
     return found[-(last + max(NEWEST) - 1) :]
 

@@ -8,6 +8,7 @@ import pytest
 from sluice.history.checker.verdict import Status
 from spark_load.baselines import trend as trends
 from spark_load.baselines.results import Result
+from spark_load.baselines.statistics import slower
 from spark_load.baselines.trend import LEVEL, Trend, comparable, trend
 from tests.unit.spark_load.baselines.simulated import NAMES, result, runs, slowed
 
@@ -47,6 +48,17 @@ def test_one_slow_queue_is_found_and_named() -> None:
 
     assert {row.name.split()[0] for row in found.slower} == {"audit"}
     assert found.exit_code == 99
+
+
+def test_a_probability_is_adjusted_for_the_choice_among_one_three_and_five_runs() -> None:
+    """Of a single time there is nothing else to adjust for."""
+    values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98, 1.0, 1.25]
+    found = [result(f"run-{number}", {"x": value}) for number, value in enumerate(values)]
+
+    (row,) = trend(found[-1], found, last=20).rows
+
+    assert row.newest == 1
+    assert row.p == pytest.approx(3 * slower(values[:-1], values[-1:]).p)
 
 
 def test_what_is_faster_is_not_slower() -> None:

@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from sluice.cli.commands import cli
 from sluice.errors import ConfigError
 from sluice.recorder import record
+from sluice.recorder.journal import SCHEMA
+from spark_load.judge.arrivals import published
 from spark_load.profiles import profile, trace
 from tests.support.histories.recorded_services import Shop
 from tests.support.histories.simulated_queues import create_queue
@@ -126,3 +130,21 @@ def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: 
     with pytest.raises(ConfigError, match=r"messages to 2 topics and queues \(orders.fifo, other.fifo\), .* --to"):
         cli(["load", "profile-from", "both"], standalone_mode=False)
     assert json.loads(_called("both", "--to", "other.fifo", "--json").stdout)["message_count"] == 1
+
+
+def test_of_a_load_test_the_warm_up_and_the_end_markers_are_left_out(tmp_path: Path) -> None:
+    """And bodies are as large as its profile says, with what is around them."""
+    common = {"schema_version": 1, "run": "r", "worker": "w", "kind": "published", "outcome": "ok", "queue": "t.fifo"}
+    rows = [
+        {**common, "message_group_id": "g", "idx": idx, "phase": phase, "invoked_at_us": idx * 1_000_000 + 5_000_000}
+        for idx, phase in ((0, "warm_up"), (1, "measure"), (2, "measure"), (-1, "measure"))
+    ]
+    (tmp_path / "history").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / "history" / "part.parquet")
+    (tmp_path / "run.json").write_text('{"described": {"profile": {"payload_bytes": 40}}}')
+
+    found = published(tmp_path)
+
+    assert found.arrivals.offset_us.tolist() == [0, 1_000_000]
+    assert found.arrivals.payload_bytes().tolist() == [40, 40]
+    assert not found.has_sizes

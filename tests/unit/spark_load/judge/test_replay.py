@@ -94,6 +94,12 @@ def test_repeats_markers_and_the_warm_up_are_no_arrivals(tmp_path: Path) -> None
     assert (found["published"], found["shift_us"]["max"]) == (4, 0)
 
 
+def test_a_repeat_of_a_message_that_was_refused_is_not_its_arrival(tmp_path: Path) -> None:
+    refused, repeat = _row(3, outcome="fail"), _row(3, publish_attempt=2)
+
+    assert _found(tmp_path, [_row(0), _row(1), _row(2), refused, repeat])["published"] == 3
+
+
 def test_nothing_published_leaves_the_errors_open(tmp_path: Path) -> None:
     found = _found(tmp_path, [_row(0, outcome="fail")])
 
