@@ -27,6 +27,7 @@ from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.publish.bodies import run_of
 from spark_load.publish.job import publish_share
+from spark_load.publish.transport import SOCKETS
 from spark_load.run.harm import harmed
 from spark_load.runtime import deployment
 from spark_load.runtime.task_context import DRIVER, Run, task_context
@@ -76,6 +77,7 @@ def _run(folder: Path, url: str, faults: Faults, seed: int) -> tuple[Run, Any]:
     return (
         Run(
             id=run_of(SystemClock().now_us()),
+            transport=SOCKETS,
             folder=folder,
             deployment=deployment.find(ENVIRONMENT, endpoint_url=url),
             plan=plan,
