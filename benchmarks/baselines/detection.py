@@ -27,7 +27,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
     """Make runs for a minute a round, and compare them in many orders, also with times made longer by a factor."""
     with runs.deployed() as where:
         kinds = {"first": runs.PROFILE, "second": runs.PROFILE, "third": runs.PROFILE, "slow": runs.slower(_PLANTED)}
-        _, *warm = runs.results(where, kinds, rounds * _SECONDS)  # the first one's endpoint is cold
+        _cold, *warm = runs.results(where, kinds, rounds * _SECONDS)  # the first one's endpoint is cold
     same, slow = _by_kind(warm)
     rng = random.Random(21)
     alarms = sum(_is_slower(_drawn(same, rng)) for _ in range(_TRIES))
