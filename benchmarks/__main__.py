@@ -19,7 +19,7 @@ from benchmarks.outbox import backlog, delays, growth, relay, writers
 from benchmarks.publishing import client, publish
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
-from benchmarks.worker import lanes, standard
+from benchmarks.worker import lanes, pace, standard
 from sluice.clock import SystemClock
 from sluice.messaging.database import engines
 
@@ -32,6 +32,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "lanes": lanes.measure,
     "standard": standard.measure,
     "client": client.measure,
+    "worker": pace.measure,
     "publish": publish.measure,
     "check": check.measure,
     "baselines": detection.measure,
@@ -58,6 +59,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     lanes     what a worker costs over a plain receive and delete
     standard  a worker on a standard queue
     client    what a call to AWS costs the processor, beside boto3
+    worker    what workers do by processes, beside others; an inbox of ten million rows
     publish   what a message costs the load test to publish, beside other clients
     check     events the checker judges in a second, beside DuckDB
     baselines how often a run is called slower, where it is and where it is not

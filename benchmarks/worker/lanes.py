@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import boto3
 from sqlalchemy import Engine
 
 from benchmarks import databases, sink
@@ -20,7 +21,7 @@ from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from benchmarks.worker.workers import Conditions, Counts, working
 from emulator import localstack
-from sluice import limits
+from sluice import limits, sdk
 from sluice.clock import SystemClock, eventually
 from sluice.cost import prices
 from sluice.declaration import Consumer, metrics
@@ -30,11 +31,12 @@ from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.worker.processing.deleter import threads_of
 
 REGION = "eu-central-1"
 LOG = Path("runs") / "benchmarks-localstack.log"
 PLAIN, BATCH = "plain loop", "plain loop, ten a receive"
-_LANES = (1, 8, 64)
+_LANES = (1, 8, 64, 128)
 _DELAYS_SECONDS = (0.0, 0.01)
 _SECONDS, _WARM_SECONDS = 1.5, 0.5
 _LOCALSTACK_LANES = (1, 8)
@@ -98,24 +100,24 @@ def _kinds(urls: Mapping[str, str]) -> dict[str, str]:
 
 def _rate(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     """Return messages a second of lanes that always find one."""
-    sqs = queue.client(endpoint, REGION, connections=cell.lanes + 2)
+    sqs = _client(cell, endpoint)
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
     with _running(cell, url, sqs, source) as counts:
         eventually(
             lambda: counts.so_far()[metrics.HANDLED] > 0, timeout_seconds=30, describe="the first message to be handled"
         )
         _clock.sleep(_WARM_SECONDS)  # each lane makes its connections
-        before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), _cpu_seconds()
+        before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), cpu_seconds()
         _clock.sleep(_SECONDS)
         messages, seconds = counts.so_far()[metrics.HANDLED] - before, _clock.monotonic() - began
-        spent.cpu_seconds += _cpu_seconds() - cpu
+        spent.cpu_seconds += cpu_seconds() - cpu
     spent.messages += messages
     return messages / seconds
 
 
 def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     """Return messages a second until a queue of LocalStack is empty."""
-    sqs = queue.client(endpoint, REGION, connections=cell.lanes + 2)
+    sqs = _client(cell, endpoint)
     made = str(sqs.create_queue(QueueName=f"{uuid.uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"])
     fill(sqs, made, messages=_MESSAGES, groups=_GROUPS)
     calls: Counter[str] = Counter()
@@ -135,6 +137,14 @@ def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     return _MESSAGES / seconds
 
 
+def _client(cell: _Cell, endpoint: str) -> Any:
+    """Return the worker's own client; boto3's for the plain loop."""
+    if cell.what in (PLAIN, BATCH):
+        config = sdk.config(answer_seconds=30, connections=cell.lanes)
+        return boto3.client("sqs", endpoint_url=endpoint, region_name=REGION, config=config)
+    return queue.client(endpoint, REGION, connections=cell.lanes + threads_of(cell.lanes) + 2)
+
+
 def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
     """Send a queue, FIFO or not, the events of groups in turn, each group's in order."""
     is_fifo = url.endswith(".fifo")
@@ -152,7 +162,7 @@ def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
 @contextmanager
 def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Counts]:
     if not url:
-        with _looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
+        with looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
             yield counts
         return
     with inboxed(url) as engine, working(engine, source, _noop, Conditions(lanes=cell.lanes)) as counts:
@@ -168,7 +178,7 @@ def inboxed(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
+def looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
     """Yield the count of threads that receive and delete, and do nothing else."""
     tally, has_ended = Tally(), threading.Event()
 
@@ -203,7 +213,8 @@ def _looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
             thread.join()
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """Return the processor time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

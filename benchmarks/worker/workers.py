@@ -16,7 +16,7 @@ from sluice.messaging.telemetry.metrics import Tally
 from sluice.messaging.worker.build import assemble_worker
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 
-_CONSUMER = "benchmark"
+CONSUMER = "benchmark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, conditions: Condit
         keep_inbox_seconds=5_184_000,
     )
     processor_settings = ProcessorSettings(
-        consumer=_CONSUMER,
+        consumer=CONSUMER,
         max_attempts=conditions.max_attempts,
         timeout_seconds=conditions.timeout_seconds,
         hold_seconds_max=conditions.hold_seconds_max,
@@ -92,4 +92,4 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, conditions: Condit
 
 def inbox_of() -> Inbox:
     """Return the worker's inbox."""
-    return Inbox(Policy(consumer=_CONSUMER))
+    return Inbox(Policy(consumer=CONSUMER))

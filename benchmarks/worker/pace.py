@@ -1,0 +1,179 @@
+"""What workers do in a second, by processes, beside others; what a message costs in an inbox of ten million groups."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import boto3
+from sqlalchemy import Engine, text
+
+from benchmarks import databases, locked, sink
+from benchmarks.charts import Line, lines
+from benchmarks.databases import POSTGRES
+from benchmarks.report import Section, table
+from benchmarks.rounds import interleaved
+from benchmarks.worker.lanes import REGION, cpu_seconds, inboxed, looping
+from benchmarks.worker.workers import CONSUMER, inbox_of
+from sluice import sdk
+from sluice.clock import SystemClock, eventually
+from sluice.declaration import metrics
+from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.inbox.groups import Arrived
+
+_HERE = Path(__file__).resolve().parent
+_DELAY_SECONDS = 0.01
+_LANES = 64
+_SECONDS = 4.0
+_PLAIN, _DRAMATIQ = f"boto3, {_LANES} threads that receive and delete", f"dramatiq on Redis, {_LANES} threads"
+_DRAMATIQ_MESSAGES = 5_000
+_ROWS = (1_000, 100_000, 1_000_000, 10_000_000)
+_FILLED = text(
+    "INSERT INTO sluice_inbox_group (consumer, group_id, epoch, first_seq, last_seq, updated_at_us)"
+    " SELECT :consumer, 'order-' || n, 1, 1, 1, 0 FROM generate_series(CAST(:first AS bigint), :last) n"
+)
+_GROWTH_MESSAGES = 500
+_clock = SystemClock()
+
+
+class _Worked(NamedTuple):
+    messages: float
+    seconds: float
+    cpu_seconds: float
+
+
+def measure(urls: Mapping[str, str], rounds: int) -> Section:
+    """Return what workers on Postgres do on a queue 10 ms away, and others beside them; and the growth of the inbox."""
+    url, cells = urls[POSTGRES], dict[str, Callable[[], _Worked]]()
+    locked.install()
+    with inboxed(url), ExitStack() as stack:
+        endpoint = stack.enter_context(sink.running(_DELAY_SECONDS))
+        cells[_PLAIN] = partial(_plain, endpoint)
+        for processes in (1, 2):
+            name = f"worker, {processes} process{'es' * (processes > 1)} with {_LANES // processes} lanes"
+            cells[name] = partial(_workers, url, endpoint, processes)
+        if shutil.which("redis-server") is not None:
+            cells[_DRAMATIQ] = partial(_dramatiq, stack.enter_context(_redis()))
+        worked: dict[str, list[_Worked]] = {name: [] for name in cells}
+        rates = interleaved({name: partial(_rate, cell, worked[name]) for name, cell in cells.items()}, rounds)
+    rows = [
+        (
+            name,
+            *(f"{rate.median:,.0f}", rate.noise, rate.over(rates[_PLAIN]).ratio),
+            f"{1_000 * sum(one.cpu_seconds for one in worked[name]) / sum(one.messages for one in worked[name]):.2f}",
+        )
+        for name, rate in rates.items()
+    ]
+    head = ("what", "messages/s", "noise", "to boto3", "processor, ms a message")
+    grown = _growth(url, rounds)
+    return Section(
+        tables={"worker": table(head, rows, text_columns=1), "inbox-growth": grown[0]}, plots={"inbox-growth": grown[1]}
+    )
+
+
+def _rate(cell: Callable[[], _Worked], worked: list[_Worked]) -> float:
+    worked.append(cell())
+    return worked[-1].messages / worked[-1].seconds
+
+
+def _plain(endpoint: str) -> _Worked:
+    config = sdk.config(answer_seconds=30, connections=_LANES)
+    sqs = boto3.client("sqs", endpoint_url=endpoint, region_name=REGION, config=config)
+    with looping(sqs, f"{endpoint}/000000000000/benchmark.fifo", _LANES, 1) as counts:
+        eventually(
+            lambda: counts.so_far()[metrics.HANDLED] > _LANES,
+            timeout_seconds=60,
+            describe="every thread to be connected",
+        )
+        before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), cpu_seconds()
+        _clock.sleep(_SECONDS)
+        messages = counts.so_far()[metrics.HANDLED] - before
+        return _Worked(messages, _clock.monotonic() - began, cpu_seconds() - cpu)
+
+
+def _workers(url: str, endpoint: str, processes: int) -> _Worked:
+    command = [sys.executable, "-m", "benchmarks.worker.one_process", url, endpoint, str(_LANES // processes)]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
+    ]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "warm\n"
+    for pause_seconds in (_SECONDS, 0):
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        _clock.sleep(pause_seconds)
+    each = [_Worked(*json.loads(process.communicate()[0])) for process in started]
+    return _Worked(sum(one.messages for one in each), each[0].seconds, sum(one.cpu_seconds for one in each))
+
+
+@contextmanager
+def _redis() -> Iterator[str]:
+    """Yield the socket of a Redis of its own, which keeps nothing on disk."""
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+        path = f"{folder}/redis.sock"
+        command = ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            eventually(Path(path).exists, timeout_seconds=30, describe="Redis to listen")
+            yield path
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def _dramatiq(path: str) -> _Worked:
+    command = [locked.PYTHON, str(_HERE / "with_dramatiq.py"), path, str(_LANES), str(_DRAMATIQ_MESSAGES)]
+    return _Worked(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+
+
+def _growth(url: str, rounds: int) -> tuple[str, str]:
+    """Return table and plot of a message's cost, by the groups that the inbox remembers."""
+    rows, points, first_seconds = [], list[tuple[float, float, str]](), 0.0
+    with databases.fresh(url, inbox_tables.metadata) as engine:
+        filled = 0
+        for count in _ROWS:
+            with engine.begin() as connection:
+                connection.execute(_FILLED, {"consumer": CONSUMER, "first": filled, "last": count - 1})
+            filled = count
+            databases.settle(engine)
+            seqs: dict[str, int] = {}
+            rate = interleaved({"": partial(_milliseconds, engine, count, seqs)}, rounds)[""]
+            first_seconds = first_seconds or rate.median
+            size = _size_bytes(engine) / 1_000_000
+            rows.append(
+                (f"{count:,}", f"{size:,.0f}", f"{rate.median:.2f}", rate.noise, f"{rate.median / first_seconds:.2f}")
+            )
+            points.append((count, rate.median, f"{rate.median:.2f}"))
+    head = ("groups remembered", "MB with indexes", "ms a message", "noise", "to the first row")
+    plot = lines("A message in a full inbox", "groups remembered", "ms", [Line("Postgres", points)])
+    return table(head, rows, text_columns=0), plot
+
+
+def _milliseconds(engine: Engine, groups: int, seqs: dict[str, int]) -> float:
+    """Return how long a message of any of the groups takes from BEGIN to COMMIT, one after the other."""
+    inbox, rng = inbox_of(), random.Random(groups)
+    began = _clock.monotonic()
+    for _ in range(_GROWTH_MESSAGES):
+        group = f"order-{rng.randrange(groups)}"
+        seqs[group] = seqs.get(group, 1) + 1
+        envelope = Envelope(event=Event(type="order.placed", group=group, data={}), seq=seqs[group], epoch=1)
+        came = Arrived(envelope=envelope, body=envelope.body, attributes={}, sqs_message_id="m", receive_count=1)
+        with engine.begin() as connection:
+            inbox.mark(connection, envelope, inbox.admit(connection, came))
+    return 1_000 * (_clock.monotonic() - began) / _GROWTH_MESSAGES
+
+
+def _size_bytes(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(text("SELECT pg_total_relation_size('sluice_inbox_group')")).scalar_one())
