@@ -68,7 +68,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
         (
             name,
             *(f"{rate.median:,.0f}", rate.noise, rate.over(rates[_PLAIN]).ratio),
-            f"{1_000 * sum(one.cpu_seconds for one in worked[name]) / sum(one.messages for one in worked[name]):.2f}",
+            f"{1_000 * sum(run.cpu_seconds for run in worked[name]) / sum(run.messages for run in worked[name]):.2f}",
         )
         for name, rate in rates.items()
     ]
@@ -114,7 +114,7 @@ def _workers(url: str, endpoint: str, processes: int) -> _Worked:
             process.stdin.flush()
         _clock.sleep(pause_seconds)
     each = [_Worked(*json.loads(process.communicate()[0])) for process in started]
-    return _Worked(sum(one.messages for one in each), each[0].seconds, sum(one.cpu_seconds for one in each))
+    return _Worked(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
 
 
 @contextmanager
