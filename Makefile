@@ -138,7 +138,7 @@ chaos: setup ## Run producers, relays and workers under faults and judge their d
 
 .PHONY: bench
 bench: setup ## Measure everything in docs/benchmarks.md, on a quiet machine; one part: python -m benchmarks NAME
-	@python -m benchmarks
+	@python -m benchmarks && python -m tools.generate
 
 .PHONY: docs
 docs: setup ## Write the generated pages of docs/

@@ -15,7 +15,7 @@ from benchmarks import databases, report
 from benchmarks.baselines import detection
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
-from benchmarks.outbox import backlog, delays, growth, relay, writers
+from benchmarks.outbox import backlog, delays, growth, relay, storage, writers
 from benchmarks.publishing import client, publish
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
@@ -29,6 +29,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "delays": delays.measure,
     "backlog": backlog.measure,
     "growth": growth.measure,
+    "storage": storage.measure,
     "lanes": lanes.measure,
     "standard": standard.measure,
     "client": client.measure,
@@ -56,6 +57,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     delays    how long a commit waits to be taken
     backlog   one group far behind, beside small ones
     growth    look and mark while the outbox grows
+    storage   bytes a message leaves in Postgres
     lanes     what a worker costs over a plain receive and delete
     standard  a worker on a standard queue
     client    what a call to AWS costs the processor, beside boto3

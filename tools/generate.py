@@ -1,7 +1,8 @@
 """Write the pages that follow from the code: `python -m tools.generate` (or `make docs`).
 
-docs/promises.md and both conformance pages are generated whole. In docs/architecture/stacks.md only what stands
-between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand, there.
+docs/promises.md and both conformance pages are generated whole. In docs/architecture/stacks.md and
+docs/capacity.md only what stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it
+is written by hand, there.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from contract_tests.proving import conformance_page
-from tools import cost_table, declared_fields, promises_page, stack_counts
+from tools import capacity, cost_table, declared_fields, promises_page, stack_counts
 from tools.declared_fields import ENVIRONMENTS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -17,12 +18,13 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 def pages() -> dict[Path, str]:
     """Return every generated page as it is to be now."""
-    stacks, matrix = DOCS / "architecture" / "stacks.md", conformance_page.stored(DOCS)
+    stacks, needs, matrix = DOCS / "architecture" / "stacks.md", DOCS / "capacity.md", conformance_page.stored(DOCS)
     return {
         DOCS / "promises.md": promises_page.page(),
         DOCS / "conformance.md": conformance_page.markdown(matrix),
         DOCS / "conformance.html": conformance_page.html(matrix),
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
+        needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity()}),
     }
 
 
@@ -52,6 +54,11 @@ def _parts() -> dict[str, str]:
         "prices": _table(("for", "US dollars", "per", "read in"), cost_table.price_rows()),
         **{f"fields of {kind.__name__}": _fields(kind) for kind in declared_fields.DECLARED},
     }
+
+
+def _capacity() -> str:
+    rates = [f"{rate:,}/s" for rate in capacity.RATES]
+    return _table(("messages of 1 KiB", *rates, "measured, computed or documented"), capacity.rows())
 
 
 def _fields(of: type) -> str:

@@ -17,7 +17,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import tables
 from tests.support.project import PROJECT
-from tools import declared_fields, generate
+from tools import capacity, declared_fields, generate
 from tools.generate import DOCS
 
 PAGES = (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
@@ -68,6 +68,7 @@ def test_the_generated_pages_are_up_to_date() -> None:
         "conformance.md",
         "conformance.html",
         "architecture/stacks.md",
+        "capacity.md",
     }
     assert [path.name for path, text in pages.items() if path.read_text(encoding="utf-8") != text] == []
 
@@ -240,3 +241,35 @@ def test_what_the_environments_differ_in_is_what_they_declare() -> None:
     assert table["encryption"] == [f"`Encryption.{name}`" for name in ("SQS_MANAGED", "SQS_MANAGED", "CMK", "CMK")]
     assert table["consumers.min_tasks"] == ["1", "0", "1", "2"]
     assert "region" not in table
+
+
+_MEASURED = capacity.Figures("""
+<!-- generated: relay -->
+
+| database | groups | messages/s | to one |
+| --- | ---: | ---: | ---: |
+| SQLite | 1 | 188 | |
+| Postgres | 1 | 1,092 (1,000 to 1,100) | 1.00 |
+
+<!-- end of relay -->
+""")
+
+
+def test_a_figure_of_the_benchmarks_is_found_by_its_row_and_column() -> None:
+    """Thousands are read, and of a ratio its median."""
+    assert _MEASURED.get("relay", "messages/s", database="Postgres", groups="1") == 1_092
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "where"),
+    [
+        ("writers", "messages/s", {}),
+        ("relay", "messages", {}),
+        ("relay", "messages/s", {"database": "Postgres", "groups": "10"}),
+        ("relay", "messages/s", {"table_space": "fast"}),
+    ],
+)
+def test_a_figure_that_was_not_measured_is_missed(name: str, column: str, where: dict[str, str]) -> None:
+    """A renamed table, column or row must not leave an old figure, or none, on the page."""
+    with pytest.raises(capacity.NotMeasuredError, match="has no"):
+        _MEASURED.get(name, column, **where)
