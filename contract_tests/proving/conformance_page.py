@@ -1,6 +1,6 @@
 """docs/conformance.md and .html, from docs/conformance.json, which `make conformance` writes.
 
-The file has one line for each target, each promise, and each result of a promise on a target.
+The file has one line for each target, and one for each promise with its results on all of them.
 """
 
 import json
@@ -30,30 +30,18 @@ def write(matrix: Matrix, folder: Path) -> None:
 
 
 def dumped(matrix: Matrix) -> str:
-    """Return the matrix as JSON, one row a line: a promise that changes on one target changes one line."""
-    tables = {
-        "targets": matrix["targets"],
-        "promises": [{key: row[key] for key in ("id", "area", "statement", "grade")} for row in matrix["promises"]],
-        "results": [
-            {"promise": row["id"], "target": target, **result}
-            for row in matrix["promises"]
-            for target, result in row["results"].items()
-        ],
-    }
+    """Return the matrix as JSON, one row a line: a promise that changes on any target changes one line."""
     lines = [f'{{"date": {json.dumps(matrix["date"])}']
-    for name, rows in tables.items():
-        lines += [f'"{name}": [\n' + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"]
+    for name in ("targets", "promises"):
+        rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in matrix[name])
+        lines.append(f'"{name}": [\n{rows}\n]')
     return ",\n".join(lines) + "}\n"
 
 
 def stored(folder: Path) -> dict[str, Any]:
     """Return the matrix a folder holds."""
-    tables = json.loads((folder / "conformance.json").read_text(encoding="utf-8"))
-    results: dict[str, dict[str, Any]] = {row["id"]: {} for row in tables["promises"]}
-    for row in tables["results"]:
-        results[row["promise"]][row["target"]] = {"status": row["status"], "evidence": row["evidence"]}
-    promises = [{**row, "results": results[row["id"]]} for row in tables["promises"]]
-    return {"date": tables["date"], "targets": tables["targets"], "promises": promises}
+    matrix: dict[str, Any] = json.loads((folder / "conformance.json").read_text(encoding="utf-8"))
+    return matrix
 
 
 def counts(matrix: Matrix) -> dict[str, Counter[str]]:
