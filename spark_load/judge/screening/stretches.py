@@ -28,7 +28,7 @@ from sluice.history.checker.standing import gone_from_us
 from sluice.history.events import Event
 from sluice.recorder.journal import events_of
 from spark_load.history.columns import NONE, Columns, Events, mixed
-from spark_load.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, PUBLISHED, RECEIVED, encode_events
+from spark_load.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, encode_events
 from spark_load.judge.screening.rollup import messages, queue_indexes
 from spark_load.judge.screening.suspects import answered_empty, unusual
 
@@ -91,6 +91,8 @@ def _is_simple(events: pa.Table, rows: Columns, expectation: Expectation) -> boo
         return False
     if ((rows["high"] != 0) & (rows["low"] == NONE)).any():
         return False
+    if (is_published & (rows["outcome"] == OK) & (rows["answered_us"] == NONE)).any():
+        return False  # C7 takes everything behind it to be published too early
     ends = [pc.min_max(events.column(name)).as_py() for name in ("invoked_at_us", "responded_at_us")]
     known = [us for end in ends for us in end.values() if us is not None]
     kept = (*expectation.retention_seconds.values(), limits.MESSAGE_RETENTION_SECONDS)

@@ -41,6 +41,8 @@ _BUSY = QueueContext(
     }
 )
 _KINDS_OF_ANOMALIES_MIN = 12
+"""In what is cut: of thousands of groups. Of 120 there were 9 to 22 kinds in 4,000 draws, and 21 groups or more cut."""
+_ONE_AT_A_TIME_SHARE = 0.7  # of groups: where answers have room for more, D5 mostly keeps the group whole
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +67,16 @@ def test_the_checker_finds_the_same_in_what_is_needed(group_count: int) -> None:
     anomalies, cut_count = Counter[str](), 0
     for number in range(group_count):
         rng = random.Random(seed + number)  # noqa: S311 (its seed is shown)
-        whole, some, share = _in_both(mutated(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng))
+        events = mutated(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
+        if rng.random() < _ONE_AT_A_TIME_SHARE:
+            events = [replace(event, max_number_of_messages=1) for event in events]
+        whole, some, share = _in_both(events)
         assert some == whole, f"SLUICE_SEED={seed + number} shows it first"
         if share < 1:
             cut_count += 1
             anomalies.update({violation.anomaly for violation in (*whole.violations, *whole.seen)})
-    assert cut_count > group_count / 10, "too little is left out to prove anything"
-    assert len(anomalies) >= min(_KINDS_OF_ANOMALIES_MIN, group_count / 10), anomalies
+    assert cut_count > group_count / 10, f"SLUICE_SEED={seed} leaves out too little to prove anything: {cut_count}"
+    assert len(anomalies) >= min(_KINDS_OF_ANOMALIES_MIN, group_count / 20), f"SLUICE_SEED={seed}: {anomalies}"
 
 
 def test_it_finds_the_same_in_every_hand_written_anomaly() -> None:
@@ -109,6 +114,17 @@ def test_of_a_long_group_with_one_lost_message_little_is_needed() -> None:
     assert [violation.anomaly for violation in whole.violations] == ["A1"]
     assert some == whole
     assert share < 0.2
+
+
+def test_a_group_with_an_acknowledgement_at_no_known_time_stays_whole() -> None:
+    """Every message behind it may have been published before it was acknowledged (C7)."""
+    untimed = _changed(_long(), Kind.PUBLISHED, 10, responded_at_us=None)
+
+    whole, some, share = _in_both(untimed, EXPECTATION, QueueContext())
+
+    assert [violation.anomaly for violation in whole.violations] == ["C7"] * 50
+    assert some == whole
+    assert share == 1
 
 
 @pytest.mark.parametrize(
