@@ -133,6 +133,13 @@ def trend(result: Result, others: Sequence[Result], *, last: int) -> Trend:
             f" {BEFORE_MIN}; run it {BEFORE_MIN - len(before)} times more",
         )
     rows = _rows({name: _values(name, [*before, result]) for name in result.seconds}, last)
+    if not rows:
+        return Trend(
+            result=result,
+            runs=runs,
+            unknown=f"none of its {len(result.seconds)} times is in {BEFORE_MIN} of the {len(before)} runs before it,"
+            f" as when queues have other names; run it {BEFORE_MIN} times more",
+        )
     return Trend(result=result, runs=runs, rows=tuple(rows))
 
 

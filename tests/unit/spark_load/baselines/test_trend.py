@@ -43,6 +43,18 @@ def test_a_fifth_is_found_in_one_run_and_a_tenth_when_it_lasts() -> None:
     assert found[1.1, 1] < found[1.1, 3] < found[1.1, 5]
 
 
+def test_where_no_time_was_measured_before_nobody_can_say() -> None:
+    """The profile is the same where the queues have other names: not a single time would be compared."""
+    before = runs(np.random.default_rng(3), 12)
+
+    for seconds in ({"renamed p50": 5.0}, {}):
+        found = trend(result("run", seconds), before, last=20)
+
+        assert (found.exit_code, found.word, found.rows) == (2, "UNKNOWN", ())
+        assert found.unknown is not None
+        assert f"none of its {len(seconds)} times" in found.unknown
+
+
 def test_one_slow_queue_is_found_and_named() -> None:
     found = _last(runs(np.random.default_rng(3), 26), factor=1.5, names=[name for name in NAMES if "audit" in name])
 
