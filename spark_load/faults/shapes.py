@@ -1,5 +1,6 @@
 """What faults a profile asks for, and the schedule that follows: pure values."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -12,6 +13,7 @@ from sluice.errors import ConfigError
 from spark_load.faults.drawing import Fault, Way, drawn
 
 _SECONDS_MAX = 86_400
+_SLOWER = r"[0-9]{1,3}(\.[0-9]{1,6})? s"
 _GIVEN_MAX = 1_000
 PUBLISH, CONSUME = "publish", "consume"
 """Names of the lines of all publishing tasks, and of all raw consumers."""
@@ -81,6 +83,8 @@ class GivenFault:
             )
         if self.kind is FaultKind.ANSWER and self.detail not in ANSWERS:
             raise ValueError(f"detail is {self.detail!r}, allowed for 'answer' is one of {', '.join(ANSWERS)}")
+        if self.kind is FaultKind.SLOW and re.fullmatch(_SLOWER, self.detail) is None:
+            raise ValueError(f"detail is {self.detail!r}, allowed for 'slow' are seconds below 1000, such as '0.15 s'")
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})

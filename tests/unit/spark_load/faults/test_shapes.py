@@ -67,6 +67,13 @@ def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
             "{given: [{kind: answer, target: a, at_seconds: 3, until_seconds: 4, detail: '418'}]}",
             r"detail is '418', allowed for 'answer' is one of 500, 503, throttled",
         ),
+        *(
+            (
+                f"{{given: [{{kind: slow, target: a, at_seconds: 3, until_seconds: 4, detail: '{detail}'}}]}}",
+                rf"detail is '{detail}', allowed for 'slow' are seconds below 1000, such as '0\.15 s'",
+            )
+            for detail in ("", "fast", "-1 s", "nan s", "0.2")
+        ),
         (
             "{shape: chaos, given: [{kind: kill, target: a, at_seconds: 3, until_seconds: 3}]}",
             r"shape is 'chaos', allowed beside given faults is none",
