@@ -47,10 +47,11 @@ class Held:
         self._held: dict[str, sqlite3.Connection] = {}
 
     def hold(self, consumer: str) -> None:
-        """Take the lock of a consumer's database; not where others keep it for too long."""
-        connection = sqlite3.connect(
-            self._databases[consumer], timeout=_LOCK_SECONDS_MAX, isolation_level=None, check_same_thread=False
-        )
+        """Take the lock of a consumer's database; not where others keep it for too long, or none is there."""
+        file = self._databases[consumer]
+        if not file.exists():  # to open it would make an empty one, and the workers take that for theirs
+            return
+        connection = sqlite3.connect(file, timeout=_LOCK_SECONDS_MAX, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:

@@ -99,3 +99,13 @@ def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
         other.execute("INSERT INTO t VALUES (2)")
 
         assert other.execute("SELECT n FROM t").fetchall() == [(2,)]
+
+
+def test_a_database_that_is_not_yet_made_is_not_made_by_a_lock(tmp_path: Path) -> None:
+    """Where consumers begin later, the workers would take the empty file for theirs, and miss their tables."""
+    held = Held({"billing": tmp_path / "inbox.db"})
+
+    held.hold("billing")
+    held.release("billing")
+
+    assert list(tmp_path.iterdir()) == []
