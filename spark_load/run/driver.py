@@ -138,7 +138,7 @@ def run_load(
         visibility_timeout_seconds=dict(deployment.visibility_timeout_seconds),
         dead_letter_queues=dict(deployment.dead_letter_queues),
         subscription_dead_letter_queues=dict(deployment.undelivered_queues),
-        effects_recorded=tuple(deployment.queue_urls),
+        effects_recorded=_effects_recorded(deployment, profile, faults),
         clock_bound_us=clock_bound_us,
         retention_seconds=dict(deployment.retention_seconds),
         fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
@@ -172,6 +172,16 @@ def run_load(
     }
     with resume.held(folder):
         return _carry_out(spark, run, described, expectation, watch, faults)
+
+
+def _effects_recorded(deployment: Deployment, profile: Profile, faults: Sequence[Fault[FaultKind]]) -> tuple[str, ...]:
+    """Return the queues of which a missing effect proves something: workers that faults end do not write all down.
+
+    The run's own databases have what they did not. A database of somebody else's has no rows of effects.
+    """
+    if faults and profile.consumer == "worker" and "SLUICE_DSN" in os.environ:
+        return ()
+    return tuple(deployment.queue_urls)
 
 
 def _processor_model() -> str | None:
