@@ -4,12 +4,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from sluice.clock import SystemClock, eventually
-from spark_load.consume import worker_processes
+from sluice.clock import SystemClock, VirtualClock, eventually
+from sluice.errors import EndpointError
+from spark_load.consume import slots, worker_processes
 from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
@@ -54,6 +57,72 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
         worker_processes.work(run)
 
     assert [item.poll() for item in begun] == [-signal.SIGTERM]
+
+
+class _Refusing:
+    """A worker that has ended with an error by the time somebody looks, and says whether it worked before."""
+
+    def __init__(self, _: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+        self.environment, self.log, self.pid = environment, log, 0
+        self.has_worked = False
+
+    def poll(self) -> int:
+        return 3
+
+    def wait(self, _: float) -> bool:
+        return True
+
+    def is_polling(self) -> bool:
+        return self.has_worked
+
+    def last_words(self) -> str:
+        return "there is no such table"
+
+
+def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No fault lasts that long: it would start them for ever, and the run never end."""
+    run, begun = replace(_run(tmp_path), has_faults=True), list[str]()
+
+    class Refusing(_Refusing):
+        def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+            super().__init__(arguments, environment=environment, log=log)
+            begun.append(log.name)
+            assert len(begun) < 100, "they are never given up"
+
+    monkeypatch.setattr(worker_processes, "ForkedWorker", Refusing)
+    monkeypatch.setattr(worker_processes, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(slots, "_AGAIN_SECONDS", 0)
+    monkeypatch.setenv("SLUICE_DSN", "sqlite://")
+    run.coordinator(SystemClock()).start(SystemClock().now_us())
+
+    with pytest.raises(EndpointError, match="a worker of billing ended with 3: there is no such table"):
+        worker_processes.work(run)
+
+    assert sorted(begun) == sorted(
+        name
+        for place in ("billing-0", "billing-1")
+        for name in (f"{place}.log", *(f"{place}.{n}.log" for n in range(1, 20)))
+    )
+
+
+def test_a_worker_that_worked_before_it_ended_with_an_error_is_not_counted_among_those_that_refuse() -> None:
+    clock, begun = VirtualClock(), list[_Refusing]()
+
+    def start(_: slots.Place, name: str) -> ForkedWorker:
+        begun.append(_Refusing([], environment={}, log=Path(name)))
+        begun[-1].has_worked = len(begun) == 15
+        return cast("ForkedWorker", begun[-1])
+
+    places = slots.Places({"billing-0": "billing"}, start, is_harmed=lambda: True, clock=clock)
+    places.fill()
+    while places.tend():
+        clock.sleep(1)
+        assert len(begun) < 100, "it is never given up"
+
+    assert len(begun) == 15 + 20
+    assert places.all[0].given_up is not None
 
 
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
