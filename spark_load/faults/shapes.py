@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import combinations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -170,7 +171,9 @@ def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: 
         ConfigError: there is nothing to do it to, or no time.
     """
     if faults.given:
-        return tuple(_given(fault, targets) for fault in sorted(faults.given, key=lambda fault: fault.at_seconds))
+        in_order = sorted(faults.given, key=lambda fault: fault.at_seconds)
+        _require_apart(in_order)
+        return tuple(_given(fault, targets) for fault in in_order)
     kinds = [kind for kind in SHAPES[faults.shape] if targets.of_kind(kind)]
     if SHAPES[faults.shape] and not kinds:
         raise ConfigError(
@@ -200,6 +203,29 @@ def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: 
         until_seconds=until_seconds,
         every_seconds=faults.every_seconds,
     )
+
+
+def _require_apart(faults: Sequence[GivenFault]) -> None:
+    """Require that of two faults of one thing the first is over before the second begins: its end would end both.
+
+    Args:
+        faults: in the order they begin.
+
+    Raises:
+        ConfigError: they overlap.
+    """
+    for other, fault in combinations(faults, 2):
+        if fault.at_seconds < other.until_seconds and _is_of_one_thing(fault, other):
+            raise ConfigError(
+                f"{other.kind.value} of {other.target} is until {other.until_seconds:g} s, and {fault.kind.value} of"
+                f" {fault.target} from {fault.at_seconds:g} s, allowed is one at a time; put them apart"
+            )
+
+
+def _is_of_one_thing(fault: GivenFault, other: GivenFault) -> bool:
+    if fault.kind in WIRE and other.kind in WIRE:
+        return fault.target == other.target or f"all:{ENDPOINT}" in (fault.target, other.target)
+    return (fault.kind, fault.target) == (other.kind, other.target)
 
 
 def _given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:

@@ -100,6 +100,34 @@ def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
         scheduled(CHAOS, TARGETS, seed=1, duration_seconds=2)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_refused"),
+    [
+        ("kind: freeze, target: billing-0", "kind: freeze, target: billing-0", True),
+        ("kind: cut, target: 'all:endpoint'", "kind: stall, target: 'billing-0:endpoint'", True),
+        ("kind: stall, target: 'billing-0:endpoint'", "kind: cut, target: 'billing-0:endpoint'", True),
+        ("kind: freeze, target: billing-0", "kind: freeze, target: billing-1", False),
+        ("kind: freeze, target: billing-0", "kind: kill, target: billing-0", False),
+        ("kind: stall, target: 'billing-0:endpoint'", "kind: cut, target: 'billing-1:endpoint'", False),
+    ],
+)
+def test_two_given_faults_of_one_thing_do_not_overlap(first: str, second: str, *, is_refused: bool) -> None:
+    """The end of the first would end both, and the history have the second as longer than it was."""
+
+    def given(at_seconds: float) -> Faults:
+        later = f"{{{second}, at_seconds: {at_seconds}, until_seconds: 9}}"
+        return parse(
+            f"{GOOD}faults: {{given: [{later}, {{{first}, at_seconds: 1, until_seconds: 5}}]}}", source="p"
+        ).faults
+
+    assert len(scheduled(given(5), TARGETS, seed=1, duration_seconds=60)) == 2
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"is until 5 s, and \w+ of \S+ from 4 s, allowed is one at a time"):
+            scheduled(given(4), TARGETS, seed=1, duration_seconds=60)
+    else:
+        assert len(scheduled(given(4), TARGETS, seed=1, duration_seconds=60)) == 2
+
+
 def test_a_kind_that_is_no_fault_of_a_wire_has_a_target_that_is_no_line() -> None:
     assert TARGETS.of_kind(FaultKind.KILL) == ("audit-0", "audit-1", "billing-0", "billing-1")
     assert TARGETS.of_kind(FaultKind.DEPLOY) == ("audit", "billing")
