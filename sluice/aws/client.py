@@ -301,10 +301,20 @@ def _route(url: str, session: Any) -> Route:
 
 
 def _tls(*, verify: bool | str) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=botocore.httpsession.get_cert_path(verify) if verify else None)
+    """Return botocore's own trust: Python's default also refuses roots that lack what RFC 5280 asks for.
+
+    Raises:
+        Unusual: the certificates cannot be read, which botocore reports at a call.
+    """
+    context: ssl.SSLContext = botocore.httpsession.create_urllib3_context()
     if not verify:
-        context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+        return context
+    try:
+        context.load_verify_locations(botocore.httpsession.get_cert_path(verify))
+    except OSError as error:
+        raise codec.Unusual from error
+    context.check_hostname = True
     return context
 
 

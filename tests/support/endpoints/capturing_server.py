@@ -1,11 +1,13 @@
 """A server on the loopback that keeps every request it gets, and answers as told."""
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import batched
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -39,7 +41,9 @@ class Server:
 
 
 @contextmanager
-def capturing(reply: Callable[[Captured], Reply]) -> Iterator[Server]:
+def capturing(reply: Callable[[Captured], Reply], *, certificate: Path | None = None) -> Iterator[Server]:
+    """Yield a server; over TLS where it has a certificate, a file with its key too."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -75,7 +79,12 @@ def capturing(reply: Callable[[Captured], Reply]) -> Iterator[Server]:
         request_queue_size = 128
 
     with Listener(("127.0.0.1", 0), Handler) as listener:
-        server = Server(f"http://127.0.0.1:{listener.server_address[1]}", reply)
+        scheme = "http" if certificate is None else "https"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            listener.socket = context.wrap_socket(listener.socket, server_side=True)
+        server = Server(f"{scheme}://127.0.0.1:{listener.server_address[1]}", reply)
         thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:

@@ -4,11 +4,13 @@ import json
 import logging
 import socket
 import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -352,6 +354,64 @@ def test_a_connection_that_is_not_taken_is_what_botocore_says() -> None:
 
     assert outcomes[1] == outcomes[0]
     assert outcomes[0][0] == "ConnectTimeoutError"
+
+
+# Whom it trusts
+
+_OLD_ROOT = ("-subj", "/CN=Old root", "-addext", "basicConstraints=CA:TRUE", "-config", "root")
+
+
+def _certified(folder: Path, name: str) -> Path:
+    """Return a file with a server's key and certificate; `ca.pem` is its root, as tools made them long ago."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
+    (folder / "root").write_text("[req]\ndistinguished_name=name\n[name]\n", encoding="ascii")
+    (folder / "names").write_text(f"subjectAltName={name}\n", encoding="ascii")
+    for arguments in (
+        ("req", "-x509", *key, *_OLD_ROOT, "-keyout", "ca.key", "-out", "ca.pem"),
+        ("req", *key, "-subj", "/CN=server", "-keyout", "server.key", "-out", "server.csr"),
+        ("x509", "-req", "-in", "server.csr", *signed, "-out", "server.crt"),
+    ):
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
+    both = folder / "server.pem"
+    both.write_bytes((folder / "server.key").read_bytes() + (folder / "server.crt").read_bytes())
+    return both
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+@pytest.mark.parametrize(
+    ("name", "bundle", "outcome"),
+    [
+        ("IP:127.0.0.1", "ca.pem", 200),
+        ("IP:127.0.0.1", None, "SSLError"),
+        ("DNS:another.invalid", "ca.pem", "SSLError"),
+        ("DNS:another.invalid", False, 200),
+    ],
+)
+def test_a_certificate_is_taken_where_botocore_takes_it(
+    name: str, bundle: object, outcome: object, tmp_path: Path
+) -> None:
+    """A company's root may lack what RFC 5280 asks for, and Python's own default then refuses it; botocore does not."""
+    certificate = _certified(tmp_path, name)
+    verify = str(tmp_path / bundle) if isinstance(bundle, str) else bundle
+    with capturing(lambda _: Reply(), certificate=certificate) as server:
+        outcomes = [_outcome(client, "sqs") for client in _both("sqs", server.url, verify=verify)]
+
+    assert [_status(came) for came in outcomes] == [outcome, outcome]
+
+
+def _status(came: Any) -> Any:
+    return came["ResponseMetadata"]["HTTPStatusCode"] if isinstance(came, dict) else came[0]
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_bundle_that_cannot_be_read_is_what_botocore_says(content: str | None, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.pem"
+    if content is not None:
+        bundle.write_text(content, encoding="ascii")
+    plain, fast = (_client("sqs", "https://127.0.0.1:1", verify=str(bundle)) for _ in range(2))
+
+    assert _outcome(fast_client(fast), "sqs") == _outcome(plain, "sqs")
 
 
 # When botocore does it
