@@ -93,12 +93,16 @@ class CallsAtOnce:
         """Return the answers that have come.
 
         Raises:
-            BaseException: what a call raised, other than that its entries have to be tried alone.
+            BaseException: what a call raised, other than that its entries have to be tried alone. Answers that came
+                before it are returned first.
         """
         answers: list[Answer] = []
         try:
             while True:
                 answer = self._answers.get(block=not answers, timeout=wait_seconds)
+                if answers and isinstance(answer, BaseException):
+                    self._answers.put(answer)
+                    return answers
                 self._count -= 1
                 if isinstance(answer, BaseException):
                     raise answer

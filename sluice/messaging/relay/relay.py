@@ -183,11 +183,15 @@ class Relay:
         return True
 
     def close(self) -> None:
-        """Take in what is on its way, let another lead, and say what was done."""
-        is_given_back = False
+        """Take in what is on its way, let another lead, and say what was done.
+
+        Raises:
+            BaseException: what a call raised that was on its way.
+        """
+        is_given_back, raised = False, None
         try:
-            self._finish_calls()
-            is_given_back = self._lease.release()
+            raised = self._finish_calls()
+            is_given_back = not self._calls and self._lease.release()
         except (SQLAlchemyError, OutboxError, LeaseLost) as error:
             _log.warning("the lease was not given back and runs out by itself", error=_log_fields(error))
         _log.info(
@@ -199,6 +203,8 @@ class Relay:
             lease_given_back=is_given_back,
         )
         self._hooks.call(RelayHooks.ended)
+        if raised is not None:
+            raise raised
 
     def _lead(self) -> bool:
         if not self.is_leading:
@@ -297,15 +303,28 @@ class Relay:
             return 0
         return round(self._settings.backoff.seconds(head.attempts + 1, self._rng.random()) * 1_000_000)
 
-    def _finish_calls(self) -> None:
-        """Wait for the calls on their way, and write down what became of them: nobody else may lead meanwhile."""
+    def _finish_calls(self) -> BaseException | None:
+        """Wait for the calls on their way, and write down what became of them: nobody else may lead meanwhile.
+
+        Return what the last of them raised that did; the others are waited for nevertheless. Where nothing can be
+        written, that is raised when all have ended.
+        """
         ends_at = self._clock.monotonic() + publisher.CALL_SECONDS_MAX
-        try:
-            while self._calls and self._clock.monotonic() < ends_at:
-                self._collect(_REST_SECONDS_MIN)
-        finally:
-            while self._calls and self._clock.monotonic() < ends_at:
-                self._calls.collect(_REST_SECONDS_MIN)
+        unwritten: SQLAlchemyError | LeaseLost | None = None
+        raised: BaseException | None = None
+        while self._calls and self._clock.monotonic() < ends_at:
+            try:
+                if unwritten is None:
+                    self._collect(_REST_SECONDS_MIN)
+                else:
+                    self._calls.collect(_REST_SECONDS_MIN)
+            except (SQLAlchemyError, LeaseLost) as error:
+                unwritten = error
+            except BaseException as error:
+                raised = error
+        if unwritten is not None:
+            raise unwritten
+        return raised
 
     def _report(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
         is_debugged = _log.is_enabled_for(logging.DEBUG)

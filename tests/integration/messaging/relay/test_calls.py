@@ -2,15 +2,18 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pytest
 from sqlalchemy import Engine
 
 from sluice import limits
+from sluice.clock import VirtualClock, eventually
 from sluice.messaging import Event, Outbox
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Head, PublishOutcome, Retry, Sent, Store
-from sluice.messaging.relay.calls import CallsAtOnce
+from sluice.messaging.relay.calls import Answer, CallsAtOnce, CallsInTurn
+from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from tests.support.messaging.simulated_relays import TOPIC
@@ -24,7 +27,7 @@ class _Gate:
     """A topic that answers when it is opened, and lets the test wait until so many calls have come."""
 
     def __init__(self) -> None:
-        self.opened, self.lost_groups = threading.Event(), frozenset[str]()
+        self.opened, self.lost_groups, self.fatal_groups = threading.Event(), frozenset[str](), frozenset[str]()
         self.calls: list[list[str]] = []
         self._arrived = threading.Condition()
 
@@ -34,6 +37,8 @@ class _Gate:
             self.calls.append(groups)
             self._arrived.notify_all()
         assert self.opened.wait(_PATIENCE_SECONDS)
+        if self.fatal_groups & set(groups):
+            raise ZeroDivisionError
         is_lost = self.lost_groups & set(groups)
         return [Retry("no answer") if is_lost else Sent("id", "1") for _ in heads]
 
@@ -49,9 +54,9 @@ def gate() -> Iterator[_Gate]:
     made.opened.set()
 
 
-def _relay(engine: Engine, gate: _Gate) -> Relay:
+def _relay(engine: Engine, gate: _Gate, *, hooks: Sequence[RelayHooks] = ()) -> Relay:
     lease = Lease(engine, TOPIC, lease_seconds=30)
-    return Relay(Store(engine, TOPIC), lease, gate, settings=RelaySettings(), calls=CallsAtOnce)
+    return Relay(Store(engine, TOPIC), lease, gate, settings=RelaySettings(), calls=CallsAtOnce, hooks=hooks)
 
 
 def _commit(engine: Engine, groups: Sequence[str]) -> None:
@@ -154,3 +159,85 @@ def test_what_a_call_raises_ends_the_relay(engine: Engine) -> None:
 
     with pytest.raises(ZeroDivisionError):
         steps()
+
+
+def test_a_relay_that_closes_before_a_call_has_ended_keeps_its_lease(engine: Engine, gate: _Gate) -> None:
+    """What is still on its way might arrive behind what the next leader publishes; the lease runs out by itself."""
+    clock = VirtualClock()
+    on_its_way: list[Head] = []
+
+    class Hanging(CallsInTurn):
+        def begin(self, heads: Sequence[Head]) -> None:
+            on_its_way.extend(heads)
+
+        def collect(self, _: float) -> list[Answer]:
+            clock.sleep(1)
+            return []
+
+        def __len__(self) -> int:
+            return len(on_its_way)
+
+    _commit(engine, ["a"])
+    lease, other = (Lease(engine, TOPIC, lease_seconds=30) for _ in range(2))
+    relay = Relay(Store(engine, TOPIC), lease, gate, settings=RelaySettings(), calls=Hanging, clock=clock)
+    for _ in range(3):
+        relay.step()
+
+    relay.close()
+
+    assert [head.group_id for head in on_its_way] == ["a"]
+    assert not other.acquire()
+
+
+class _Ends(RelayHooks):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def ended(self) -> None:
+        self.count += 1
+
+
+def test_what_calls_raise_takes_neither_the_others_answers_nor_the_lease_along(engine: Engine, gate: _Gate) -> None:
+    """Two calls of three raise: the third is marked, and the next relay leads at once."""
+    groups = [f"g{number:02}" for number in range(_GROUPS)]
+    _commit(engine, groups)
+    gate.fatal_groups = frozenset({"g05", "g25"})
+    ends = _Ends()
+    relay, other = _relay(engine, gate, hooks=[ends]), Lease(engine, TOPIC, lease_seconds=30)
+    for _ in range(5):
+        relay.step()
+    gate.await_calls(3)
+
+    gate.opened.set()
+    with pytest.raises(ZeroDivisionError):
+        _until_sent(relay, engine, _GROUPS)
+    with pytest.raises(ZeroDivisionError):
+        relay.close()
+
+    sent = [group for (group, _), status in _statuses(engine).items() if status == "sent"]
+    assert sorted(sent) == groups[10:20]
+    assert (other.acquire(), ends.count) == (True, 1)
+
+
+def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
+    answers: Iterator[PublishOutcome] = iter([Sent("id", "1")])
+
+    class Publisher:
+        def publish(self, _: Sequence[Head]) -> list[PublishOutcome]:
+            for answer in answers:
+                return [answer]
+            raise ZeroDivisionError
+
+    calls = CallsAtOnce(Publisher())
+    for count in (1, 2):
+        calls.begin([])
+        eventually(partial(_has_come, calls, count), timeout_seconds=_PATIENCE_SECONDS, describe="it has an answer")
+
+    assert calls.collect(0) == [Answer([], [Sent("id", "1")])]
+    with pytest.raises(ZeroDivisionError):
+        calls.collect(0)
+    assert (calls.collect(0), len(calls)) == ([], 0)
+
+
+def _has_come(calls: CallsAtOnce, count: int) -> bool:
+    return calls._answers.qsize() == count
