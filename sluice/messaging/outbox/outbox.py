@@ -14,7 +14,7 @@ whichever of a writer and the deletion comes first, no (epoch, seq) is given twi
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -36,6 +36,7 @@ from sluice.terminal.printable import printable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT = "sluice_outbox"
+_STATEMENT_BYTES_MAX = 2**26  # Postgres takes no message of a gibibyte, nor an array
 _EVENT_COLUMNS = ("groups", "ids", "types", "attributes", "before", "after", "instants", "left")
 # Counters are locked in the order given. The instant of the messages is read when they are, so that a group's instants
 # are in the order of its commits. Without RETURNING of messages: a producer needs no right to read what others have
@@ -147,11 +148,27 @@ class Outbox:
         for event in listed:
             event.check_size(self._event_bytes_max)
         engines.require_durable(connection)
-        write = _in_one_statement if connection.dialect.name == "postgresql" else _counters_first
         with engines.explaining_missing_tables():
-            write(connection, self.topic, listed, self._clock)
-            if self._notify and connection.dialect.name == "postgresql":
+            if connection.dialect.name != "postgresql":
+                _counters_first(connection, self.topic, listed, self._clock)
+                return
+            for part in _parts(listed):
+                _in_one_statement(connection, self.topic, part, self._clock)
+            if self._notify:
                 connection.execute(select(func.pg_notify(channel(self.topic), "")))
+
+
+def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """Yield the events in order, as many together as a statement may hold: nearly always all of them."""
+    part: list[Event] = []
+    room = _STATEMENT_BYTES_MAX
+    for event in events:
+        if part and event.size_bytes > room:
+            yield part
+            part, room = [], _STATEMENT_BYTES_MAX
+        part.append(event)
+        room -= event.size_bytes
+    yield part
 
 
 def _in_one_statement(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:

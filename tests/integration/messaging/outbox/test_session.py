@@ -294,6 +294,31 @@ def test_without_a_session_events_are_written_with_the_connection(engine: Engine
     assert stored(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
 
 
+def test_events_of_any_size_together_are_written_in_parts_that_postgres_takes(postgres: Engine) -> None:
+    """It ends a connection over which a gibibyte comes in one message."""
+    sizes: list[int] = []
+    events = [logged_messages("x" * 260_000, group=group) for group in "abc" for _ in range(100)]
+
+    with postgres.begin() as connection:
+
+        def before(_1: object, _2: object, _3: object, parameters: dict[str, Any], *_: object) -> None:
+            columns = [its for its in parameters.values() if isinstance(its, list)]
+            sizes.append(sum(len(str(its)) for column in columns for its in column))
+
+        hooks.listen(connection, "before_cursor_execute", before)
+        OUTBOX.write(connection, events)
+
+    assert sum(sizes) > sum(event.size_bytes for event in events) * 0.9
+    assert max(sizes) < 2**26
+    with postgres.connect() as connection:
+        assert dict(connection.execute(select(tables.groups.c.group_id, tables.groups.c.last_seq)).all()) == {
+            "a": 100,
+            "b": 100,
+            "c": 100,
+        }
+        assert connection.scalar(select(func.count()).select_from(tables.messages)) == len(events)
+
+
 def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> None:
     clock = VirtualClock(1_767_225_600_900_000)
     outbox = Outbox(TOPIC, clock=clock)
