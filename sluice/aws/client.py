@@ -20,7 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import botocore.client
 import botocore.endpoint
@@ -34,6 +34,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+from botocore.utils import normalize_url_path
 from urllib3 import HTTPHeaderDict, HTTPResponse
 from urllib3.exceptions import ProtocolError
 
@@ -260,7 +261,10 @@ def _check_config(client: Any) -> None:
 
 
 def _endpoint_url(client: Any) -> str:
-    """Return where the hot calls go; raise Unusual where that hangs on their parameters, or on a proxy."""
+    """Return where the hot calls go; raise Unusual where that hangs on their parameters, or on a proxy.
+
+    Of a path with what is signed otherwise than it is written, `//` or `..` or what has to be escaped, too.
+    """
     urls = set()
     for name in client.meta.service_model.operation_names:
         if name in OPERATIONS:
@@ -273,6 +277,9 @@ def _endpoint_url(client: Any) -> str:
     proxy_of = client._endpoint.http_session._proxy_config.proxy_url_for  # noqa: SLF001
     url = urls.pop() if len(urls) == 1 else ""
     if urls or not url.startswith(("http://", "https://")) or urlsplit(url).query or proxy_of(url) is not None:
+        raise codec.Unusual
+    path = urlsplit(url).path or "/"
+    if normalize_url_path(path) != path or quote(path, safe="/~%") != path:
         raise codec.Unusual
     return url
 

@@ -542,6 +542,20 @@ def test_what_is_configured_otherwise_stays_botocores(options: dict[str, Any]) -
     assert not is_fast(fast_client(_client("sqs", "https://example.invalid", config=config)), "ReceiveMessage")
 
 
+@pytest.mark.parametrize("path", ["", "/", "/a/b/", "/a%20b"])
+def test_a_path_that_is_signed_as_it_is_written_is_no_hindrance(path: str) -> None:
+    client = fast_client(_client("sqs", f"https://example.invalid{path}"))
+
+    assert is_fast(client, "ReceiveMessage")
+
+
+@pytest.mark.parametrize("path", ["//", "/a//b", "/a/../b", "/./", "/a b", "/ü"])
+def test_a_path_that_is_signed_otherwise_than_it_is_written_stays_botocores(path: str) -> None:
+    client = fast_client(_client("sqs", f"https://example.invalid{path}"))
+
+    assert not is_fast(client, "ReceiveMessage")
+
+
 def test_no_credentials_are_what_botocore_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
