@@ -146,12 +146,19 @@ def _watched(sqs: Any) -> Counter[str]:
             )
             handles[message["ReceiptHandle"]] = event_id, receive_count
 
-    def record_request(params: Mapping[str, Any], **_: object) -> None:
-        if _hashed_random("is not deleted", *handles[params["ReceiptHandle"]]) < _UNDELETED_PERCENT:
+    def arrives(entry: Mapping[str, Any]) -> bool:
+        return _hashed_random("is not deleted", *handles[entry["ReceiptHandle"]]) >= _UNDELETED_PERCENT
+
+    def delete(params: Mapping[str, Any], **_: object) -> dict[str, Any]:
+        entries = params.get("Entries")
+        kept = [entry for entry in ([params] if entries is None else entries) if arrives(entry)]
+        if not kept:
             raise EndpointConnectionError(endpoint_url=sqs.meta.endpoint_url)
+        return dict(params) if entries is None else {**params, "Entries": kept}
 
     sqs.meta.events.register("after-call.sqs.ReceiveMessage", came)
-    sqs.meta.events.register("provide-client-params.sqs.DeleteMessage", record_request)
+    for operation in ("DeleteMessage", "DeleteMessageBatch"):
+        sqs.meta.events.register(f"provide-client-params.sqs.{operation}", delete)
     return received
 
 
