@@ -43,7 +43,7 @@ from sluice.messaging.worker.worker import Parts, Worker
 from sluice.terminal.printable import printable
 
 _BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a handler may take longer
-_RENEWAL_CONNECTIONS = 2  # to extend, and to give back at the end
+_RENEWAL_CONNECTIONS = 2  # to extend, and to give back at the end; who deletes has more
 _HOST = re.compile(r"https://sqs\.([a-z0-9-]+)\.amazonaws\.com")
 
 
@@ -112,11 +112,13 @@ def build_worker(
 
 
 def clients(endpoint_url: str | None, region: str, *, lanes: int, timeout_seconds: int) -> tuple[Any, Any]:
-    """Return two SQS clients: for long polls, and for the calls that may not wait for as long as a poll."""
+    """Return two SQS clients: for lanes, and for calls that may not wait for as long as a poll: extensions, deletes."""
     prompt_seconds = Heartbeat.answer_seconds(timeout_seconds)
     return (
-        queues.client(endpoint_url, region, connections=lanes + threads_of(lanes)),
-        queues.client(endpoint_url, region, connections=_RENEWAL_CONNECTIONS, answer_seconds=prompt_seconds),
+        queues.client(endpoint_url, region, connections=lanes),
+        queues.client(
+            endpoint_url, region, connections=_RENEWAL_CONNECTIONS + threads_of(lanes), answer_seconds=prompt_seconds
+        ),
     )
 
 
@@ -152,9 +154,10 @@ def assemble_worker(
 ) -> Worker:
     """Return a worker, ready to `run`; a test takes steps of its `parts` instead.
 
-    `renewals` is the queue by a client that does not wait for as long as a poll; None is `queue`. What else may be None
-    is then what a process of its own has: the machine's clock, true randomness, a stop nobody has requested, signs of
-    life whose promises follow from the settings. `agent_uri` is ECS_AGENT_URI of the task.
+    `renewals` is the queue by a client that does not wait for as long as a poll, for calls that others wait behind: it
+    extends and deletes. None is `queue`. What else may be None is then what a process of its own has: the machine's
+    clock, true randomness, a stop nobody has requested, signs of life whose promises follow from the settings.
+    `agent_uri` is ECS_AGENT_URI of the task.
     """
     stop = Stop() if stop is None else stop
     clock = SystemClock() if clock is None else clock
@@ -167,7 +170,7 @@ def assemble_worker(
     heartbeat = Heartbeat(renewals, timeout_seconds=processor_settings.timeout_seconds, clock=clock)
     runner = HandlerRunner(handlers=handlers, failpoint=failpoint, hooks=called)
     deletes = Deleter(
-        queue,
+        renewals,
         is_working=heartbeat.is_working,
         waiting_max=DELETED_MAX + settings.lanes,
         backoff=processor_settings.database_backoff,

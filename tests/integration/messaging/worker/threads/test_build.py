@@ -43,7 +43,8 @@ def test_urls_are_enough_and_calls_that_renew_do_not_wait_as_long_as_polls(tmp_p
 
     polls, prompt = parts.lanes[0]._queue._sqs.meta, parts.queue._sqs.meta
     assert (polls.region_name, prompt.region_name) == ("eu-north-1", "eu-north-1")
-    assert (polls.config.max_pool_connections, len(parts.lanes)) == (4, 3)  # a connection more for who deletes
+    assert (polls.config.max_pool_connections, len(parts.lanes)) == (3, 3)
+    assert prompt.config.max_pool_connections == 3  # to extend, to give back, to delete
     assert (prompt.config.read_timeout, parts.processor._settings.hold_seconds_max) == (5, 600)
     assert parts.processor._settings.is_ordered
 

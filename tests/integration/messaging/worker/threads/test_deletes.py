@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -13,15 +14,15 @@ from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.processing.deleter import DELETED_MAX
 from tests.support.messaging.broken_workers import TakesABatchAsAWhole
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.worker_harness import Hands, World, places
+from tests.support.messaging.worker_harness import Hands, Line, World, places
 from tests.support.messaging.worker_threads import PATIENCE_SECONDS, running
 
 BATCH, SINGLE = "DeleteMessageBatch", "DeleteMessage"
 
 
-def handed_over(world: World, *groups: str) -> Hands:
+def handed_over(world: World, *groups: str, **options: Any) -> Hands:
     """Return a worker that has handled a message of each group; nothing is deleted yet."""
-    worker = world.worker(poll_seconds=0)
+    worker = world.worker(poll_seconds=0, **options)
     world.send(*groups)
     worker.deleter.begin()
     for _ in groups:
@@ -117,6 +118,17 @@ def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> Non
     assert [len(call["Entries"]) for call in worker.line.calls(BATCH)] == [2, 2, 2]
     assert world.left() == []
     assert len(worker.wait.waits) == 2
+
+
+def test_a_delete_nobody_answers_holds_others_up_for_no_longer_than_a_renewal(world: World) -> None:
+    """By the client of the polls it would for half a minute, and what waits behind it is not extended."""
+    prompt, line = world.simulator.client("sqs"), Line()
+    line.attach(prompt)
+    worker = handed_over(world, "a", "b", renewals=Queue(prompt, world.url))
+
+    worker.deleter.step()
+
+    assert (len(line.calls(BATCH)), worker.line.calls(BATCH), world.left()) == (1, [], [])
 
 
 def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
