@@ -57,6 +57,7 @@ class Database:
         arguments = ("-w", "-D", folder, "-l", str(self._server.log), "restart", "-m", mode)
         pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user)
         self._server.ensure_postgres_running()  # it remembers the old server's pid, and could not end the new one
+        self.engine.dispose()  # a connection used a moment ago is not asked whether it still is one
 
 
 @contextmanager

@@ -23,6 +23,7 @@ OPTIONS_OF = {
     "cdk diff": ("cdk", "diff", "--help"),
     "pytest contract_tests": ("pytest", "contract_tests", "--help"),
     "sluice contracts": ("sluice", "contracts", "--", "--help"),
+    "sluice load trend": ("sluice", "load", "trend", "--help"),
 }
 type Workflow = dict[str, Any]
 
@@ -91,7 +92,7 @@ def test_every_command_of_a_workflow_takes_what_it_is_given(command: Command) ->
     if command.words[0] == "make":
         assert _makes(command) == []
     else:
-        known = _options(" ".join(command.words[:2]))
+        known = _options(next(name for name in OPTIONS_OF if " ".join(command.words).startswith(name)))
         given = {word.partition("=")[0] for word in command.words if word.startswith("-")}
         assert {option.replace("--no-", "--") for option in given} <= known  # what may be switched off is named without
 
