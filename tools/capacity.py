@@ -184,8 +184,7 @@ def _services() -> list[Need]:
 
 
 def _worker_milliseconds(figures: Figures) -> float:
-    where = {"queue_answers_after": "10 ms", "what": "worker, Postgres", "lanes": "64"}
-    return figures.get("lanes", "processor, ms a message", **where)
+    return figures.get("worker", "processor, ms a message", what="worker, 1 process with 64 lanes")
 
 
 def _workers(figures: Figures) -> list[Need]:
