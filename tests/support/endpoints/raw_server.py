@@ -78,5 +78,7 @@ def _is_whole_request(connected: socket.socket) -> bool:
     length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
     missing = end + 4 + length - len(received)
     while missing > 0:
-        missing -= len(connected.recv(65_536))
+        if not (more := connected.recv(65_536)):
+            return False
+        missing -= len(more)
     return True

@@ -310,7 +310,9 @@ def test_an_answer_means_what_botocore_makes_of_it(
         ended_count = server.ended_count
         outcomes.append(_outcome(client, service))
         if server.end in (End.CLOSED, End.RESET):  # who is faster, the next request or the end, is nobody's promise
-            eventually(partial(_has_ended, server, ended_count), timeout_seconds=5, describe="the connection has ended")
+            eventually(
+                partial(_has_ended, server, ended_count), timeout_seconds=30, describe="the connection has ended"
+            )
     server.answer, server.end = _http(_published(_MEMBER) if service == "sns" else "{}"), End.KEPT
     afterwards = [_outcome(client, service) for client in (plain, fast)]
 
