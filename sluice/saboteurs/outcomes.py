@@ -16,7 +16,7 @@ _CALLS = {
     "attributes": ("sqs.SetQueueAttributes",),
     "lookups": ("sqs.GetQueueAttributes",),
     "sends": ("sqs.SendMessage",),
-    "batches": ("sqs.SendMessageBatch", "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch"),
+    "batches": _BATCHES,
     "receives": ("sqs.ReceiveMessage",),
     "deletes": ("sqs.DeleteMessage",),
     "changes": ("sqs.ChangeMessageVisibility",),
@@ -28,9 +28,8 @@ _CALLS = {
     "subscriptions": ("sns.Subscribe",),
     "subscription-attributes": ("sns.SetSubscriptionAttributes", "sns.GetSubscriptionAttributes"),
     "publishes": ("sns.Publish",),
-    "publish-batches": ("sns.PublishBatch",),
+    "publish-batches": (_PUBLISH_BATCH,),
 }
-_BATCHES = ("sqs.SendMessageBatch", "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch")
 
 
 class _HideErrors(Hook):
