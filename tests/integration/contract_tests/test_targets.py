@@ -69,7 +69,7 @@ def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=_attributes(sqs, queue)["QueueArn"], Attributes=raw)
     before = [_attributes(sqs, queue), _attributes(sqs, dlq), sns.get_topic_attributes(TopicArn=topic)["Attributes"]]
 
-    areas = ("queues/test_fifo_ordering", "dead_letters/test_dead_letters", "topics/test_fan_out")
+    areas = ("groups/test_fifo_ordering", "dead_letters/test_dead_letters", "topics/test_fan_out")
     files = [f"contract_tests/{area}.py" for area in areas]
     given = ("--queue-url", queue, "--dlq-url", dlq, "--topic-arn", topic)
     code, output = _contracts(running, *files, *given, "--endpoint-url", running.endpoint_url)
@@ -115,7 +115,7 @@ def test_a_topic_with_another_subscriber_is_refused(running: localstack.Running)
 
 
 def test_the_binding_of_aws_says_what_it_takes_before_it_begins(running: localstack.Running) -> None:
-    test = "contract_tests/queues/test_fifo_ordering.py::test_sequence_numbers_of_a_group_rise"
+    test = "contract_tests/groups/test_fifo_ordering.py::test_sequence_numbers_of_a_group_rise"
 
     code, output = _contracts(running, test, "--target", "aws", "--i-will-pay", "--endpoint-url", running.endpoint_url)
 

@@ -18,7 +18,7 @@ from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
 from tests.support.endpoints.sns_endpoint import Endpoint, serving
 from tests.support.endpoints.tcp_proxy import TcpProxy
-from tests.support.messaging.simulated_relays import World
+from tests.support.messaging.outbox.simulated_relays import World
 
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31  # noqa: S108 (each test has a folder of its own in it)
 VARIABLE = "SLUICE_TEST_DSN"

@@ -1,1 +1,1 @@
-"""Workers, relays, inboxes and databases as tests start them, honest and broken."""
+"""Workers and inboxes as tests start them, honest and broken; outboxes and relays are in `outbox`."""

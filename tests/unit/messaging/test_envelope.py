@@ -15,8 +15,8 @@ from sluice.messaging.outbox.store import Sent
 from sluice.messaging.relay.publisher import Publisher
 from sluice.simulator.hook import Simulator
 from sluice.simulator.model.message import size_bytes
-from tests.support.messaging.envelope_strategies import events, numbers
-from tests.support.messaging.simulated_relays import head
+from tests.support.messaging.outbox.envelope_strategies import events, numbers
+from tests.support.messaging.outbox.simulated_relays import head
 
 LIMIT = 262_144
 COMMITTED_AT = datetime(2026, 11, 21, 9, 30, tzinfo=timezone(timedelta(hours=2)))

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, text
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from tests.support.messaging.inbox_harness import InboxHarness, arrived, handled, taken
-from tests.support.messaging.postgres_interleaving import is_waiting
+from tests.support.messaging.outbox.postgres_interleaving import is_waiting
 
 _SECONDS_MAX = 20
 _HANDLED, _REPEATED = Decision(State.CONTIGUOUS, Action.HANDLE), Decision(State.DUPLICATE, Action.DROP)

@@ -24,7 +24,7 @@ from tests.support.messaging.inbox_harness import (
     arrived,
     handled,
 )
-from tests.support.messaging.postgres_interleaving import await_lock_wait
+from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 
 
 def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:

@@ -19,7 +19,7 @@ from sluice.messaging.database.migrations import Step, VersionedTables
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
-from tests.support.messaging.schema_versions import FIRST_TABLES, KILLED, NAMES, UpgradeProcess, version
+from tests.support.messaging.outbox.schema_versions import FIRST_TABLES, KILLED, NAMES, UpgradeProcess, version
 
 _PROCESSES = 6
 

@@ -21,7 +21,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Head
-from tests.support.messaging.postgres_interleaving import (
+from tests.support.messaging.outbox.postgres_interleaving import (
     Naive,
     Schedule,
     Written,
@@ -30,7 +30,7 @@ from tests.support.messaging.postgres_interleaving import (
     play,
     schedules,
 )
-from tests.support.messaging.simulated_relays import TOPIC, Meanwhile, World, work
+from tests.support.messaging.outbox.simulated_relays import TOPIC, Meanwhile, World, work
 
 DRAWN = settings(max_examples=15, deadline=None, database=None, print_blob=True)
 FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=True, phases=[Phase.generate])

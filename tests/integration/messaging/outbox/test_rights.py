@@ -25,8 +25,9 @@ from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter
 from tests.integration.messaging.conftest import private_server
 from tests.support.command_line import command_line
-from tests.support.messaging import simulated_relays, worker_harness
+from tests.support.messaging import worker_harness
 from tests.support.messaging.inbox_harness import arrived
+from tests.support.messaging.outbox import simulated_relays
 from tests.support.messaging.worker_harness import World
 from tests.support.project import PROJECT
 

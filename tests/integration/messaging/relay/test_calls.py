@@ -16,7 +16,7 @@ from sluice.messaging.relay.calls import Answer, CallsAtOnce, CallsInTurn
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from tests.support.messaging.simulated_relays import TOPIC
+from tests.support.messaging.outbox.simulated_relays import TOPIC
 
 _PATIENCE_SECONDS = 30
 _STEPS_MAX = 500

@@ -13,8 +13,8 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Sent, Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from tests.support.messaging.postgres_interleaving import await_lock_wait
-from tests.support.messaging.simulated_relays import TOPIC, World, work
+from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
+from tests.support.messaging.outbox.simulated_relays import TOPIC, World, work
 
 HOUR_US = 3_600_000_000
 EXPIRED_SECONDS = 31

@@ -32,8 +32,7 @@ from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, RelayMetrics
 from tests.support.endpoints.sns_endpoint import Endpoint
 from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
-from tests.support.messaging.recorded_metrics import RecordedMetrics
-from tests.support.messaging.simulated_relays import (
+from tests.support.messaging.outbox.simulated_relays import (
     QUEUES,
     SETTINGS,
     TOPIC,
@@ -51,6 +50,7 @@ from tests.support.messaging.simulated_relays import (
     of_group,
     work,
 )
+from tests.support.messaging.recorded_metrics import RecordedMetrics
 from tests.support.messaging.worker_harness import seeded
 
 MINUTE = 60

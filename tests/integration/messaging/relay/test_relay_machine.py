@@ -21,7 +21,7 @@ from sluice.messaging.relay.calls import Publish
 from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Fault, Killed
 from tests.support.messaging.inbox_state_machine import run_machine
-from tests.support.messaging.simulated_relays import (
+from tests.support.messaging.outbox.simulated_relays import (
     QUEUES,
     SETTINGS,
     ForgetsWhatItTook,

@@ -25,7 +25,7 @@ from tests.support.command_line import KEYS, Run, command_line
 from tests.support.declaration import environment
 from tests.support.endpoints.sns_endpoint import Endpoint
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.simulated_relays import SETTINGS, Turns, World
+from tests.support.messaging.outbox.simulated_relays import SETTINGS, Turns, World
 from tests.support.messaging.worker_harness import seeded
 from tests.support.processes.messaging_process import MessagingProcess
 

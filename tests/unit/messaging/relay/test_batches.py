@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sluice.messaging.outbox.store import Head
 from sluice.messaging.relay.publisher import batches
-from tests.support.messaging.simulated_relays import head
+from tests.support.messaging.outbox.simulated_relays import head
 
 LIMIT = 262_144
 BESIDES = len("type" + "String" + "t")

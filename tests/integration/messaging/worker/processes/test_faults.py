@@ -13,7 +13,7 @@ from sluice.clock import SystemClock, eventually
 from sluice.declaration import naming
 from sluice.messaging.database import engines
 from tests.support.endpoints.tcp_proxy import TcpProxy
-from tests.support.messaging.postgres_interleaving import await_lock_wait
+from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 from tests.support.processes import worker_processes
 from tests.support.processes.messaging_process import PATIENCE_SECONDS
 from tests.support.processes.worker_processes import DatabaseLine, WorkerFleet, consumer

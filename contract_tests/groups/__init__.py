@@ -1,0 +1,1 @@
+"""What SQS promises of a message group: its order, its lock, and for how long a consumer has it."""

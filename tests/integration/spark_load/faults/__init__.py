@@ -1,0 +1,1 @@
+"""What breaks during a load test, and what its verdict makes of it."""

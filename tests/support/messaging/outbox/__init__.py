@@ -1,0 +1,1 @@
+"""Outboxes and relays as tests start them, honest and broken, and the databases below them."""
