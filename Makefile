@@ -9,14 +9,16 @@ YES :=
 WORKERS ?= 16
 SEED ?= 1
 COMMITS ?= 1000
+SEEDS ?= 200
 # Recipes read these from the environment, so that neither make nor the shell interprets a value.
 override ENV := $(value ENV)
 override PROFILE := $(value PROFILE)
 override WORKERS := $(value WORKERS)
 override SEED := $(value SEED)
 override COMMITS := $(value COMMITS)
+override SEEDS := $(value SEEDS)
 override YES := $(value YES)
-export ENV PROFILE WORKERS YES SEED COMMITS
+export ENV PROFILE WORKERS YES SEED SEEDS COMMITS
 
 export PATH := $(CURDIR)/.venv/node/bin:$(CURDIR)/node_modules/.bin:$(CURDIR)/.venv/bin:$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := 1
@@ -135,6 +137,10 @@ load: setup ## Run the load test PROFILE on the deployed ENV; on AWS it shows th
 .PHONY: chaos
 chaos: setup ## Run producers, relays and workers under faults and judge their databases: SEED=1 COMMITS=1000
 	@python -m tests.chaos --seed "$$SEED" --commits "$$COMMITS"
+
+.PHONY: chaos-virtual
+chaos-virtual: setup ## Harm outbox, relay, worker and inbox on the simulator, in virtual time: SEEDS=200 schedules
+	@python -m tests.chaos.virtual --seeds "$$SEEDS"
 
 .PHONY: bench
 bench: setup ## Measure everything in docs/benchmarks.md, on a quiet machine; one part: python -m benchmarks NAME

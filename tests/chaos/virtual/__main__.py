@@ -15,8 +15,8 @@ from tests.chaos.virtual.variants import VARIANTS
 
 @click.command()
 @click.option("--first", default=1, show_default=True, help="The first seed.")
-@click.option("--seeds", default=200, show_default=True, help="How many.")
-@click.option("--messages", default=24, show_default=True, help="Of each run.")
+@click.option("--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many.")
+@click.option("--messages", type=click.IntRange(1), default=24, show_default=True, help="Of each run.")
 @click.option("--faults", "shape", type=click.Choice(list(SHAPES)), default="chaos", show_default=True)
 @click.option("--variant", type=click.Choice(list(VARIANTS)), default="sound", show_default=True)
 @click.option("--shrink", is_flag=True, help="Cut the first that fails down, and print it.")
@@ -24,22 +24,22 @@ def main(*, first: int, seeds: int, messages: int, shape: Shape, variant: str, s
     """Run many seeds; ends with 1 when one is invalid, 2 when one came to no end."""
     hits, scheduled, events = Counter[str](), Counter[str](), 0
     invalid, unfinished = list[int](), list[int]()
-    for seed in range(first, first + seeds):
-        whole = story(seed, shape=shape, messages=messages)
-        found = result(whole, variant)
-        hits, events = hits + found.hits, events + found.events
-        scheduled.update({str(kind): count for kind, count in counted(whole.faults).items()})
-        if (seed - first + 1) % 50 == 0:
-            click.echo(f"{seed - first + 1} of {seeds}: {len(invalid)} invalid so far, {events} events")
-        if found.violations:
-            invalid.append(seed)
-            click.echo(f"seed {seed}: INVALID: {found.violations[0]} ({len(found.violations)} in all)")
-        elif found.unfinished:
-            unfinished.append(seed)
-            click.echo(f"seed {seed}: {found.unfinished}")
+    with click.progressbar(range(first, first + seeds), label=variant, file=sys.stderr) as progress:
+        for seed in progress:
+            whole = story(seed, shape=shape, messages=messages)
+            found = result(whole, variant)
+            hits, events = hits + found.hits, events + found.events
+            scheduled.update({str(kind): count for kind, count in counted(whole.faults).items()})
+            if found.violations:
+                invalid.append(seed)
+                click.echo(f"\nseed {seed}: INVALID: {found.violations[0]} ({len(found.violations)} in all)")
+            elif found.unfinished:
+                unfinished.append(seed)
+                click.echo(f"\nseed {seed}: {found.unfinished}")
     click.echo(f"{variant}: {seeds} schedules, {events} events, {len(invalid)} invalid, {len(unfinished)} unfinished")
-    click.echo(f"faults scheduled: {_shown(scheduled)}")
-    click.echo(f"and struck: {_shown(hits)}")
+    click.echo(f"{'fault':<12}{'scheduled':>10}{'struck':>10}")
+    for kind in sorted(scheduled):
+        click.echo(f"{kind:<12}{scheduled[kind]:>10,}{hits[kind]:>10,}")
     if invalid and shrink:
         whole = story(invalid[0], shape=shape, messages=messages)
         least = witness(whole, variant)
@@ -49,10 +49,6 @@ def main(*, first: int, seeds: int, messages: int, shape: Shape, variant: str, s
         )
         click.echo(yaml.safe_dump(least.as_profile(), sort_keys=False))
     sys.exit(1 if invalid else 2 if unfinished else 0)
-
-
-def _shown(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items())) or "none"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _NAMES = frozenset(column.name for column in fields(Event))
 
 def violations(evidence: Evidence, *, queue: str) -> list[str]:
     """Return what is wrong, as sentences: first what the database shows, then what the history does."""
-    return [*of_database(evidence), *of_history(evidence, queue=queue)]
+    return [*of_database(evidence), *of_deletes(evidence), *of_history(evidence, queue=queue)]
 
 
 def of_database(evidence: Evidence) -> Iterator[str]:
@@ -41,6 +41,18 @@ def _by_group(rows: Sequence[tuple[int, str]]) -> dict[str, list[int]]:
     for number, group in rows:
         groups[group].append(number)
     return dict(groups)
+
+
+def of_deletes(evidence: Evidence) -> Iterator[str]:
+    """Yield what a worker took for deleted and the queue brought again: nobody would have tried once more."""
+    last = {
+        row["sqs_message_id"]: position
+        for position, row in enumerate(evidence.history)
+        if row.get("kind") == Kind.RECEIVED
+    }
+    for sqs_message_id, position in evidence.deleted:
+        if last.get(sqs_message_id, -1) >= position:
+            yield f"message {sqs_message_id} was taken for deleted and came again"
 
 
 def of_history(evidence: Evidence, *, queue: str) -> Iterator[str]:

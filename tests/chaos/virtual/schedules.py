@@ -8,6 +8,7 @@ from spark_load.faults.shapes import ANSWERS, SHAPES, SLOWER_SECONDS, WIRE, Faul
 
 PRODUCER, RELAY, CONSUMER = "producer", "relay", "consumer"
 WORKERS = ("worker-0", "worker-1")
+GROUPS = ("a", "b", "c", "d", "e")
 _LASTS_SECONDS = (0.5, 12.0)  # the visibility timeout is 5 s
 
 
@@ -39,7 +40,7 @@ def story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: flo
     """Return the run of a seed."""
     rng = Random(f"publishes/{seed}")  # noqa: S311 (a load is not a secret)
     publishes = tuple(
-        Publish(number=number, group=rng.choice(("a", "b", "c")), at_seconds=round(seconds * number / messages, 2))
+        Publish(number=number, group=rng.choice(GROUPS), at_seconds=round(seconds * number / messages, 2))
         for number in range(messages)
     )
     ways = [_way(kind) for kind in SHAPES[shape]]

@@ -1,6 +1,6 @@
-"""Who works in a virtual run: the product, and three that do without a part of it, which must be found INVALID."""
+"""Who works in a virtual run: the product, and four that do without a part of it, which must be found INVALID."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,10 +80,28 @@ class OutsideOutbox(World):
         self.reach("after_commit")
 
 
+class _WholeBatches(Queue):
+    """Takes an answer to a batch for the answer to each of its entries."""
+
+    def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLost | TransientError | None]:
+        """Delete them, and believe that all are."""
+        super().delete_batch(receipt_handles)
+        return [None] * len(receipt_handles)
+
+
+class DeletesWholeBatches(World):
+    """Takes a delete batch as a whole: an entry that failed is forgotten, and its message comes again."""
+
+    def queue(self) -> Queue:
+        """Return a queue that hides which entries failed."""
+        return _WholeBatches(self.client("sqs"), self.queue_url)
+
+
 VARIANTS: dict[str, Callable[[Story, Path], World]] = {
     "sound": World,
     "no-inbox": NoInbox,
     "outside-outbox": OutsideOutbox,
     "delete-first": DeletesFirst,
+    "whole-batches": DeletesWholeBatches,
 }
 """By name; only the first is to be valid."""

@@ -6,7 +6,7 @@ the others go on. Everything else goes by the clock, which moves only where some
 """
 
 import sqlite3
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,11 +32,13 @@ from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
 from sluice.messaging.worker.build import assemble_worker
+from sluice.messaging.worker.hooks import Settled, WorkerHooks
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
+from sluice.messaging.worker.worker import Worker
 from sluice.recorder.recorder import Recorder
 from sluice.simulator.model import Refusal
 from sluice.testing import SimulatedAws, inbox_view
@@ -48,6 +50,8 @@ from tests.chaos.virtual.schedules import CONSUMER, PRODUCER, RELAY, WORKERS, Pu
 _DRAIN_SECONDS = 900.0
 _STEPS_MAX = 20_000
 _STALL_SECONDS_MAX = 10.0  # a client gives up then
+_LANES = 3
+_FAILING_SHARE = 0.25  # of batches
 _FREEZES_AT = ("after_receive", "after_commit", "before_delete", "before_publish", "after_publish", "before_mark")
 """Places without an open transaction: SQLite would keep the others waiting in real time."""
 _TABLES = (
@@ -70,15 +74,16 @@ class Process(Protocol):
 class Aws(SimulatedAws):
     """SQS and SNS over lines that have faults; whose call it is the world says."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int) -> None:
         super().__init__()
+        self.rng = Random(f"entries/{seed}")  # noqa: S311 (no secret)
         self.wire: Callable[[], Fault[FaultKind] | None] = lambda: None
         self.left_seconds: Callable[[Fault[FaultKind]], float] = lambda _: 0.0
 
     def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
         fault = self.wire()
         if fault is None:
-            return super()._answer(service, operation, params)
+            return self._partly(service, operation, params)
         match fault.kind:
             case FaultKind.CUT:
                 raise EndpointConnectionError(endpoint_url="simulator")
@@ -94,6 +99,18 @@ class Aws(SimulatedAws):
         if fault.detail.startswith("after-"):
             super()._answer(service, operation, params)
         return _instead(fault.detail.removeprefix("after-"))
+
+    def _partly(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+        """Answer, but of one batch in four do only the last entry: AWS may fail entries at any time."""
+        name = next((name for name in params if name.endswith("Entries")), None)
+        if name is None or len(params[name]) == 1 or self.rng.random() > _FAILING_SHARE:
+            return super()._answer(service, operation, params)
+        *refused, done = params[name]
+        answered = super()._answer(service, operation, {**params, name: [done]})
+        if isinstance(answered, Refusal):
+            return answered
+        failed = [{"Id": entry["Id"], "Code": "InternalFailure", "SenderFault": False} for entry in refused]
+        return {**answered, "Failed": [*answered.get("Failed", ()), *failed]}
 
 
 def _instead(name: str) -> Refusal:
@@ -113,6 +130,7 @@ class Evidence:
         committed: number and group of each event in the order of their commits.
         effects: number and group of each effect in the order of their commits.
         history: what recorders saw, as fields of events.
+        deleted: SQS message ids that a worker took for deleted, and how much of the history was there then.
         hits: how often each kind of fault struck.
         unfinished: why it came to no end; None when everything was drained.
     """
@@ -120,6 +138,7 @@ class Evidence:
     committed: list[tuple[int, str]]
     effects: list[tuple[int, str]]
     history: list[dict[str, Any]]
+    deleted: list[tuple[str, int]]
     hits: Counter[str]
     unfinished: str | None
 
@@ -143,7 +162,7 @@ class World:
     """A run under way. Variants replace its parts."""
 
     def __init__(self, story: Story, folder: Path) -> None:
-        self.story, self.aws = story, Aws()
+        self.story, self.aws = story, Aws(story.seed)
         self.clock, self.rng = self.aws.clock, Random(f"run/{story.seed}")  # noqa: S311
         self.declared = Consumer(
             name=CONSUMER,
@@ -170,6 +189,7 @@ class World:
                 connection.execute(text(table))
         self.outbox = Outbox(self.topic, clock=self.clock)
         self._history, self.hits = _History(), Counter[str]()
+        self.deleted = list[tuple[str, int]]()
         self.recorder = Recorder(
             self._history, names={self.queue_url: self.queue_name, self.topic_arn: self.topic}, clock=self.clock
         )
@@ -209,26 +229,32 @@ class World:
         )
 
     def new_worker(self) -> Process:
-        """Return a worker of one lane."""
+        """Return a worker of several lanes, whose messages are deleted together."""
 
         def handle(session: Session, of: Event, _context: Context) -> Outcome:
             self.write_effect(session, of)
             return Ack()
 
+        deleting = Deleting(self)
         worker = assemble_worker(
-            queue=Queue(self.client("sqs"), self.queue_url),
+            queue=self.queue(),
             engine=self.engine,
             handlers=Handlers.of_function(handle),
             inbox=Inbox(Policy.declared(self.declared), clock=self.clock),
-            settings=replace(WorkerSettings.declared(self.declared, lanes=1), wait_seconds=0),
+            settings=replace(WorkerSettings.declared(self.declared, lanes=_LANES), wait_seconds=0),
             processor_settings=ProcessorSettings.declared(self.declared),
             wait=ClockWait(self.aws),
             clock=self.clock,
             rng=self.rng,
-            failpoint=self.reach,
-            hooks=[WorkerRecording(self.recorder, queue_url=self.queue_url)],
+            failpoint=deleting.reach,
+            hooks=[WorkerRecording(self.recorder, queue_url=self.queue_url), deleting],
         )
-        return _Steps(worker.parts.drainer.step, worker.parts.lanes[0].step)
+        worker.parts.deleter.begin()
+        return _Steps(worker, deleting, self.rng)
+
+    def queue(self) -> Queue:
+        """Return the queue of a worker."""
+        return Queue(self.client("sqs"), self.queue_url)
 
     def produce(self, publish: Publish) -> None:
         """Commit an event and its row together."""
@@ -247,6 +273,10 @@ class World:
         client = self.aws.client(service)
         self.recorder.attach(client)
         return client
+
+    def took_for_deleted(self, sqs_message_id: str) -> None:
+        """Remember what a worker believes: it must not come again."""
+        self.deleted.append((sqs_message_id, len(self._history.rows)))
 
     def write_effect(self, session: Session, of: Event) -> None:
         """Write the row of an effect; a bad deployment fails behind it."""
@@ -367,6 +397,9 @@ class World:
             if (whole := self._armed(FaultKind.TERMINATE)) is not None:
                 self._struck.add(whole)
                 self.hits["terminate"] += 1
+                ended = self.processes[name]
+                if isinstance(ended, _Steps):
+                    ended.end()
                 self.processes[name] = self.made(name)
             return self.processes[name].step()
         except Crash:
@@ -419,21 +452,57 @@ class World:
                 committed=_rows(connection, "committed"),
                 effects=_rows(connection, "effect"),
                 history=self._history.rows,
+                deleted=self.deleted,
                 hits=self.hits,
                 unfinished=unfinished,
             )
 
 
+class Deleting(WorkerHooks):
+    """What a worker has handed over to be deleted, and what it then takes for deleted."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._failed = set[str]()
+        self.waiting = deque[str]()
+
+    def before_acknowledge(self, settled: Settled) -> None:
+        """Take in what is handed over next."""
+        self.waiting.append(settled.message.sqs_message_id)
+
+    def not_deleted(self, message: Received) -> None:
+        """Take in what the worker knows to come again."""
+        self._failed.add(message.sqs_message_id)
+
+    def reach(self, place: str) -> None:
+        """Reach a place; after a delete the first that waits is over."""
+        if place == "after_delete" and (over := self.waiting.popleft()) not in self._failed:
+            self._world.took_for_deleted(over)
+        self._world.reach(place)
+
+
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A process of several parts."""
+    """A worker on one thread: its lanes take turns, and what they hand over is deleted now and then."""
 
-    drain: Callable[[], int]
-    poll: Callable[[], bool]
+    worker: Worker
+    deleting: Deleting
+    rng: Random
 
     def step(self) -> bool:
-        """Let each take a step."""
-        return bool(self.drain()) | self.poll()
+        """Let each part take a step; what waits is deleted in every second one."""
+        has_worked = bool(self.worker.parts.drainer.step())
+        for lane in self.worker.parts.lanes:
+            has_worked = lane.step() or has_worked
+        if self.deleting.waiting and self.rng.random() < 0.5:
+            self.worker.parts.deleter.step()
+        return has_worked or bool(self.deleting.waiting)
+
+    def end(self) -> None:
+        """Delete what waits."""
+        self.worker.parts.deleter.end()
+        while self.worker.parts.deleter.step():
+            pass
 
 
 def _never_wait(connection: Any, _: Any) -> None:
