@@ -6,7 +6,7 @@ Python's dataclasses check none of it. Pydantic would, and takes a quarter of a 
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from enum import Enum, EnumType
 from functools import wraps
@@ -22,14 +22,21 @@ _NAME_CHARACTERS_MAX = 300
 """Of a name in a refusal; names that are allowed are shorter."""
 
 
-class _Rule(NamedTuple):
+class Rule(NamedTuple):
+    """What a field's values have to meet, and how it is said."""
+
     is_met: Callable[[Any], object]
     allowed: str
 
 
+def rule_of(declared_field: Field[Any]) -> Rule | None:
+    """Return the rule of a field of its own, if it has one."""
+    return declared_field.metadata.get(_RULE)
+
+
 def checked(is_met: Callable[[Any], object], allowed: str, *, default: Any = MISSING) -> Any:
     """Return a field whose values have to meet a rule of their own; None, where its type takes None, always does."""
-    return field(default=default, metadata={_RULE: _Rule(is_met, allowed)})
+    return field(default=default, metadata={_RULE: Rule(is_met, allowed)})
 
 
 def between(lowest: float, highest: float, unit: str = "", *, default: Any = MISSING) -> Any:
@@ -124,7 +131,7 @@ def _check_fields(kind: Any, unnamed: tuple[object, ...], values: dict[str, Any]
 
 
 def _check_field(kind: type, name: object, declared_field: Any, seen: object) -> None:
-    field_type, rule = declared_field.type, declared_field.metadata.get(_RULE)
+    field_type, rule = declared_field.type, rule_of(declared_field)
     if not is_a(seen, field_type):
         intended = _intended(seen, field_type)
         refuse(kind, name, field=declared_field.name, seen=seen, allowed=allowed_type(field_type), intended=intended)
