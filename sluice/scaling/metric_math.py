@@ -39,13 +39,10 @@ class Term(Protocol):
         """Return it as CloudWatch metric math."""
 
     def terms(self) -> "tuple[Term, ...]":
-        """Return the parts it is made of; a number and a metric have none."""
-        return ()
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is one number, and not a time series."""
-        return False
+        """Return the parts it is made of, in their order; a number and a metric have none."""
+        values = (getattr(self, field.name) for field in fields(cast("Any", self)))
+        parts = (part for value in values for part in (value if isinstance(value, tuple) else (value,)))
+        return tuple(cast("Term", part) for part in parts if is_dataclass(part))
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return its value in that minute; None when it has no data point."""
@@ -68,13 +65,7 @@ class Number(Term):
         """Return the number as CloudWatch reads it, every digit: a rounded target may be above the policy's own."""
         return f"{Decimal(repr(float(self.value))):f}".removesuffix(".0")
 
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is one number."""
-        return True
-
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
-        """Return the number."""
         return self.value
 
 
@@ -85,11 +76,9 @@ class Metric(Term):
     id: str
 
     def text(self) -> str:
-        """Return its id."""
         return self.id
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return the value reported for that minute."""
         values = series[self.id]
         return values[minute] if minute < len(values) else None
 
@@ -117,15 +106,9 @@ class Fill(Term):
     filling: Literal["REPEAT", "LINEAR"] | Term
 
     def text(self) -> str:
-        """Return FILL(…)."""
         return f"FILL({self.term.text()}, {self.filling if isinstance(self.filling, str) else self.filling.text()})"
 
-    def terms(self) -> tuple[Term, ...]:
-        """Return the time series, and the filling if it is a term."""
-        return (self.term,) if isinstance(self.filling, str) else (self.term, self.filling)
-
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return the value, filled."""
         if (value := self.term.value_at(series, minute)) is not None:
             return value
         if not isinstance(self.filling, str):
@@ -144,20 +127,9 @@ class Negated(Term):
     term: Term
 
     def text(self) -> str:
-        """Return it in brackets."""
         return f"(-{self.term.text()})"
 
-    def terms(self) -> tuple[Term, ...]:
-        """Return what is negated."""
-        return (self.term,)
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether what is negated is one number."""
-        return self.term.is_scalar
-
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return the negative; None of none."""
         value = self.term.value_at(series, minute)
         return None if value is None else -value
 
@@ -189,23 +161,13 @@ class Operation(Term):
     right: Term
 
     def text(self) -> str:
-        """Return it in brackets."""
         return f"({self.left.text()} {self.operator} {self.right.text()})"
-
-    def terms(self) -> tuple[Term, ...]:
-        """Return both sides."""
-        return (self.left, self.right)
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether both sides are."""
-        return self.left.is_scalar and self.right.is_scalar
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the result; None where no side that is a time series has a data point, and of a division by zero."""
         left, right = self.left.value_at(series, minute), self.right.value_at(series, minute)
         if left is None or right is None:
-            if left is right or self.left.is_scalar or self.right.is_scalar:
+            if left is right or is_scalar(self.left) or is_scalar(self.right):
                 return None
             left, right = left or 0.0, right or 0.0
         return _real(lambda: _OPERATORS[self.operator](left, right))
@@ -220,17 +182,7 @@ class If(Term):
     otherwise: Term | None = None
 
     def text(self) -> str:
-        """Return IF(…)."""
         return f"IF({', '.join(term.text() for term in self.terms())})"
-
-    def terms(self) -> tuple[Term, ...]:
-        """Return the condition and the branches."""
-        return (self.condition, self.then) if self.otherwise is None else (self.condition, self.then, self.otherwise)
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether all its terms are."""
-        return all(term.is_scalar for term in self.terms())
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the chosen term's value; where a condition holds and there is none, 0."""
@@ -245,30 +197,28 @@ class If(Term):
 
 @dataclass(frozen=True, slots=True)
 class Function(Term):
-    """A function of one time series that gives a value a minute.
+    """A function of one time series.
 
     ABS, CEIL and FLOOR are of each value. DIFF and RATE compare it with the data point before it, however long before;
-    RATE is by the second. RUNNING_SUM begins with the series. TIME_SERIES makes a scalar a series.
+    RATE is by the second. RUNNING_SUM begins with the series. TIME_SERIES makes a scalar a series. AVG, MAX, MIN, SUM
+    and DATAPOINT_COUNT are one number, of all the data points it has; AWS advises against them in alarms: how many data
+    points an alarm retrieves is AWS's choice.
     """
 
     name: str
     term: Term
 
     def text(self) -> str:
-        """Return NAME(…)."""
         return f"{self.name}({self.term.text()})"
 
-    def terms(self) -> tuple[Term, ...]:
-        """Return the argument."""
-        return (self.term,)
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is of each value, and the argument is one number."""
-        return self.term.is_scalar and self.name in {"ABS", "CEIL", "FLOOR"}
-
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
-        """Return the result; None of a minute without a data point, or of a first one that has to be compared."""
+        """Return the result; None of a minute without a data point, or of a first one that has to be compared.
+
+        A statistic of a time series without data points is None, but its count is 0.
+        """
+        if (statistic := _STATISTICS.get(self.name)) is not None:
+            values = _known(self.term.value_at(series, each) for each in range(_minutes(series)))
+            return statistic(values) if values or self.name == "DATAPOINT_COUNT" else None
         value = self.term.value_at(series, minute)
         if value is None:
             return None
@@ -290,37 +240,6 @@ _OF_EACH_VALUE: Mapping[str, Callable[[float], float]] = {
     "TIME_SERIES": float,
 }
 _FUNCTIONS = (*_OF_EACH_VALUE, "DIFF", "RATE", "RUNNING_SUM")
-
-
-@dataclass(frozen=True, slots=True)
-class Statistic(Term):
-    """One number of a whole time series: AVG, DATAPOINT_COUNT, MAX, MIN or SUM of the data points it has.
-
-    AWS advises against them in alarms: how many data points an alarm retrieves is AWS's choice. Here all are.
-    """
-
-    name: str
-    term: Term
-
-    def text(self) -> str:
-        """Return NAME(…)."""
-        return f"{self.name}({self.term.text()})"
-
-    def terms(self) -> tuple[Term, ...]:
-        """Return the time series."""
-        return (self.term,)
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is one number: always."""
-        return True
-
-    def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
-        """Return the number; None of a time series without data points, but of its count."""
-        values = _known(self.term.value_at(series, each) for each in range(_minutes(series)))
-        return _STATISTICS[self.name](values) if values or self.name == "DATAPOINT_COUNT" else None
-
-
 _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "AVG": lambda values: math.fsum(values) / len(values),
     "DATAPOINT_COUNT": len,
@@ -341,12 +260,7 @@ class Combined(Term):
     parts: tuple[Term, ...]
 
     def text(self) -> str:
-        """Return NAME([…])."""
         return f"{self.name}([{', '.join(term.text() for term in self.parts)}])"
-
-    def terms(self) -> tuple[Term, ...]:
-        """Return the time series."""
-        return self.parts
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the value; None in a minute in which none of them has one."""
@@ -363,21 +277,19 @@ class Period(Term):
     metric: Metric
 
     def text(self) -> str:
-        """Return PERIOD(…)."""
         return f"PERIOD({self.metric.text()})"
 
-    def terms(self) -> tuple[Term, ...]:
-        """Return the metric."""
-        return (self.metric,)
-
-    @property
-    def is_scalar(self) -> bool:
-        """Whether it is one number: always."""
-        return True
-
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:  # noqa: ARG002 (the same in every minute)
-        """Return the period."""
         return _PERIOD_SECONDS
+
+
+def is_scalar(term: Term) -> bool:
+    """Return whether a term is one number, and not a time series."""
+    if isinstance(term, Metric | Fill | Combined):
+        return False
+    if isinstance(term, Function) and term.name not in {"ABS", "CEIL", "FLOOR"}:
+        return term.name in _STATISTICS
+    return isinstance(term, Period) or all(map(is_scalar, term.terms()))
 
 
 def metric_ids(term: Term) -> tuple[str, ...]:
@@ -549,7 +461,7 @@ class _Reader:
             case "PERIOD", ("term",) if isinstance(metric := self.term(arguments[0]), Metric):
                 return Period(metric)
             case function, ("term",) if function in {*_FUNCTIONS, *_STATISTICS}:
-                return (Function if function in _FUNCTIONS else Statistic)(function, self.term(arguments[0]))
+                return Function(function, self.term(arguments[0]))
             case statistic, ("array",) if statistic in _STATISTICS:
                 parts: list[Any] = arguments[0].children
                 return Combined(statistic, tuple(map(self.term, parts)))

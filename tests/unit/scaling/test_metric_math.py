@@ -24,8 +24,8 @@ from sluice.scaling.metric_math import (
     Operation,
     Period,
     Series,
-    Statistic,
     Term,
+    is_scalar,
     metric_ids,
     parse,
 )
@@ -228,7 +228,7 @@ def _larger(terms: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
         st.builds(If, terms, terms, st.none() | terms),
         st.builds(Fill, terms, st.sampled_from(["REPEAT", "LINEAR"]) | terms),
         st.builds(Function, _FUNCTIONS, terms),
-        st.builds(Statistic, _ARRAYED, terms),
+        st.builds(Function, _ARRAYED, terms),
         st.builds(Combined, _ARRAYED, st.lists(terms, min_size=1, max_size=3).map(tuple)),
     )
 
@@ -259,7 +259,7 @@ def test_a_term_has_a_value_or_none_whatever_the_metrics_are(term: Term, data: s
 
     assert set(metric_ids(term)) == _metrics_of(term)
     assert all(result is None or abs(result) < float("inf") for result in results)
-    assert not term.is_scalar or len(set(results)) == 1
+    assert not is_scalar(term) or len(set(results)) == 1
 
 
 @pytest.mark.parametrize(
