@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import aws_cdk as cdk
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
 from sluice.constructs.nag import acknowledge
-from sluice.constructs.network import Network
-from sluice.constructs.removal import removal_policy
-from sluice.declaration import Encryption, Environment, ExistingDatabase, NewDatabase, Removal, naming
+from sluice.constructs.network import Network, closed_group
+from sluice.constructs.removal import encryption_key
+from sluice.declaration import Encryption, Environment, ExistingDatabase, NewDatabase, Removal
 from sluice.declaration.arguments import typed
 
 _NAME = "sluice"
@@ -77,14 +76,10 @@ class Database(Construct):
     ) -> None:
         super().__init__(scope, id_)
         is_retained = environment.removal is Removal.RETAIN
-        self.key = _key(self, environment) if environment.encryption is Encryption.CMK else None
-        self.security_group = ec2.SecurityGroup(
-            self,
-            "Clients",
-            vpc=network.vpc,
-            description="Sluice database: tasks and producers call it",
-            allow_all_outbound=False,
-        )
+        self.key: kms.Key | None = None  # its own, so that it needs no stack but the database's
+        if environment.encryption is Encryption.CMK:
+            self.key = encryption_key(self, "Key", environment=environment, encrypts="database")
+        self.security_group = closed_group(self, "Clients", network.vpc, "Sluice database: tasks and producers call it")
         network.let_into_database(self, self.security_group, _PORT)
         self.cluster = rds.DatabaseCluster(
             self,
@@ -149,15 +144,3 @@ class Database(Construct):
 def _version(declared: NewDatabase) -> rds.AuroraPostgresEngineVersion:
     major = declared.engine_version.partition(".")[0]
     return rds.AuroraPostgresEngineVersion.of(declared.engine_version, major, serverless_v2_auto_pause_supported=True)
-
-
-def _key(scope: Construct, environment: Environment) -> kms.Key:
-    """Make the key of storage, backups and secret: of its own, so that it needs no stack but the database's."""
-    return kms.Key(
-        scope,
-        "Key",
-        alias=naming.key_alias(environment, "database"),
-        description=f"Sluice {environment.name}: database",
-        enable_key_rotation=True,
-        removal_policy=removal_policy(environment),
-    )

@@ -18,7 +18,7 @@ from sluice import limits
 from sluice.constructs.database import DatabaseAccess
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.nag import acknowledge
-from sluice.constructs.removal import removal_policy
+from sluice.constructs.removal import encryption_key, removal_policy
 from sluice.declaration import Consumer, Encryption, Environment, ExistingTopic, Topic, naming, policies
 from sluice.declaration.arguments import typed
 
@@ -36,8 +36,8 @@ class Keys(Construct):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         if environment.keys is None:
-            self.topic: kms.IKey = self._key("Topic", environment)
-            self.queues: kms.IKey = self._key("Queues", environment)
+            self.topic: kms.IKey = encryption_key(self, "Topic", environment=environment)
+            self.queues: kms.IKey = encryption_key(self, "Queues", environment=environment)
         else:
             self.topic = kms.Key.from_key_arn(self, "Topic", environment.keys.topic_arn)
             self.queues = kms.Key.from_key_arn(self, "Queues", environment.keys.queues_arn)
@@ -50,17 +50,6 @@ class Keys(Construct):
                 _attach(self.topic, policies.use_key_for(naming.topic_arn(environment, account, topic.name)))
         for producer in dict.fromkeys(account for topic in own for account in topic.producer_accounts):
             _attach(self.topic, policies.use_key_through("sns", account=producer, region=environment.region))
-
-    def _key(self, id_: str, environment: Environment) -> kms.Key:
-        encrypted = id_.lower()
-        return kms.Key(
-            self,
-            id_,
-            alias=naming.key_alias(environment, encrypted),
-            description=f"Sluice {environment.name}: {encrypted}",
-            enable_key_rotation=True,
-            removal_policy=removal_policy(environment),
-        )
 
 
 class ConsumerQueue(Construct):

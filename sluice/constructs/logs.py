@@ -6,7 +6,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from sluice.constructs.removal import removal_policy
+from sluice.constructs.removal import encryption_key, removal_policy
 from sluice.declaration import Encryption, Environment, naming
 
 
@@ -20,14 +20,7 @@ def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key 
     """
     if environment.encryption is not Encryption.CMK:
         return None
-    key = kms.Key(
-        scope,
-        id_,
-        alias=naming.key_alias(environment, "logs"),
-        description=f"Sluice {environment.name}: logs",
-        enable_key_rotation=True,
-        removal_policy=removal_policy(environment),
-    )
+    key = encryption_key(scope, id_, environment=environment, encrypts="logs")
     stack, name = cdk.Stack.of(scope), naming.service_name(environment, "*")
     groups = [
         stack.format_arn(

@@ -11,6 +11,11 @@ from sluice.declaration.arguments import typed
 _HTTPS = 443
 
 
+def closed_group(scope: Construct, id_: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
+    """Make a security group that lets nobody in and out."""
+    return ec2.SecurityGroup(scope, id_, vpc=vpc, description=description, allow_all_outbound=False)
+
+
 class Network(Construct):
     """Where the tasks run: a VPC and subnets, new or existing, security groups of tasks and producers, the logs' key.
 
@@ -42,12 +47,8 @@ class Network(Construct):
         else:
             self.vpc = self._new_vpc(declared, environment=environment)
         self.subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
-        self.security_group = ec2.SecurityGroup(
-            self,
-            "Tasks",
-            vpc=self.vpc,
-            description="Sluice tasks: nobody calls them; they call AWS and the database",
-            allow_all_outbound=False,
+        self.security_group = closed_group(
+            self, "Tasks", self.vpc, "Sluice tasks: nobody calls them; they call AWS and the database"
         )
         self.security_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(_HTTPS), "AWS services")
         self.producers = None if environment.database is None else self._producers()
@@ -87,13 +88,7 @@ class Network(Construct):
         return clients if self.producers is None else {**clients, "Producers": (self.producers, "Sluice producers")}
 
     def _producers(self) -> ec2.SecurityGroup:
-        group = ec2.SecurityGroup(
-            self,
-            "Producers",
-            vpc=self.vpc,
-            description="Sluice producers: what joins it reaches the database",
-            allow_all_outbound=False,
-        )
+        group = closed_group(self, "Producers", self.vpc, "Sluice producers: what joins it reaches the database")
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(_HTTPS), "AWS services")
         return group
 
@@ -122,13 +117,7 @@ class Network(Construct):
             services["SecretsManager"] = ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER
         if environment.has_relay:
             services["Sns"] = ec2.InterfaceVpcEndpointAwsService.SNS
-        endpoints = ec2.SecurityGroup(
-            self,
-            "Endpoints",
-            vpc=self.vpc,
-            description="Sluice endpoints: the tasks call them",
-            allow_all_outbound=False,
-        )
+        endpoints = closed_group(self, "Endpoints", self.vpc, "Sluice endpoints: the tasks call them")
         for group, description in self._clients().values():
             endpoints.add_ingress_rule(group, ec2.Port.tcp(_HTTPS), description)
         for id_, service in services.items():

@@ -1,8 +1,10 @@
-"""From the declaration's words to CDK's, where every stack needs the same ones."""
+"""What every stack needs alike: what becomes of a stateful resource, and keys."""
 
 import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from constructs import Construct
 
-from sluice.declaration import Environment, Removal
+from sluice.declaration import Environment, Removal, naming
 
 
 def removal_policy(environment: Environment) -> cdk.RemovalPolicy:
@@ -13,3 +15,16 @@ def removal_policy(environment: Environment) -> cdk.RemovalPolicy:
     """
     is_retained = environment.removal is Removal.RETAIN
     return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if is_retained else cdk.RemovalPolicy.DESTROY
+
+
+def encryption_key(scope: Construct, id_: str, *, environment: Environment, encrypts: str | None = None) -> kms.Key:
+    """Make a KMS key that is rotated; `encrypts` is in its alias and its description, and by default its id."""
+    encrypted = id_.lower() if encrypts is None else encrypts
+    return kms.Key(
+        scope,
+        id_,
+        alias=naming.key_alias(environment, encrypted),
+        description=f"Sluice {environment.name}: {encrypted}",
+        enable_key_rotation=True,
+        removal_policy=removal_policy(environment),
+    )

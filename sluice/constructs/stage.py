@@ -20,76 +20,28 @@ from sluice.declaration.fields.operators import has_operators
 from sluice.declaration.validation import require
 
 
-class NetworkStack(cdk.Stack):
-    """Where the tasks of an environment run: VPC, endpoints, security groups. Only wires."""
+class EnvironmentStack(cdk.Stack):
+    """One stack of an environment; it only holds and names what the stage puts into it."""
 
     @typed
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, holds: str) -> None:
         self._zones = environment.network.availability_zones if isinstance(environment.network, NewNetwork) else 0
         super().__init__(
             scope,
             id_,
-            stack_name=naming.stack_name(environment, "network"),
-            description=f"Sluice {environment.name}: where the tasks run",
+            stack_name=naming.stack_name(environment, id_.lower()),
+            description=f"Sluice {environment.name}: {holds}",
         )
-        self.network = Network(self, "Network", environment=environment)
-        if self.network.producers is not None:
-            cdk.CfnOutput(self, "ProducersSecurityGroupId", value=self.network.producers.security_group_id)
 
     @property
     def availability_zones(self) -> list[str]:
         """Return the zones as the region will name them: asking at synth would need the network and an account."""
         return [cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(self._zones)]
 
-
-class DatabaseStack(cdk.Stack):
-    """The database of an environment that has its own. Only wires, and says where things are."""
-
-    @typed
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, declared: NewDatabase, network: Network
-    ) -> None:
-        super().__init__(
-            scope,
-            id_,
-            stack_name=naming.stack_name(environment, "database"),
-            description=f"Sluice {environment.name}: inbox and outbox",
-        )
-        self.database = Database(self, "Database", environment=environment, declared=declared, network=network)
-        cdk.CfnOutput(self, "SecretArn", value=self.database.access.secret_arn)
-        cdk.CfnOutput(self, "Endpoint", value=self.database.cluster.cluster_endpoint.socket_address)
-
-
-class MessagingStack(cdk.Stack):
-    """The stateful part of an environment: topic, queues, DLQs and keys. Only wires, and says where things are."""
-
-    @typed
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, database: DatabaseAccess | None
-    ) -> None:
-        super().__init__(
-            scope,
-            id_,
-            stack_name=naming.stack_name(environment, "messaging"),
-            description=f"Sluice {environment.name}: SNS FIFO topic to SQS FIFO queues",
-        )
-        self.fanout = Fanout(self, "Fanout", environment=environment)
-        for topic in environment.topics:
-            self._output(naming.topic_output_name(environment, topic), self.fanout.topics[topic.name].topic_arn)
-        if environment.published_topics:
-            producers = Producers(self, "Producers", environment=environment, fanout=self.fanout, database=database)
-            self._output("PublishPolicyArn", producers.publish_policy.managed_policy_arn)
-            if producers.outbox_policy is not None:
-                self._output("OutboxPolicyArn", producers.outbox_policy.managed_policy_arn)
-        for consumer in environment.consumers:
-            queues = self.fanout.consumers[consumer.name]
-            self._output(naming.output_name(consumer, "QueueUrl"), queues.queue.queue_url)
-            self._output(naming.output_name(consumer, "QueueArn"), queues.queue.queue_arn)
-            self._output(naming.output_name(consumer, "DeadLetterQueueArn"), queues.dead_letter_queue.queue_arn)
-            self._output(naming.output_name(consumer, "UndeliveredQueueArn"), queues.undelivered_queue.queue_arn)
-
-    def _output(self, name: str, value: str) -> None:
-        cdk.CfnOutput(self, name, value=value)
+    def output(self, **values: str) -> None:
+        """Say where things are, a name each."""
+        for name, value in values.items():
+            cdk.CfnOutput(self, name, value=value)
 
 
 class Consumers(Construct):
@@ -140,57 +92,6 @@ class Consumers(Construct):
                 )
 
 
-class ConsumersStack(cdk.Stack):
-    """The stateless part of an environment: cluster and services. Only wires."""
-
-    @typed
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        network: Network,
-        database: DatabaseAccess | None,
-        topic_key: kms.IKey | None,
-        queue_key: kms.IKey | None,
-        project: Path,
-    ) -> None:
-        super().__init__(
-            scope,
-            id_,
-            stack_name=naming.stack_name(environment, "consumers"),
-            description=f"Sluice {environment.name}: the consumers' workers",
-        )
-        self.consumers = Consumers(
-            self,
-            "Consumers",
-            environment=environment,
-            network=network,
-            database=database,
-            topic_key=topic_key,
-            queue_key=queue_key,
-            project=project,
-        )
-
-
-class ObservabilityStack(cdk.Stack):
-    """The operator topic, the alarms and the dashboard of an environment. Only wires."""
-
-    @typed
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
-        super().__init__(
-            scope,
-            id_,
-            stack_name=naming.stack_name(environment, "observability"),
-            description=f"Sluice {environment.name}: alarms and dashboard",
-        )
-        self.operators = OperatorTopic(self, "Operators", environment=environment, key=key)
-        self.alarms = Alarms(self, "Alarms", environment=environment, topic=self.operators.topic)
-        self.dashboard = Dashboard(self, "Dashboard", environment=environment)
-        cdk.CfnOutput(self, "OperatorTopicArn", value=self.operators.topic.topic_arn)
-
-
 class EnvironmentStage(cdk.Stage):
     """Everything one environment consists of, deployed with `cdk deploy -c env=NAME 'NAME/*'`.
 
@@ -227,23 +128,24 @@ class EnvironmentStage(cdk.Stage):
             naming.stage_name(environment),
             env=cdk.Environment(account=environment.account, region=environment.region),
         )
-        self.network = NetworkStack(self, "Network", environment=environment)
-        database = self._database(environment)
-        self.messaging = MessagingStack(self, "Messaging", environment=environment, database=database)
-        fanout = self.messaging.fanout
+        self._environment = environment
+        network = self._network()
+        database = self._database(network)
+        fanout = self._messaging(database)
         topic_key, queue_key = (None, None) if fanout.keys is None else (fanout.keys.topic, fanout.keys.queues)
-        self.consumers = ConsumersStack(
-            self,
+        consumers = self._stack("Consumers", "the consumers' workers")
+        Consumers(
+            consumers,
             "Consumers",
             environment=environment,
-            network=self.network.network,
+            network=network,
             database=database,
             topic_key=topic_key,
             queue_key=queue_key,
             project=project,
         )
-        self.consumers.add_stack_dependency(self.messaging, "workers find their queues by name")
-        self.observability = ObservabilityStack(self, "Observability", environment=environment, key=topic_key)
+        consumers.add_stack_dependency(cdk.Stack.of(fanout), "workers find their queues by name")
+        self._observability(topic_key)
         for stack in self.node.children:
             assert isinstance(stack, cdk.Stack)
             stack.termination_protection = environment.removal is Removal.RETAIN
@@ -254,13 +156,55 @@ class EnvironmentStage(cdk.Stage):
         }.items():
             cdk.Tags.of(self).add(key, value)
 
-    def _database(self, environment: Environment) -> DatabaseAccess | None:
-        match environment.database:
+    def _stack(self, id_: str, holds: str) -> EnvironmentStack:
+        return EnvironmentStack(self, id_, environment=self._environment, holds=holds)
+
+    def _network(self) -> Network:
+        """Make the stack of VPC, endpoints and security groups."""
+        stack = self._stack("Network", "where the tasks run")
+        network = Network(stack, "Network", environment=self._environment)
+        if network.producers is not None:
+            stack.output(ProducersSecurityGroupId=network.producers.security_group_id)
+        return network
+
+    def _database(self, network: Network) -> DatabaseAccess | None:
+        """Make the stack of the environment's own database, where it has one."""
+        match self._environment.database:
             case NewDatabase() as declared:
-                stack = DatabaseStack(
-                    self, "Database", environment=environment, declared=declared, network=self.network.network
-                )
-                return stack.database.access
+                stack = self._stack("Database", "inbox and outbox")
+                made = Database(stack, "Database", environment=self._environment, declared=declared, network=network)
+                stack.output(SecretArn=made.access.secret_arn, Endpoint=made.cluster.cluster_endpoint.socket_address)
+                return made.access
             case ExistingDatabase() as existing:
                 return access_to_existing(existing)
         return None
+
+    def _messaging(self, database: DatabaseAccess | None) -> Fanout:
+        """Make the stack of what is kept: topics, queues, DLQs and keys."""
+        environment, stack = self._environment, self._stack("Messaging", "SNS FIFO topic to SQS FIFO queues")
+        fanout = Fanout(stack, "Fanout", environment=environment)
+        for topic in environment.topics:
+            stack.output(**{naming.topic_output_name(environment, topic): fanout.topics[topic.name].topic_arn})
+        if environment.published_topics:
+            producers = Producers(stack, "Producers", environment=environment, fanout=fanout, database=database)
+            stack.output(PublishPolicyArn=producers.publish_policy.managed_policy_arn)
+            if producers.outbox_policy is not None:
+                stack.output(OutboxPolicyArn=producers.outbox_policy.managed_policy_arn)
+        for consumer in environment.consumers:
+            queues = fanout.consumers[consumer.name]
+            values = {
+                "QueueUrl": queues.queue.queue_url,
+                "QueueArn": queues.queue.queue_arn,
+                "DeadLetterQueueArn": queues.dead_letter_queue.queue_arn,
+                "UndeliveredQueueArn": queues.undelivered_queue.queue_arn,
+            }
+            stack.output(**{naming.output_name(consumer, name): value for name, value in values.items()})
+        return fanout
+
+    def _observability(self, key: kms.IKey | None) -> None:
+        """Make the stack of the operator topic, the alarms and the dashboard."""
+        stack = self._stack("Observability", "alarms and dashboard")
+        operators = OperatorTopic(stack, "Operators", environment=self._environment, key=key)
+        Alarms(stack, "Alarms", environment=self._environment, topic=operators.topic)
+        Dashboard(stack, "Dashboard", environment=self._environment)
+        stack.output(OperatorTopicArn=operators.topic.topic_arn)

@@ -8,6 +8,8 @@ AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 (read 2026-11-21).
 """
 
+from typing import Any
+
 import aws_cdk as cdk
 from aws_cdk import aws_chatbot as chatbot
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -19,6 +21,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from sluice.constructs.monitoring import metrics
+from sluice.constructs.monitoring.alarm import BREACHING, IGNORE, LESS_THAN, MORE_THAN, NOT_BREACHING, make_alarm
 from sluice.constructs.nag import acknowledge
 from sluice.declaration import Consumer, Environment, ExistingTopic, Gaps, Topic, naming
 from sluice.declaration.arguments import typed
@@ -26,10 +29,6 @@ from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GR
 from sluice.declaration.topics import RELAY_TASKS
 from sluice.scaling import backlog
 
-_IGNORE, _NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
-_BREACHING = cloudwatch.TreatMissingData.BREACHING
-_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-_MORE_THAN = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
 _PINNED_MINUTES = 15
 _PARKED_MINUTES = 10
 _ALONE_MINUTES = 15
@@ -111,33 +110,19 @@ class Alarms(Construct):
             if consumer.automatic_redrive is not None:
                 self._watch_redrive(consumer)
 
-    def _alarm(
-        self,
-        subject: str,
-        condition: str,
-        metric: cloudwatch.IMetric,
-        *,
-        threshold: float,
-        missing: cloudwatch.TreatMissingData,
-        description: str,
-        operator: cloudwatch.ComparisonOperator = _AT_LEAST,
-        minutes: int = 1,
-        of_minutes: int = 1,
-    ) -> None:
-        alarm = cloudwatch.Alarm(
+    def _alarm(self, subject: str, condition: str, metric: cloudwatch.IMetric, **more: Any) -> None:
+        """Make an alarm that operators hear of, when it rings and when it is over; see `make_alarm`."""
+        made = make_alarm(
             self,
             f"{subject}-{condition}",
-            alarm_name=naming.alarm_name(self._environment, subject, condition),
-            alarm_description=description,
+            environment=self._environment,
+            subject=subject,
+            condition=condition,
             metric=metric,
-            threshold=threshold,
-            comparison_operator=operator,
-            datapoints_to_alarm=minutes,
-            evaluation_periods=of_minutes,
-            treat_missing_data=missing,
+            **more,
         )
-        alarm.add_alarm_action(self._action)
-        alarm.add_ok_action(self._action)
+        made.add_alarm_action(self._action)
+        made.add_ok_action(self._action)
 
     def _watch_topic(self, topic: Topic) -> None:
         name = naming.topic_name(self._environment, topic.name)
@@ -147,7 +132,7 @@ class Alarms(Construct):
             "failed",
             metrics.topic_metric(name, "NumberOfNotificationsFailed"),
             threshold=1,
-            missing=_NOT_BREACHING,
+            missing=NOT_BREACHING,
             description="SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy and"
             " key.",
         )
@@ -156,7 +141,7 @@ class Alarms(Construct):
             "lost",
             metrics.topic_metric(name, "NumberOfNotificationsFailedToRedriveToDlq"),
             threshold=1,
-            missing=_NOT_BREACHING,
+            missing=NOT_BREACHING,
             description="Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
             " Publish them again; consumers that had them need an inbox.",
         )
@@ -168,10 +153,10 @@ class Alarms(Construct):
             "lagging",
             metrics.outbox_metric(self._environment, topic, OUTBOX_LAG, "Maximum"),
             threshold=self._environment.outbox_lag_seconds,
-            operator=_MORE_THAN,
+            operator=MORE_THAN,
             minutes=3,  # a relay that dies is replaced sooner
             of_minutes=5,
-            missing=_BREACHING,
+            missing=BREACHING,
             description=f"A committed message has waited longer than {self._environment.outbox_lag_seconds} s to be"
             " published, or no relay leads. See the relay's log: SNS refuses, the database does not answer, no task"
             " starts, or a message is quarantined.",
@@ -181,7 +166,7 @@ class Alarms(Construct):
             "quarantined",
             metrics.outbox_metric(self._environment, topic, OUTBOX_QUARANTINED, "Maximum"),
             threshold=1,
-            missing=_NOT_BREACHING,  # without a relay `lagging` rings
+            missing=NOT_BREACHING,  # without a relay `lagging` rings
             description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
             " outbox ls`, mend what refuses it, then unquarantine or skip it.",
         )
@@ -190,10 +175,9 @@ class Alarms(Construct):
             "alone",
             metrics.running_tasks(self._environment, subject),
             threshold=RELAY_TASKS,
-            operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            operator=LESS_THAN,
             minutes=_ALONE_MINUTES,
-            of_minutes=_ALONE_MINUTES,
-            missing=_BREACHING,  # with no task there is no number
+            missing=BREACHING,  # with no task there is no number
             description=f"Fewer than {RELAY_TASKS} relays have run for {_ALONE_MINUTES} minutes, so nobody takes over"
             " when the last one fails. See the events of its ECS service, and its log.",
         )
@@ -206,8 +190,7 @@ class Alarms(Construct):
             metrics.inbox_metric(self._environment, consumer, PARKED_GROUPS),
             threshold=1,
             minutes=minutes,
-            of_minutes=minutes,
-            missing=_IGNORE,
+            missing=IGNORE,
             description=f"A group has been parked for {minutes} minutes: a message is missing, dead or held, and what"
             " follows it is set aside. See `sluice dlq ls`, then redrive, replace, retry or skip it.",
         )
@@ -218,7 +201,7 @@ class Alarms(Construct):
             "redrive-off",
             metrics.inbox_metric(self._environment, consumer, REDRIVE_OFF),
             threshold=1,
-            missing=_IGNORE,
+            missing=IGNORE,
             description="Automatic redrive is off: a message that it brought back died again, a run died, or an"
             " operator switched it off. See `sluice dlq audit`, mend the cause, then `sluice dlq automatic-on`.",
         )
@@ -243,7 +226,7 @@ class Alarms(Construct):
                 # Not NumberOfMessagesSent: it does not count what SQS moves itself.
                 metrics.queue_metric(name, "ApproximateNumberOfMessagesVisible", "Maximum"),
                 threshold=1,
-                missing=_IGNORE,
+                missing=IGNORE,
                 description=description,
             )
 
@@ -254,10 +237,10 @@ class Alarms(Construct):
             "late",
             age,
             threshold=consumer.acceptable_latency_seconds,
-            operator=_MORE_THAN,
+            operator=MORE_THAN,
             minutes=3,
             of_minutes=5,
-            missing=_IGNORE,
+            missing=IGNORE,
             description=f"A message has waited longer than {consumer.acceptable_latency_seconds} s. See the dashboard:"
             " failing tasks, too few tasks, or a stuck group.",
         )
@@ -266,7 +249,7 @@ class Alarms(Construct):
             "expiring",
             age,
             threshold=consumer.message_retention_seconds / 2,
-            missing=_IGNORE,
+            missing=IGNORE,
             description=f"A message has waited half of the {consumer.message_retention_seconds} s after which SQS"
             " deletes it.",
         )
@@ -279,7 +262,7 @@ class Alarms(Construct):
             threshold=1,
             minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
             of_minutes=10,
-            missing=_IGNORE,
+            missing=IGNORE,
             description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
             " message, or holds most of the load. More tasks do not help.",
         )
@@ -293,8 +276,7 @@ class Alarms(Construct):
             ),
             threshold=1,
             minutes=_PINNED_MINUTES,
-            of_minutes=_PINNED_MINUTES,
-            missing=_IGNORE,
+            missing=IGNORE,
             description=f"All {consumer.max_tasks} tasks have had more than they can do in time for"
             f" {_PINNED_MINUTES} minutes. Raise max_tasks, or make the handler faster.",
         )

@@ -2,7 +2,7 @@
 
 The circuit breaker sees only tasks that do not start. A version that starts and then fails every message shows in what
 its workers count and in the queues: it gives messages up, dead letters increase, or messages get late. What operators
-hear of it is in `sluice/constructs/alarms.py`.
+hear of it is in `sluice/constructs/monitoring/alarms.py`.
 
 An alarm that rings when a deployment starts makes ECS watch none of them during that deployment. So these do not ring
 for as long as a dead letter lies there, which may be weeks, but only for some minutes after there are more of them. The
@@ -11,11 +11,14 @@ AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/deployment-alar
 https://aws.github.io/copilot-cli/docs/manifest/backend-service/ (rollback_alarms), read 2026-11-23.
 """
 
+from typing import Any
+
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from sluice.constructs.monitoring import metrics
+from sluice.constructs.monitoring.alarm import MORE_THAN, NOT_BREACHING, make_alarm
 from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import DEAD
@@ -57,8 +60,6 @@ class DeploymentAlarms(Construct):
             "failing",
             metrics.inbox_metric(environment, consumer, DEAD),
             threshold=1,
-            operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            minutes=1,
             of_minutes=_MINUTES,
             description="Workers give messages up. While a version is deployed, ECS takes it back.",
         )
@@ -71,8 +72,6 @@ class DeploymentAlarms(Construct):
                 period=metrics.MINUTE,
             ),
             threshold=1,
-            operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            minutes=1,
             of_minutes=_MINUTES,
             description="Dead letters increase. While a version is deployed, ECS takes it back.",
         )
@@ -80,7 +79,7 @@ class DeploymentAlarms(Construct):
             "delayed",
             metrics.inputs(environment, consumer)[backlog.AGE],
             threshold=consumer.acceptable_latency_seconds,
-            operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            operator=MORE_THAN,
             minutes=3,
             of_minutes=5,
             description="Messages are late. While a version is deployed, ECS takes it back.",
@@ -89,26 +88,14 @@ class DeploymentAlarms(Construct):
         service.enable_deployment_alarms(names, behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM)
         service.node.add_dependency(self)
 
-    def _alarm(
-        self,
-        condition: str,
-        metric: cloudwatch.IMetric,
-        *,
-        threshold: float,
-        operator: cloudwatch.ComparisonOperator,
-        minutes: int,
-        of_minutes: int,
-        description: str,
-    ) -> None:
-        cloudwatch.Alarm(
+    def _alarm(self, condition: str, metric: cloudwatch.IMetric, **more: Any) -> None:
+        make_alarm(
             self,
             condition,
-            alarm_name=naming.alarm_name(self._environment, self._consumer.name, condition),
-            alarm_description=description,
+            environment=self._environment,
+            subject=self._consumer.name,
+            condition=condition,
             metric=metric,
-            threshold=threshold,
-            comparison_operator=operator,
-            datapoints_to_alarm=minutes,
-            evaluation_periods=of_minutes,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,  # an idle queue reports nothing
+            missing=NOT_BREACHING,  # an idle queue reports nothing
+            **more,
         )

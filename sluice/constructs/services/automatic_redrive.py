@@ -22,6 +22,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from sluice.constructs.monitoring import metrics
+from sluice.constructs.monitoring.alarm import IGNORE, make_alarm
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, naming
@@ -95,20 +96,19 @@ class AutomaticRedriveRule(Construct):
 
         It ignores gaps, as that one does: a DLQ nobody touches reports nothing, whatever it holds.
         """
-        return cloudwatch.Alarm(
+        dead_letters = naming.dead_letter_queue_name(environment, consumer)
+        return make_alarm(
             self,
             "Alarm",
-            alarm_name=naming.alarm_name(environment, consumer.name, "redrive"),
-            alarm_description=f"Messages have been dead for {declared.quiet_minutes} minutes: a task brings back what"
-            " it may.",
-            metric=metrics.queue_metric(
-                naming.dead_letter_queue_name(environment, consumer), "ApproximateNumberOfMessagesVisible", "Maximum"
-            ),
+            environment=environment,
+            subject=consumer.name,
+            condition="redrive",
+            metric=metrics.queue_metric(dead_letters, "ApproximateNumberOfMessagesVisible", "Maximum"),
             threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            datapoints_to_alarm=declared.quiet_minutes,
-            evaluation_periods=declared.quiet_minutes,
-            treat_missing_data=cloudwatch.TreatMissingData.IGNORE,
+            minutes=declared.quiet_minutes,
+            missing=IGNORE,
+            description=f"Messages have been dead for {declared.quiet_minutes} minutes: a task brings back what it"
+            " may.",
         )
 
 

@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from sluice.constructs.monitoring import metrics
+from sluice.constructs.monitoring.alarm import NOT_BREACHING, make_alarm
 from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.arguments import typed
 from sluice.scaling import backlog
@@ -90,18 +91,18 @@ class BacklogScaling(Construct):
             cooldown=cdk.Duration.seconds(backlog.WAKE_COOLDOWN_SECONDS),
         )
         step.add_adjustment(adjustment=1, lower_bound=0)
-        alarm = cloudwatch.Alarm(
+        alarm = make_alarm(
             self,
             "WorkWithoutWorkers",
-            alarm_name=naming.alarm_name(environment, consumer.name, "asleep"),
-            alarm_description="Messages wait and no task polls: starts one. No operator is needed.",
+            environment=environment,
+            subject=consumer.name,
+            condition="asleep",
             metric=metrics.evaluated(
                 backlog.work_without_workers(), environment, consumer, label="work without workers"
             ),
             threshold=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,  # an idle queue reports nothing
+            missing=NOT_BREACHING,  # an idle queue reports nothing
+            description="Messages wait and no task polls: starts one. No operator is needed.",
         )
         alarm.add_alarm_action(actions.ApplicationScalingAction(step))
 

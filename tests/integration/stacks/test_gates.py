@@ -186,7 +186,9 @@ class _Careless(EnvironmentStage):
 
     def __init__(self, scope: cdk.App, *, environment: Environment) -> None:
         super().__init__(scope, environment=environment)
-        sqs.Queue(self.messaging, "Careless")
+        messaging = self.node.find_child("Messaging")
+        assert isinstance(messaging, cdk.Stack)
+        sqs.Queue(messaging, "Careless")
 
 
 def test_the_app_refuses_what_cdk_nag_finds(run_app: RunApp, monkeypatch: pytest.MonkeyPatch) -> None:

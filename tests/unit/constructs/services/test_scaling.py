@@ -213,6 +213,7 @@ def test_what_wakes_a_service_is_its_queue_alone(by_environment: Mapping[str, li
         ],
         "Threshold": 1,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        "DatapointsToAlarm": 1,
         "EvaluationPeriods": 1,
         "TreatMissingData": "notBreaching",
         "AlarmActions": ["Ref(ConsumersConsumerbillingScalingWakeFromZero)"],
