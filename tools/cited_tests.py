@@ -1,7 +1,7 @@
-"""When the tests of LocalStack that `contract_tests/promises/` cites ran on AWS, from a clone of LocalStack.
+"""When the tests of LocalStack that promises and `docs/untested.md` cite ran on AWS, from a clone of LocalStack.
 
 `python -m tools.cited_tests CLONE` writes `tests/unit/contract_tests/cited_tests.json`; a unit test compares every
-grade and date of the catalogue with it. LocalStack keeps two files beside a test: in `*.snapshot.json` the answers
+grade and date with it. LocalStack keeps two files beside a test: in `*.snapshot.json` the answers
 it recorded on AWS, with their date, and in `*.validation.json` the day of its last passing run on AWS.
 """
 
@@ -13,16 +13,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contract_tests.promises import PROMISES, Evidence
+from contract_tests.promises import PROMISES, Evidence, Grade
 from contract_tests.promises.promise import LOCALSTACK_TESTS
-from contract_tests.promises.untested import NOT_TESTED
 
-CITED = Path(__file__).resolve().parents[1] / "tests" / "unit" / "contract_tests" / "cited_tests.json"
+_PROJECT = Path(__file__).resolve().parents[1]
+CITED = _PROJECT / "tests" / "unit" / "contract_tests" / "cited_tests.json"
+
+
+def untested() -> dict[str, list[Evidence]]:
+    """Return the evidence of every fact of docs/untested.md, by its id."""
+    page = (_PROJECT / "docs" / "untested.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z]+-\d+) \| .+? \| (.+) \| .+? \|$", page, flags=re.MULTILINE)
+    graded = re.compile(r"(\w+) \((.+?)\) [<`](.+?)[>`]")
+    return {
+        id_: [Evidence(Grade(kind), source, date) for kind, date, source in graded.findall(cell)] for id_, cell in rows
+    }
 
 
 def evidence() -> list[tuple[str, Evidence]]:
     """Return the evidence of every promise and of every untested fact, each with the id."""
-    return [(id_, source) for table in (PROMISES, NOT_TESTED) for id_, row in table.items() for source in row.evidence]
+    known = {id_: [*promise.evidence] for id_, promise in PROMISES.items()} | untested()
+    return [(id_, source) for id_, sources in known.items() for source in sources]
 
 
 def cited() -> list[str]:

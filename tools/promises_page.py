@@ -1,7 +1,6 @@
 """docs/promises.md, from `contract_tests/promises/`: each with its evidence, its saboteurs and who deviates."""
 
 from contract_tests.promises import CORE, PROMISES, Evidence
-from contract_tests.promises.untested import NOT_TESTED
 from sluice import deviations
 
 _HEAD = """# Promises
@@ -14,7 +13,7 @@ AWS by a test that recorded no answer, with the date of its run; *old*, the same
 *documented* by AWS only; or *open*: inferred, and recorded by nobody. Deviations end with the grade of the strongest
 evidence against them: where it is documented or open, AWS itself may prove to deviate.
 
-What was collected about AWS and is no promise stands at the end, with the reason.
+What was collected about AWS and is no promise: [facts that no promise holds](untested.md), with the reason.
 """
 
 
@@ -43,15 +42,7 @@ def page() -> str:
                 )
                 lines.append(f"| {promise.id} | {promise.statement} | {evidence} | {saboteurs} | {deviates} |")
         lines.append("")
-    return "\n".join([*lines, *_not_tested()])
-
-
-def _not_tested() -> list[str]:
-    rows = [
-        f"| {id_} | {untested.fact} | {'; '.join(map(_evidence, untested.evidence))} | {untested.reason} |"
-        for id_, untested in NOT_TESTED.items()
-    ]
-    return ["## Not tested", "", "| id | fact | evidence | why no test holds it |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines)
 
 
 def _evidence(evidence: Evidence) -> str:

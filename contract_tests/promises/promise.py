@@ -16,7 +16,6 @@ class Promiser(StrEnum):
 
     SERVICE = "SQS and SNS"
     STACK = "Sluice's stacks"
-    RUNTIME = "Sluice's runtime"
 
 
 class Grade(StrEnum):
