@@ -1,4 +1,4 @@
-"""`profiles` and `plan`: what there is to run, and what it will take."""
+"""`profiles` and `plan`: what there is to run and what it will take, which is confirmed before it costs money."""
 
 import sys
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION
 from sluice.declaration import Environment
+from sluice.errors import ConfigError
 from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
@@ -23,6 +24,7 @@ from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
 from spark_load.profiles.load_estimate import Target
 from spark_load.profiles.profile import NamedProfile
 from spark_load.report import units
+from spark_load.runtime.deployment import Deployment
 
 _NEARLY = 0.8  # of a limit: shown in yellow
 
@@ -151,3 +153,35 @@ def _rows(made: Estimate) -> list[tuple[str, str]]:
         ),
         ("on AWS costs", f"about {made.cost_usd:,.2f} US dollars ({cost}; {PRICE_REGION}, {PRICE_DATE})"),
     ]
+
+
+def require_confirmation(
+    deployment: Deployment, environment: Environment, named: NamedProfile, *, confirmed: bool, is_terminal: bool
+) -> None:
+    """Say what a run on AWS takes and costs, and go on only when somebody confirms it, or has `confirmed` it already.
+
+    Raises:
+        ConfigError: the profile cannot work there, or nobody can be asked.
+        click.Abort: the answer was no.
+    """
+    expected = Estimate.of(named.profile, environment, "aws")
+    if expected.refusals:
+        raise ConfigError(f"profile {named.name!r} cannot work on AWS: {expected.refusals[0]}")
+    calls, account = sum(expected.calls.values()), deployment.topic_arn.split(":")[4]
+    click.echo(
+        f"{named.name} on {environment.name}, account {account}, region {environment.region}:"
+        f" {named.profile.message_count:,} messages into {expected.queue_count} queue(s), about {calls:,} calls,"
+        f" {expected.seconds / 60:,.0f} minutes, USD {expected.cost_usd:,.2f}"
+        f" (list prices of {PRICE_REGION}, {PRICE_DATE})",
+        err=True,
+    )
+    for warning in expected.warnings:
+        click.echo(f"  {warning}", err=True)
+    if confirmed:
+        return
+    if not is_terminal:
+        raise ConfigError(
+            f"a load test of {environment.name!r} costs about USD {expected.cost_usd:,.2f}, and there is no"
+            " terminal to confirm it; add --yes to confirm (make load … YES=1)"
+        )
+    click.confirm("Is that meant?", abort=True, err=True)

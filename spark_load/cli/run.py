@@ -15,7 +15,6 @@ from sluice.declaration import Environment, Removal
 from sluice.errors import ConfigError
 from sluice.saboteurs import SABOTEURS, saboteur
 from sluice.terminal.options import declaration_option
-from spark_load.cli.asking import require_confirmation
 from spark_load.cli.ending import finish
 from spark_load.cli.options import (
     clock_option,
@@ -26,6 +25,7 @@ from spark_load.cli.options import (
     schedule_of,
     with_faults,
 )
+from spark_load.cli.planning import require_confirmation
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw

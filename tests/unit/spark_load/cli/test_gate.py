@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from sluice.cost.prices import PRICE_DATE
 from sluice.errors import ConfigError
-from spark_load.cli.asking import require_confirmation
+from spark_load.cli.planning import require_confirmation
 from spark_load.cli.run import run
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.runtime.deployment import Deployment
