@@ -22,17 +22,18 @@ def html(found: Trend) -> str:
     """Return the page."""
     result = found.result
     where = ", ".join(f"{name} {value}" for name, value in result.kind.items())
+    what = escape(f"Profile {result.profile_name} ({result.profile_digest}), {where}.")
     slower_first = sorted(found.rows, key=lambda row: (not row.is_slower, row.name))
     return filled(
         _TEMPLATE,
         {
             "title": escape(f"{found.word}: {result.run}"),
-            "run": escape(result.run),
+            "heading": escape(result.run),
             "word": found.word,
-            "tone": _TONES[found.exit_code],
+            "status": _TONES[found.exit_code],
             "means": escape(_means(found)),
             "reasons": list_items(_reason(row) for row in found.slower),
-            "what": escape(f"Profile {result.profile_name} ({result.profile_digest}), {where}."),
+            "under": f'<p class="soft">{what}</p>',
             "charts": "".join(figure_html(figure(row, number)) for number, row in enumerate(slower_first)),
             "table": _table(found.rows),
             "measuring": list_items(_measuring(found)),

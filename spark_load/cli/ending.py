@@ -14,7 +14,7 @@ from sluice.history.checker.verdict import Verdict
 from sluice.terminal import output
 from spark_load import report
 from spark_load.report.caveats import caveats
-from spark_load.report.summary import where
+from spark_load.report.summary import harmed, where
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
 
@@ -43,7 +43,8 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> NoReturn:
     for reason in why[:_REASONS_MAX]:
         output.line(reason, is_error=True)
     pages = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)
-    status = "; ".join([verdict.status.value.upper(), *caveats(verdict)])
+    harm = harmed(verdict)
+    status = "; ".join([verdict.status.value.upper(), *([] if harm is None else [harm]), *caveats(verdict)])
     output.line(f"{status}: {', '.join(str(page) for page in pages if page.exists())}", is_error=True)
     sys.exit(verdict.exit_code)
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, with_config
 from sluice.history.events import Kind
 from spark_load.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, Positive, one_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BINS_MAX = 120
 
 type Series = dict[str, Any]
@@ -28,12 +28,14 @@ class _Percentiles[C, V](TypedDict):
 class _Queue(TypedDict):
     """What came out of a queue, for each bin.
 
-    `waiting` is what was acknowledged and not yet received once, at the end of the bin; `again` what came another time.
+    `waiting` is what was acknowledged and not yet received once, at the end of the bin; `again` what came another time;
+    `tasks` who received, from their first event to their last, in the middle of the bin.
     """
 
     received: list[Count]
     waiting: list[Count]
     again: list[Count]
+    tasks: list[Count]
     latency_us: _Percentiles[list[Count], list[Int | None]]
 
 

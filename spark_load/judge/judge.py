@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from sluice import deviations
@@ -21,7 +22,7 @@ from sluice.history.checker import (
 from sluice.history.checker.anomalies import ANOMALIES, JUDGED, Severity
 from sluice.history.checker.clocks import NEVER_US
 from sluice.history.checker.verdict import Property, Verdict, Violation
-from sluice.history.events import Event
+from sluice.history.events import Event, detail_of
 from spark_load.judge.counts import EventCounts
 from spark_load.judge.groups import Findings
 from spark_load.judge.measures import measures
@@ -38,6 +39,17 @@ class Planned:
 
     message_count: int
     lateness_budget_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """A fault of a queue or topic, and when the first call there was answered ok after its end; None where none was."""
+
+    queue: str
+    began_us: int | None
+    ended_us: int
+    detail: str | None
+    answered_us: int | None
 
 
 class Engine(Protocol):
@@ -66,13 +78,8 @@ class Engine(Protocol):
     def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
         """Run the checker on every suspect group."""
 
-    def recoveries(self) -> Mapping[str, float]:
-        """Return each fault, by `fault_name`, to how long after its end the first call was answered ok, in seconds."""
-
-
-def fault_name(queue: str | None, began_us: int | None) -> str:
-    """Return what a fault is called in the measures."""
-    return f"the fault of {queue} at {began_us}"
+    def recoveries(self) -> Iterable[Recovery]:
+        """Return the faults that ended, of each queue or topic they concern."""
 
 
 def judge(
@@ -125,13 +132,13 @@ def judge(
         "events": counts["events"],
     }
     run_facts = _run_facts(event_counts, counts, measured, plan, unfinished)
-    recoveries = engine.recoveries() if counts["faults"] else {}
-    held = _measured(measured, counts, recoveries, clock_bound_us=provable.clock_bound_us)
+    faults = faults_of(engine.recoveries() if counts["faults"] else ())
+    held = _measured(measured, counts, faults, clock_bound_us=provable.clock_bound_us)
     reasons = check_run(run_facts) | open_thresholds(held, thresholds)
     crossed = check_thresholds(held, thresholds)
     measured |= {
         "calls": {"count": held.call_count, "throttled": held.throttled_count},
-        "recovered_in_seconds": dict(held.recovered_in_seconds),
+        "faults": faults,
     }
     if len(event_counts.clocks) > 1:
         known_us = provable.clock_bound_us if provable.clock_bound_us < NEVER_US else None
@@ -300,10 +307,33 @@ def _opportunities(
     }
 
 
+def faults_of(recoveries: Iterable[Recovery]) -> list[dict[str, Any]]:
+    """Return each fault once, in the order they began, with the seconds to its recovery in each queue or topic."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for of in sorted(recoveries, key=lambda of: (of.began_us or 0, of.ended_us, of.detail or "", of.queue)):
+        detail = detail_of(of.detail)
+        fault = {
+            "kind": str(detail.get("kind", "fault")),
+            "target": str(detail.get("target", of.queue)),
+            "how": str(detail.get("how", "")),
+            "began_at_us": of.began_us,
+            "ended_at_us": of.ended_us,
+        }
+        seconds = None if of.answered_us is None else (of.answered_us - of.ended_us) / 1e6
+        found.setdefault(tuple(fault.values()), fault | {"recovered_in_seconds": {}})["recovered_in_seconds"][
+            of.queue
+        ] = seconds
+    return list(found.values())
+
+
+def _time(at_us: int | None) -> str:
+    return "an unknown time" if at_us is None else f"{datetime.fromtimestamp(at_us / 1e6, tz=UTC):%H:%M:%S.%f} UTC"
+
+
 def _measured(
     measured: Mapping[str, Any],
     counts: Mapping[str, int],
-    recovered_in_seconds: Mapping[str, float],
+    faults: Iterable[Mapping[str, Any]],
     *,
     clock_bound_us: int,
 ) -> Measured:
@@ -311,7 +341,12 @@ def _measured(
     return Measured(
         latency_us={queue: of["latency_us"]["p99"] for queue, of in of_queue.items()},
         drained_in_seconds={queue: of["drain_seconds"] for queue, of in of_queue.items() if of["drain_seconds"]},
-        recovered_in_seconds=recovered_in_seconds,
+        recovered_in_seconds={
+            f"{fault['kind']} of {fault['target']} at {_time(fault['began_at_us'])} in {queue}": seconds
+            for fault in faults
+            for queue, seconds in fault["recovered_in_seconds"].items()
+            if seconds is not None
+        },
         call_count=counts["calls"],
         throttled_count=counts["throttled"],
         clock_bound_us=clock_bound_us,

@@ -27,7 +27,7 @@ from spark_load.history.parquet_files import Piece, pieces
 from spark_load.judge import recording
 from spark_load.judge.counts import AROUND, CALLS, count
 from spark_load.judge.groups import UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
-from spark_load.judge.judge import fault_name
+from spark_load.judge.judge import Recovery
 from spark_load.judge.local_series import series
 from spark_load.judge.screening.buckets import MAYBE, Cleared, Rows, cleared, concluded, group_names
 from spark_load.judge.screening.encode import encode_events
@@ -149,23 +149,28 @@ class LocalEngine:
             for group in together:
                 yield [next(events) for _ in range(len(group.events))], group.idxs
 
-    def recoveries(self) -> Mapping[str, float]:
-        """Return each fault to how long after its end the first call was answered ok, in seconds."""
-        ended_us: dict[tuple[str, int | None], int] = {}
-        for fault in self._of_kind(Kind.FAULT.value):
-            if fault.queue is not None and fault.responded_at_us is not None:
-                key = (fault.queue, fault.invoked_at_us)
-                ended_us[key] = min(fault.responded_at_us, ended_us.get(key, _NEVER_US))
+    def recoveries(self) -> Iterator[Recovery]:
+        """Yield the faults that ended, of each queue or topic they concern."""
         codes, queues = self._events.codes("queue")
         is_answered = self._events.decoded("kind", lambda kind: kind in CALLS, bool)
         is_answered &= self._events.decoded("outcome", lambda outcome: outcome == Outcome.OK, bool)
-        answered_us = np.where(is_answered, self._events.numbers("responded_at_us"), NONE)
-        found = {}
-        for (queue, began_us), end_us in ended_us.items():
-            after = answered_us[(codes == queues.index(queue)) & (answered_us >= end_us)]
-            if len(after):
-                found[fault_name(queue, began_us)] = (int(after.min()) - end_us) / 1e6
-        return found
+        responded_us = self._events.numbers("responded_at_us")
+        is_answered &= responded_us != NONE
+        faults = self._of_kind(Kind.FAULT.value)
+        in_order = {
+            queue: np.sort(responded_us[is_answered & (codes == queues.index(queue))])
+            for queue in {fault.queue for fault in faults}
+        }
+        for fault in faults:
+            if fault.queue is not None and fault.responded_at_us is not None:
+                after = in_order[fault.queue][np.searchsorted(in_order[fault.queue], fault.responded_at_us) :]
+                yield Recovery(
+                    queue=fault.queue,
+                    began_us=fault.invoked_at_us,
+                    ended_us=fault.responded_at_us,
+                    detail=fault.detail,
+                    answered_us=int(after[0]) if len(after) else None,
+                )
 
     def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
         """Return what the report's charts show."""

@@ -28,6 +28,7 @@ from spark_load.judge.series import (
     rank_table,
 )
 
+_RECEIVES = (Kind.POLL.value, Kind.RECEIVED.value)
 _CALLS = (Kind.PUBLISHED.value, Kind.RECEIVED.value)
 
 
@@ -111,6 +112,17 @@ class _Aggregates:
         )
         for (error, queue, number), count in counts.items():
             yield {"error": error, "queue": queue, "bin": number, "count": count}
+
+    def tasks(self) -> Iterable[Row]:
+        """Return for each recorder that received when it was at work."""
+        instants = self._table.append_column(
+            "last_us", pc.coalesce(self._table.column("responded_at_us"), self._table.column("invoked_at_us"))
+        )
+        polls = _of_kinds(self._table, _RECEIVES).group_by("worker").aggregate([("queue", "min")])
+        known = instants.group_by("worker").aggregate([("invoked_at_us", "min"), ("last_us", "max")])
+        for row in polls.join(known, "worker").to_pylist():
+            if row["queue_min"] is not None and row["invoked_at_us_min"] is not None:
+                yield {"queue": row["queue_min"], "began": row["invoked_at_us_min"], "ended": row["last_us_max"]}
 
     def ranks(self) -> Mapping[int, Row]:
         """Return the latencies by how hot the message's group is; groups of one size are put in a row by hash."""

@@ -12,6 +12,7 @@ messages were due, also those that could not be sent.
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,6 +78,9 @@ class Aggregates(Protocol):
     def failures(self, bins: Bins) -> Iterable[Row]:
         """Return how many calls or entries failed, or came again, by `error`, `queue` (of those) and `bin`: `count`."""
 
+    def tasks(self) -> Iterable[Row]:
+        """Return for each recorder that received: its `queue`, and its first and last instant, `began` and `ended`."""
+
     def ranks(self) -> Mapping[int, Row]:
         """Return rank to `groups`, `messages` and `latency_us`, the latencies by queue; without the warm-up.
 
@@ -97,6 +101,7 @@ def assembled(found: Aggregates, *, expectation: Expectation, violations: Sequen
     moments = _moments(found, bins)
     failed, again = _failures(found, bins)
     nothing = [0] * bins.count
+    tasks = _tasks(found, bins)
     return {
         "schema_version": SCHEMA_VERSION,
         "run": expectation.run,
@@ -115,6 +120,7 @@ def assembled(found: Aggregates, *, expectation: Expectation, violations: Sequen
                     moments.counts.get((queue, "acked"), nothing), moments.counts.get((queue, "received"), nothing)
                 ),
                 "again": again.get(queue, nothing),
+                "tasks": tasks.get(queue, nothing),
                 "latency_us": moments.latencies.get(queue, _no_latencies(bins.count)),
             }
             for queue in expectation.queues
@@ -194,6 +200,17 @@ def _failures(found: Aggregates, bins: Bins) -> tuple[dict[str, list[int]], dict
         if row["queue"] is not None:
             again[row["queue"]][row["bin"]] += row["count"]
     return failed, again
+
+
+def _tasks(found: Aggregates, bins: Bins) -> dict[str, list[int]]:
+    """Return how many tasks of each queue were at work in the middle of each bin."""
+    middles = [bins.started_at_us + (2 * number + 1) * bins.width_us // 2 for number in range(bins.count)]
+    alive: dict[str, list[int]] = defaultdict(lambda: [0] * bins.count)
+    for row in found.tasks():
+        began, ended = bisect_left(middles, row["began"]), bisect_right(middles, row["ended"])
+        for number in range(began, ended):
+            alive[row["queue"]][number] += 1
+    return alive
 
 
 def rank_table(groups_by_size: Mapping[int, int]) -> list[tuple[int, int, int]]:

@@ -51,11 +51,10 @@ def html(done: Done, origin: Origin) -> str:
         "title": escape(f"{word}: {', '.join(made.service.name for made, _ in done)}"),
         "status": status,
         "word": word,
-        "command": escape(origin.command),
+        "heading": escape(origin.command),
+        "means": "",
+        "under": "",
         "reasons": list_items(reason for made, found in done for reason in _reasons(made, found)),
-        "links": "".join(
-            f'<li><a href="#service-{idx}">{escape(made.service.name)}</a></li>' for idx, (made, _) in enumerate(done)
-        ),
         "services": "".join(_service(made, found, f"service-{idx}") for idx, (made, found) in enumerate(done)),
         "variants": _variants(compares=compares),
         "left_out": list_items(shown.NOT_SIMULATED),

@@ -5,14 +5,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import vl_convert
 
 WIDTH, HEIGHT = 420, 170
+_LOW = 100  # below that there is room for two numbers beside the axis
 _LABEL_PIXELS = 14  # from one line of text to the next
 _LETTER_PIXELS = 6
+_SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 4), ("right", -4))
 _DOTS_MAX = 40  # points of a line beyond which they only thicken it
 _SECONDS_OR_LESS = "datum.value >= 1000 ? format(datum.value / 1000, ',~f') + ' s' : format(datum.value, '~g') + ' ms'"
 _CONFIG: dict[str, Any] = {
@@ -63,18 +65,37 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A stretch of x behind the lines of a chart, or an instant where it ends as it begins.
+
+    Args:
+        began: its left end.
+        ended: its right end.
+        until: to where a hairline goes on from there.
+        label: what it is called, in `bands`.
+    """
+
+    began: float
+    ended: float
+    until: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
     """What an axis says.
 
     Args:
         title: with the unit.
         domain: lowest and highest value; None lets the data choose, from 0.
+        is_bare: whether it shows no numbers, because one below it does.
         is_log: whether equal steps are equal factors.
         is_duration: whether values are milliseconds, and the ticks are to say so.
     """
 
     title: str
     domain: tuple[float, float] | None = None
+    is_bare: bool = False
     is_log: bool = False
     is_duration: bool = False
 
@@ -85,7 +106,10 @@ def lines(
     x: Axis,
     y: Axis,
     shade: tuple[float, float] | None = None,
+    behind: Sequence[Band] = (),
     size: tuple[int, int] = (WIDTH, HEIGHT),
+    is_stepped: bool = False,
+    has_legend: bool = True,
 ) -> alt.LayerChart:
     """Return a chart of lines, in the order of the legend.
 
@@ -96,29 +120,128 @@ def lines(
         x: the axis to the right.
         y: the axis upwards.
         shade: the stretch of x that was not measured.
+        behind: what is behind the lines.
         size: width and height of the plot.
+        is_stepped: whether a value lasts until half way to the next one.
+        has_legend: whether the lines are named.
     """
     rows = [{"name": line.name, "x": position, "y": value} for line in of for position, value in line.points]
     names = [line.name for line in of]
     highest = max((value for line in of for _, value in line.points if value is not None), default=0)
     domain = (0, 1.05 * highest or 1) if y.domain is None else y.domain
     labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
-    ticks: dict[str, Any] = {"values": _steps(*domain)} if y.is_log else {"tickCount": 5}
+    is_low = size[1] < _LOW
+    ticks: dict[str, Any] = (
+        {"values": _steps(*domain, is_low=is_low)} if y.is_log else {"tickCount": 2 if is_low else 5}
+    )
     across = alt.Axis(title=y.title, **labels, **ticks)
+    legend: dict[str, Any] = {} if has_legend else {"legend": None}
     encoded = alt.Chart(_data(rows)).encode(
-        x=alt.X("x:Q", axis=alt.Axis(title=x.title, tickCount=6), scale=_scale(x.domain, is_log=False)),
+        x=_right("x:Q", x),
         y=alt.Y("y:Q", axis=across, scale=_scale(domain, is_log=y.is_log)),
-        color=alt.Color("name:N", scale=alt.Scale(domain=names, range=[line.colour for line in of]), sort=names),
+        color=alt.Color(
+            "name:N", scale=alt.Scale(domain=names, range=[line.colour for line in of]), sort=names, **legend
+        ),
         strokeDash=alt.StrokeDash(
-            "name:N", scale=alt.Scale(domain=names, range=[list(line.dash) or [1, 0] for line in of]), sort=names
+            "name:N",
+            scale=alt.Scale(domain=names, range=[list(line.dash) or [1, 0] for line in of]),
+            sort=names,
+            **legend,
         ),
     )
-    layers = [*_shaded(shade), encoded.mark_line(strokeWidth=1.6)]
+    course: dict[str, Any] = {"interpolate": "step"} if is_stepped else {}
+    layers = [*_shaded(shade), *_behind(behind, x), encoded.mark_line(strokeWidth=1.6, **course)]
     has_dots = max((len(line.points) for line in of), default=0) <= _DOTS_MAX
     dots = rows if has_dots else [row for line in of for row in _alone(line)]
     if dots:
         layers.append(encoded.mark_point(size=14, filled=True, opacity=1).properties(data=_data(dots)))
-    return _finished(layers, size)
+    return _layered(layers, size)
+
+
+def _right(field: str, x: Axis, **options: Any) -> alt.X:
+    hidden: dict[str, Any] = {"labels": False, "ticks": False} if x.is_bare else {}
+    return alt.X(
+        field,
+        axis=alt.Axis(title=None if x.is_bare else x.title, tickCount=6, **options, **hidden),
+        scale=_scale(x.domain, is_log=False),
+    )
+
+
+def _behind(of: Sequence[Band], x: Axis) -> list[alt.Chart]:
+    """Return stretches as shades over the whole height, and instants as lines."""
+    layers = []
+    stretches = [{"began": band.began, "ended": band.ended} for band in of if band.ended > band.began]
+    instants = [{"began": band.began} for band in of if band.ended <= band.began]
+    if stretches:
+        shades = alt.Chart(_data(stretches)).mark_rect(fill="var(--bad)", fillOpacity=0.16)
+        layers.append(shades.encode(x=_right("began:Q", x), x2="ended:Q"))
+    if instants:
+        rules = alt.Chart(_data(instants)).mark_rule(stroke="var(--bad)", strokeWidth=1.2, strokeOpacity=0.7)
+        layers.append(rules.encode(x=_right("began:Q", x)))
+    return layers
+
+
+def bands(of: Sequence[Band], *, x: Axis) -> alt.LayerChart:
+    """Return stretches and instants with their labels, in as few rows as keep them apart; `x` has its domain."""
+    rows, count = _packed(of, x)
+
+    def layer(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
+        up = alt.Y("row:O", axis=None, scale=alt.Scale(domain=list(range(count))))
+        return alt.Chart(_data(values)).encode(y=up)
+
+    stretches = [row for row in rows if row["ended"] > row["began"]]
+    instants = [row for row in rows if row["ended"] <= row["began"]]
+    grid = {"grid": True, "gridOpacity": 0.6, "domain": False}
+    drawn = [
+        layer(rows).encode(x=_right("ended:Q", x, **grid), x2="until:Q").mark_rule(stroke="var(--soft)"),
+        layer(stretches).encode(x=_right("began:Q", x, **grid), x2="ended:Q").mark_bar(height=8, fill="var(--bad)"),
+        layer(instants).encode(x=_right("began:Q", x, **grid)).mark_tick(thickness=2.5, size=13, color="var(--bad)"),
+        *(
+            layer([row for row in rows if row["align"] == align])
+            .encode(x=_right("label_x:Q", x, **grid), text="label:N")
+            .mark_text(align=align, baseline="middle", dx=dx, fill="var(--ink)", fontSize=10)
+            for align, dx in _SIDES
+        ),
+    ]
+    return _layered(drawn, (WIDTH, max(30, 15 * count)))
+
+
+def _packed(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
+    """Return each band with its row and where its label begins or ends, and how many rows there are.
+
+    A label stands behind its band, or before it where there is no room; then it may still leave the chart.
+    """
+    assert x.domain is not None, "without a domain no place can be told"
+    unit = (x.domain[1] - x.domain[0]) / WIDTH
+    taken: list[float] = []  # to where each row is, from the left
+    rows = []
+    for band in sorted(of, key=lambda band: band.began):
+        width = (_LABEL_PIXELS + 0.9 * _LETTER_PIXELS * len(band.label)) * unit
+        is_left = max(band.ended, band.until) + width > x.domain[1]
+        left = band.began - width if is_left else band.began
+        right = max(band.ended, band.until) + (0 if is_left else width)
+        row = next((idx for idx, end in enumerate(taken) if end <= left), len(taken))
+        taken[row : row + 1] = [right]
+        rows.append(
+            {
+                "row": row,
+                "label": band.label,
+                "began": band.began,
+                "ended": band.ended,
+                "until": max(band.ended, band.until),
+                "label_x": band.began if is_left else max(band.ended, band.until),
+                "align": "right" if is_left else "left",
+            }
+        )
+    return rows, len(taken)
+
+
+def stacked(panels: Sequence[alt.LayerChart]) -> alt.VConcatChart:
+    """Return charts below each other, whose x are one below the other, too."""
+    chart: alt.VConcatChart = alt.vconcat(*panels, spacing=8).resolve_scale(
+        color="independent", strokeDash="independent"
+    )
+    return chart
 
 
 def _alone(line: Line) -> list[dict[str, Any]]:
@@ -131,10 +254,10 @@ def _alone(line: Line) -> list[dict[str, Any]]:
     ]
 
 
-def _steps(lowest: float, highest: float) -> list[float]:
-    """Return the ticks of a logarithmic axis: powers of ten, and 2 and 5 times them where there are few."""
+def _steps(lowest: float, highest: float, *, is_low: bool = False) -> list[float]:
+    """Return the ticks of a logarithmic axis: powers of ten, and 2 and 5 times them where there are few and room is."""
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    leading = (1, 2, 5) if len(powers) <= 4 else (1,)
+    leading = (1, 2, 5) if len(powers) <= 4 and not is_low else (1,)
     return [digit * 10.0**power for power in powers for digit in leading if lowest <= digit * 10.0**power <= highest]
 
 
@@ -202,7 +325,7 @@ def timeline(
         layer(instants).mark_tick(thickness=2, size=14),
     ]
     layers = [drawing for drawing, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
-    return _finished(layers, (WIDTH, max(40, 17 * len(rows))))
+    return _layered(layers, (WIDTH, max(40, 17 * len(rows))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +375,7 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
             if any(row["align"] == align for row in rows)
         ),
     ]
-    return _finished(layers, size)
+    return _layered(layers, size)
 
 
 def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: tuple[int, int]) -> list[dict[str, Any]]:
@@ -287,15 +410,14 @@ def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: t
     return rows
 
 
-def _finished(layers: Sequence[alt.Chart], size: tuple[int, int]) -> alt.LayerChart:
+def _layered(layers: Sequence[alt.Chart], size: tuple[int, int]) -> alt.LayerChart:
     width, height = size
-    chart: alt.LayerChart = alt.layer(*layers).properties(width=width, height=height).configure(**_CONFIG)
-    return chart
+    return alt.LayerChart(layer=list(layers), width=width, height=height)
 
 
-def svg(chart: alt.LayerChart, *, name: str, title: str, description: str) -> str:
+def svg(chart: alt.LayerChart | alt.VConcatChart, *, name: str, title: str, description: str) -> str:
     """Return a chart as an SVG element; `name` is unique on the page, `description` is for those who do not see it."""
-    drawn = vl_convert.vegalite_to_svg(chart.to_json(indent=None))
+    drawn = vl_convert.vegalite_to_svg(chart.configure(**_CONFIG).to_json(indent=None))
     found = re.match(r"<svg[^>]*viewBox=\"([^\"]+)\"[^>]*>", drawn)
     assert found is not None, "vl-convert draws an SVG with a viewBox"
     wide = float(found[1].split()[2])

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spark_load.folder.series_schema import Series
 from spark_load.report import charts, units
-from spark_load.report.charts import Axis, Bar, Line
+from spark_load.report.charts import Axis, Band, Line
 from spark_load.report.parts import Figure, Table, drawn
 
 _QUEUE_COLOURS = 6
@@ -18,9 +19,9 @@ _PERCENTILES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("p50", "var(--p50)", ()),
 )
 _LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
-_US_PER_MS = 1_000
-_VISIBLE_SHARE = 0.005  # of the axis: what is over at once is seen all the same
-_FAULT_TONES = tuple(f"var(--{name})" for name in ("bad", "trouble", "lease", "publish", "max", "p99", "p95"))
+_US_PER_MS, _US = 1_000, 1_000_000
+_VISIBLE_SHARE = 0.005  # of the axis: what is shorter is an instant
+_LABELS_MAX = 60  # faults; the table names all of them
 
 
 def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:
@@ -182,28 +183,75 @@ def failures(series: Series) -> Figure | None:
     )
 
 
-def faults(series: Series, scheduled: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Return which faults were scheduled when, on the time axis of the other charts; None without any.
+def faults(series: Series, done: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Return the faults over backlog, latency and tasks, on one time axis; None without any.
 
     Args:
         series: of the run.
-        scheduled: the fields of `spark_load.faults.drawing.Fault`; their times count from the end of the warm-up.
+        done: the faults in the measures of a verdict.
     """
-    if not scheduled:
+    if not done:
         return None
     divisor, x, warm_up = _time(series)
-    begun = 0.0 if warm_up is None else warm_up[1]
+    bands = [_band(fault, series, divisor, is_labelled=len(done) <= _LABELS_MAX) for fault in done]
+    bare = replace(x, is_bare=True)
+    p99 = {
+        name: _points(series, _drawable(of["latency_us"]["p99"]), divisor, _US_PER_MS)
+        for name, of in zip(names(series).values(), series["queues"].values(), strict=True)
+    }
+    most = max((task for of in series["queues"].values() for task in of["tasks"]), default=0)
+    rows = (
+        (_per_queue(series, "waiting", divisor, 1), Axis(title="backlog")),
+        (_lines(p99), replace(_latency_axis(series), title="p99")),
+        (_per_queue(series, "tasks", divisor, 1), Axis(title="tasks", domain=(0, most + 0.5))),
+    )
+    panels = [
+        charts.lines(
+            lines,
+            x=x if position == len(rows) - 1 else bare,
+            y=y,
+            shade=warm_up,
+            behind=bands,
+            size=(charts.WIDTH, 90 if position < len(rows) - 1 else 60),
+            is_stepped=position == len(rows) - 1,
+            has_legend=position == 0,
+        )
+        for position, (lines, y) in enumerate(rows)
+    ]
+    description = (
+        "Each fault, and as a thin line how long until the first call of its queues succeeded after it. Below, messages"
+        " waiting, p99 of the latency, and tasks at work, from the first event each wrote down to its last."
+    )
+    return drawn(
+        charts.stacked([charts.bands(bands, x=bare), *panels]), name="faults", title="Faults", description=description
+    )
+
+
+def _band(fault: Mapping[str, Any], series: Series, divisor: float, *, is_labelled: bool) -> Band:
+    """Return a fault as it is drawn: what was over at once is an instant."""
+    began, ended = (
+        0 if at_us is None else (at_us - series["started_at_us"]) / _US / divisor
+        for at_us in (fault["began_at_us"], fault["ended_at_us"])
+    )
     least = series["bin_seconds"] * series["bin_count"] / divisor * _VISIBLE_SHARE
-    bars = []
-    for fault in scheduled:
-        began = begun + fault["at_seconds"] / divisor
-        ended = max(began + least, begun + fault["until_seconds"] / divisor)
-        bars.append(Bar(row=fault["target"], tone=fault["kind"], began=began, ended=ended))
-    kinds = list(dict.fromkeys(bar.tone for bar in bars))
-    tones = {kind: _FAULT_TONES[position % len(_FAULT_TONES)] for position, kind in enumerate(kinds)}
-    chart = charts.timeline(bars, rows=sorted({bar.row for bar in bars}), tones=tones, x=x, thin=[])
-    counts = ", ".join(f"{kind} {units.times(sum(bar.tone == kind for bar in bars))}" for kind in kinds)
-    return drawn(chart, name="faults", title="Faults", description=f"As scheduled: {counts}.")
+    return Band(
+        began=began,
+        ended=began if ended - began < least else ended,
+        until=ended + (units.recovery(fault) or 0) / divisor,
+        label=f"{fault['kind']} {fault['target']}" if is_labelled else "",
+    )
+
+
+def tasks(series: Series) -> Figure:
+    """Return how many tasks received from each queue."""
+    divisor, x, warm_up = _time(series)
+    chart = charts.lines(
+        _per_queue(series, "tasks", divisor, 1), x=x, y=Axis(title="tasks"), shade=warm_up, is_stepped=True
+    )
+    short = names(series)
+    most = ", ".join(f"{short[queue]} {max(of['tasks'], default=0)}" for queue, of in series["queues"].items())
+    description = f"At work, each from the first event it wrote down to its last. Most at once: {most}."
+    return drawn(chart, name="tasks", title="Tasks", description=description, svg_title="Tasks over time")
 
 
 def tables(series: Series) -> list[Table]:

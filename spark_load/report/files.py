@@ -79,6 +79,15 @@ class _Replay(TypedDict):
     skew_error: Number | None
 
 
+class _Fault(TypedDict):
+    kind: str
+    target: str
+    how: str
+    began_at_us: Count | None
+    ended_at_us: Count
+    recovered_in_seconds: dict[str, Number | None]
+
+
 @with_config(KEEPS)
 class _Measures(TypedDict, total=False):
     published: _Rate
@@ -89,7 +98,7 @@ class _Measures(TypedDict, total=False):
     lateness_us: _Quantiles | None
     publish_latency_us: _Quantiles | None
     calls: _Calls
-    recovered_in_seconds: dict[str, Number]
+    faults: list[_Fault]
     replay: _Replay
 
 

@@ -19,6 +19,7 @@ from spark_load.report.summary import (
     NOT_EXERCISED,
     Held,
     exercised,
+    harmed,
     held,
     means,
     reasons,
@@ -59,18 +60,18 @@ def html(verdict: Verdict, run_series: Series) -> str:
     parts = {
         "title": escape(f"{verdict.status.value.upper()}: {run['run']}"),
         "status": "crossed" if is_crossed else verdict.status.value,
-        "status_text": verdict.status.value.upper() + (", a threshold crossed" if is_crossed else ""),
-        "run": escape(str(run["run"])),
-        "what": _what(verdict, run_series),
+        "word": verdict.status.value.upper() + (", a threshold crossed" if is_crossed else ""),
+        "heading": escape(str(run["run"])),
+        "under": f'<p class="soft">{_what(verdict, run_series)}</p><dl class="tiles">{_tiles(verdict)}</dl>',
         "means": escape(means(verdict)),
         "reasons": list_items(reasons(verdict)),
-        "tiles": _tiles(verdict),
         "exercised": escape(exercised(verdict)),
         "counts": _counts(verdict.properties),
         "cells": _cells(verdict.properties),
         "properties": _properties(verdict.properties),
         "anomalies": _anomalies(verdict, run_series),
-        "charts": "".join(map(figure_html, _over_time(run_series, run.get("faults", ())))),
+        "faults": _faults(verdict, run_series),
+        "charts": "".join(map(figure_html, _over_time(run_series, is_scaled="scaling" in run))),
         "ranks": "".join(map(figure_html, _by_rank(run_series)))
         or '<p class="soft">No latency was measured of two groups.</p>',
         "tables": "".join(map(table_html, figures.tables(run_series))),
@@ -180,12 +181,50 @@ def _property(prop: Property) -> str:
     )
 
 
-def _over_time(series: Series, scheduled: Sequence[Mapping[str, Any]]) -> list[Figure]:
-    harmed = figures.faults(series, scheduled)
+def _faults(verdict: Verdict, series: Series) -> str:
+    """Return what was done to the run, over what became of it, and how soon it was over; empty where nothing was."""
+    done = verdict.measures.get("faults", ())
+    drawn = figures.faults(series, done)
+    if drawn is None:
+        return ""
+    allowed = verdict.run.get("profile", {}).get("recovery_seconds_max")
+    bound = "The profile sets no recovery_seconds_max." if allowed is None else f"Allowed: {units.seconds(allowed)}."
+    rows = "".join(
+        f'<tr><th scope="row">{escape(" ".join((fault["kind"], fault["how"])))}</th><td>{escape(fault["target"])}</td>'
+        f'<td class="number" data-title="from">{_since_start(fault["began_at_us"], series)}</td>'
+        f'<td class="number" data-title="to">{_since_start(fault["ended_at_us"], series)}</td>'
+        f'<td class="number" data-title="recovered after">{_recovered(fault, allowed)}</td></tr>'
+        for fault in done
+    )
+    return (
+        f'<h2 id="faults">Faults</h2><p>{escape(harmed(verdict) or "")}. {bound}</p>'
+        f'<div class="apart"><figure>{drawn.svg}<figcaption>{escape(drawn.description)}</figcaption></figure>'
+        '<div class="scroll"><table class="thresholds"><thead><tr><th scope="col">fault</th><th scope="col">target</th>'
+        '<th scope="col" class="number">from</th><th scope="col" class="number">to</th>'
+        f'<th scope="col" class="number">recovered after</th></tr></thead><tbody>{rows}</tbody></table></div></div>'
+    )
+
+
+def _since_start(at_us: int | None, series: Series) -> str:
+    return units.NONE if at_us is None else f"{(at_us - series['started_at_us']) / 1e6:.1f} s"
+
+
+def _recovered(fault: Mapping[str, Any], allowed: float | None) -> str:
+    """Return how long after a fault its queues were well again, and whether that was soon enough."""
+    seconds = units.recovery(fault)
+    if seconds is None:
+        return "nothing followed"
+    if allowed is None:
+        return units.seconds(seconds)
+    holding = Holding.HOLDS if seconds <= allowed else Holding.CROSSED
+    return f'<span class="mark {_class(holding)}">{_SIGNS[holding]} {units.seconds(seconds)}</span>'
+
+
+def _over_time(series: Series, *, is_scaled: bool) -> list[Figure]:
     return [
-        *(() if harmed is None else (harmed,)),
         figures.throughput(series),
         figures.backlog(series),
+        *((figures.tasks(series),) if is_scaled else ()),
         *(
             figures.latency(series, queue, name=f"latency-{index}")
             for index, (queue, of) in enumerate(series["queues"].items())

@@ -10,7 +10,8 @@ import altair as alt
 
 from spark_load.report import charts
 
-_STYLE = Path(__file__).resolve().parent / "style.css"
+_BASE, _STYLE = (Path(__file__).resolve().parent / name for name in ("base.html", "style.css"))
+_HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)</h2>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +32,30 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def drawn(chart: alt.LayerChart, *, name: str, title: str, description: str, svg_title: str | None = None) -> Figure:
+def drawn(
+    chart: alt.LayerChart | alt.VConcatChart, *, name: str, title: str, description: str, svg_title: str | None = None
+) -> Figure:
     """Return a chart as a figure; `name` is unique on the page."""
     svg = charts.svg(chart, name=name, title=svg_title or title, description=description)
     return Figure(title, description, svg)
 
 
 def filled(template: Path, parts: Mapping[str, str]) -> str:
-    """Return a page: its template with each `{{name}}` replaced by the part of that name, and `{{style}}`.
+    """Return a page: base.html with its links to what has a heading in the template, and each `{{name}}` replaced.
 
     Args:
-        template: a file of HTML.
-        parts: by name, escaped.
+        template: what is below the verdict, as HTML.
+        parts: by name, escaped: those of the template, and of base.html: title, status (a class), heading, word, means,
+            reasons (items of a list), and what is under them.
     """
-    both = {"style": _STYLE.read_text(encoding="utf-8"), **parts}
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: both[found[1]], template.read_text(encoding="utf-8"))
+    main = _replaced(template, parts)
+    sections = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title in _HEADING.findall(main))
+    style = _STYLE.read_text(encoding="utf-8")
+    return _replaced(_BASE, {**parts, "style": style, "sections": sections, "main": main})
+
+
+def _replaced(template: Path, parts: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template.read_text(encoding="utf-8"))
 
 
 def list_items(lines: Iterable[str]) -> str:

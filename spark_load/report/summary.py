@@ -1,7 +1,8 @@
 """The verdict for people in a hurry: a page of Markdown, the same on the terminal, and its sentences for the page."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -51,11 +52,13 @@ def markdown(verdict: Verdict) -> str:
     parts = [
         f"# {verdict.status.value.upper()} — {escaped(str(verdict.run.get('run', '')))}",
         *(f"**VALID, but {escaped(caveat)}.**" for caveat in caveats(verdict)),
+        *([escaped(f"{sentence}.")] if (sentence := harmed(verdict)) is not None else []),
         *([_bullets("Not known", tuple(map(escaped, verdict.unknowns)))] if verdict.unknowns else []),
         *([_bullets("Crossed", tuple(map(escaped, verdict.crossed)))] if verdict.crossed else []),
         *([_violations(verdict)] if verdict.violations else []),
         _properties(verdict),
         _measures(verdict.measures),
+        _faults(verdict.measures.get("faults", ())),
         *([_bullets("Scaling", tuple(map(escaped, scaled)))] if (scaled := verdict.run.get("scaling")) else []),
         _allowed("Known deviations of this target, allowed", verdict.run.get("known_deviations", {})),
         _allowed("Lawful under this load, allowed", verdict.run.get("allowed", {})),
@@ -176,6 +179,41 @@ def _measures(measures: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _faults(done: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of what was done to the run, a row for each kind."""
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for fault in done:
+        by_kind.setdefault(fault["kind"], []).append(fault)
+    rows = [
+        f"| {escaped(kind)} | {len(of)} | {escaped(', '.join(sorted({fault['target'] for fault in of})))}"
+        f" | {units.seconds(_slowest(of))} |"
+        for kind, of in by_kind.items()
+    ]
+    head = ["## Faults", "", "| fault | times | target | recovered after, at most |", "|---|---:|---|---:|"]
+    return "\n".join([*head, *rows]) if rows else ""
+
+
+def _slowest(faults: Iterable[Mapping[str, Any]]) -> float | None:
+    return max((seconds for fault in faults if (seconds := units.recovery(fault)) is not None), default=None)
+
+
+def harmed(verdict: Verdict) -> str | None:
+    """Return what was done to the run, and how soon calls succeeded after it; None where nothing was to be done."""
+    done, planned = verdict.measures.get("faults", ()), len(verdict.run.get("faults", ()))
+    if not done and not planned:
+        return None
+    kinds = Counter(fault["kind"] for fault in done)
+    counted = (
+        f"{len(done):,} of {units.plural(planned, 'fault')}"
+        if len(done) < planned
+        else units.plural(len(done), "fault")
+    )
+    named = f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})" if done else ""
+    slowest = _slowest(done)
+    after = f", recovered after {'at most ' if len(done) > 1 else ''}{units.seconds(slowest)}"
+    return f"{counted} done{named}{'' if slowest is None else after}"
+
+
 def replayed(measures: Mapping[str, Any]) -> str | None:
     """Return how near a run came to the traffic it replayed, as a sentence; None where it replayed none."""
     found = measures.get("replay")
@@ -227,7 +265,14 @@ def reasons(verdict: Verdict) -> list[str]:
         for prop in sorted(broken, key=lambda prop: prop.holding is Holding.CROSSED)
     ]
     unknown = [f"Not known: {reason}" for reason in verdict.unknowns]
-    return [*found, *verdict.crossed, *unknown, *([] if broken else [exercised(verdict)])]
+    harm = harmed(verdict)
+    return [
+        *found,
+        *verdict.crossed,
+        *unknown,
+        *([] if harm is None else [f"{harm}."]),
+        *([] if broken else [exercised(verdict)]),
+    ]
 
 
 def exercised(verdict: Verdict) -> str:
@@ -283,8 +328,8 @@ def _measured(measures: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
             yield "H3", f"latency of {queue}, p99", of["latency_us"]["p99"] / 1e6
         if of.get("drain_seconds") is not None:
             yield "H4", f"drain of {queue} after the last publish", of["drain_seconds"]
-    for fault, seconds in measures.get("recovered_in_seconds", {}).items():
-        yield "H5", f"recovery from {fault}", seconds
+    if (slowest := _slowest(measures.get("faults", ()))) is not None:
+        yield "H5", f"recovery, slowest of {units.plural(len(measures['faults']), 'fault')}", slowest
     calls = measures.get("calls")
     if calls and calls["count"]:
         yield "H6", f"throttled of {calls['count']:,} calls", calls["throttled"] / calls["count"]

@@ -1,6 +1,7 @@
 """Numbers with their units, as people read them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 NONE = "—"
 QUANTILES = ("p50", "p95", "p99", "max")
@@ -32,6 +33,11 @@ def rate(per_second: float | None) -> str:
     if per_second is None:
         return NONE
     return f"{per_second:,.0f}/s" if per_second >= 1_000 else f"{per_second:.3g}/s"
+
+
+def recovery(fault: Mapping[str, Any]) -> float | None:
+    """Return the seconds from a fault's end to the first success in the last of its queues; None where none came."""
+    return max((value for value in fault["recovered_in_seconds"].values() if value is not None), default=None)
 
 
 def times(count: int) -> str:

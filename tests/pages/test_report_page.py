@@ -14,6 +14,7 @@ _MADE = {
     "invalid": finished_runs.invalid,
     "unknown": finished_runs.unknown,
     "crossed": finished_runs.crossed,
+    "faulty": finished_runs.faulty,
 }
 _EXERCISED = len(JUDGED) - len(finished_runs.NOT_EXERCISED)
 _CHARTS = 7  # throughput, backlog, latency and ranks of two queues, failures
@@ -88,7 +89,7 @@ def test_nothing_sticks_out_of_the_window(page: Any, reports: dict[str, Path], n
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["invalid", "crossed", "unknown"])
+@pytest.mark.parametrize("name", ["invalid", "crossed", "unknown", "faulty"])
 def test_everything_can_be_read_in_light_and_dark(page: Any, reports: dict[str, Path], name: str, scheme: str) -> None:
     """The contrast of text and ground is at least 4.5 (WCAG AA), in the page and in its charts."""
     page.emulate_media(color_scheme=scheme)
@@ -98,6 +99,28 @@ def test_everything_can_be_read_in_light_and_dark(page: Any, reports: dict[str, 
 
     assert len(contrasts) > 200
     assert [(text, contrast) for text, contrast in contrasts if contrast < 4.5] == []
+
+
+def test_faults_are_shaded_where_they_were_in_every_chart_below(page: Any, reports: dict[str, Path]) -> None:
+    """Above each other, on one time axis: the bar of a fault, its shades, its line; their labels cover nothing."""
+    page.goto(reports["faulty"].as_uri())
+
+    figure = page.locator("svg[aria-labelledby='faults-title faults-told']")
+    edges = figure.locator("path[fill='var(--bad)']").evaluate_all(
+        """shades => shades.map(shade => shade.getBoundingClientRect()).filter(box => box.width > 8)
+          .map(box => [Math.round(box.left), Math.round(box.right)])"""
+    )
+    labels = figure.locator("text", has_text=":endpoint").evaluate_all(
+        "all => all.map(text => text.getBoundingClientRect()).map(box => [box.left, box.right, box.top, box.bottom])"
+    )
+    rows = page.locator("#faults ~ .apart").first.locator("tbody tr")
+
+    assert len({tuple(edge) for edge in edges}) == 2
+    assert [edges.count(edge) for edge in edges] == [4] * 8  # a bar, and a shade in each of three charts
+    assert len(labels) == 2
+    assert labels[0][1] < labels[1][0] or labels[1][1] < labels[0][0] or labels[0][3] <= labels[1][2] + 3
+    assert rows.locator("td:last-child").all_inner_texts() == ["✓ 1.2 s", "✓ 310 ms", "! 2.5 s", "nothing followed"]
+    assert page.locator(".verdict li", has_text="4 of 5 faults done").count() == 1
 
 
 def test_a_property_is_found_from_its_cell(page: Any, reports: dict[str, Path]) -> None:

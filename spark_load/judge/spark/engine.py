@@ -28,7 +28,7 @@ from spark_load.history.reasons import reason
 from spark_load.judge import recording
 from spark_load.judge.counts import AROUND, CALLS
 from spark_load.judge.groups import FOUND, UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
-from spark_load.judge.judge import fault_name
+from spark_load.judge.judge import Recovery
 from spark_load.judge.screening.buckets import Cleared
 from spark_load.judge.screening.stretches import needed
 from spark_load.judge.spark.screening import clear
@@ -137,21 +137,24 @@ class SparkEngine:
         tasks = [(piece.bucket, piece) for piece in found if piece.bucket in theirs]
         return spread(self._spark, tasks, bucket_count).mapInArrow(check_all, _FOUND)
 
-    def recoveries(self) -> Mapping[str, float]:
-        """Return each fault to how long after its end the first call was answered ok, in seconds."""
-        faults = self._history.where(_is(Kind.FAULT) & F.col("responded_at_us").isNotNull())
-        ended = faults.select("queue", "invoked_at_us", F.col("responded_at_us").alias("ended_at_us"))
+    def recoveries(self) -> list[Recovery]:
+        """Return the faults that ended, of each queue or topic they concern."""
+        is_ended = _is(Kind.FAULT) & F.col("queue").isNotNull() & F.col("responded_at_us").isNotNull()
+        ended = self._history.where(is_ended).select(
+            "queue", F.col("invoked_at_us").alias("began_us"), F.col("responded_at_us").alias("ended_us"), "detail"
+        )
         calls = self._history.where(F.col("kind").isin(*CALLS) & (F.col("outcome") == Outcome.OK.value))
         first = (
             ended.join(
                 calls.select(F.col("queue").alias("of_queue"), "responded_at_us"),
-                (F.col("queue") == F.col("of_queue")) & (F.col("responded_at_us") >= F.col("ended_at_us")),
+                (F.col("queue") == F.col("of_queue")) & (F.col("responded_at_us") >= F.col("ended_us")),
+                "left",
             )
-            .groupBy("queue", "invoked_at_us")
-            .agg(((F.min("responded_at_us") - F.min("ended_at_us")) / 1e6).alias("seconds"))
+            .groupBy("queue", "began_us", "ended_us", "detail")
+            .agg(F.min("responded_at_us").alias("answered_us"))
             .collect()
         )
-        return {fault_name(row["queue"], row["invoked_at_us"]): row["seconds"] for row in first}
+        return [Recovery(**row.asDict()) for row in first]
 
     def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
         """Return what the report's charts show."""

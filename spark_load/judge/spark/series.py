@@ -102,6 +102,21 @@ class _Aggregates:
         )
         return [row.asDict() for row in rows]
 
+    def tasks(self) -> Iterable[Row]:
+        """Return for each recorder that received when it was at work."""
+        is_receive = F.col("kind").isin(Kind.POLL.value, Kind.RECEIVED.value)
+        rows = (
+            self._history.groupBy("worker")
+            .agg(
+                F.min(F.when(is_receive, F.col("queue"))).alias("queue"),
+                F.min("invoked_at_us").alias("began"),
+                F.max(F.coalesce("responded_at_us", "invoked_at_us")).alias("ended"),
+            )
+            .where("queue is not null and began is not null")
+            .collect()
+        )
+        return [row.asDict() for row in rows]
+
     def ranks(self) -> Mapping[int, Row]:
         """Return the latencies by how hot the message's group is; groups of one size are put in a row by hash."""
         if not self._expectation.queues:

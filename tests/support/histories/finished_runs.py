@@ -86,10 +86,24 @@ def plain_series(
         values = [_quantiles(bins[number]) for number in range(count)]
         return {name: [item[name] for item in values] for name in ("count", *_PERCENTILES, "max")}
 
+    def alive(queue: str) -> list[int]:
+        found = [0] * count
+        for recorder in {
+            event.worker for event in events if event.kind in (Kind.POLL, Kind.RECEIVED) and event.queue == queue
+        }:
+            of = [event for event in events if event.worker == recorder]
+            first, last = (
+                min(event.invoked_at_us or 0 for event in of),
+                max(event.responded_at_us or event.invoked_at_us or 0 for event in of),
+            )
+            for number in range(count):
+                found[number] += first <= began + (number + 0.5) * bin_us <= last
+        return found
+
     warm = [e for e in events if e.phase == "warm_up" and e.kind in (Kind.PUBLISHED, Kind.RECEIVED)]
     acked = binned(message["acked"] for message in messages.values())
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "run": expectation.run,
         "accuracy": 10_000,
         "started_at_us": began,
@@ -108,6 +122,7 @@ def plain_series(
                     for e in events
                     if e.queue == queue and e.receive_count is not None and e.receive_count > 1
                 ),
+                "tasks": alive(queue),
                 "latency_us": latencies(queue),
             }
             for queue in expectation.queues
@@ -233,6 +248,30 @@ def crossed() -> Verdict:
         for prop in _properties(H3=1)
     )
     return Verdict(properties=properties, measures=MEASURES, run=slow)
+
+
+FAULTS: list[dict[str, Any]] = [
+    {
+        "kind": kind,
+        "target": target,
+        "how": how,
+        "began_at_us": began_ms * 1_000,
+        "ended_at_us": ended_ms * 1_000,
+        "recovered_in_seconds": recovered,
+    }
+    for kind, target, how, began_ms, ended_ms, recovered in (
+        ("kill", "billing-0", "", 10_000, 10_020, {"billing": 1.2}),
+        ("slow", "publish:endpoint", "0.15 s", 20_000, 26_000, {"events": 0.31}),
+        ("answer", "all:endpoint", "after-500", 24_000, 27_000, {"billing": 0.004, "shipping": 2.5, "events": None}),
+        ("kill", "shipping-1", "", 62_000, 62_010, {"shipping": None}),
+    )
+]
+
+
+def faulty() -> Verdict:
+    """Return a valid one of a run with four of five faults done to it, one of them over too late, one not over."""
+    run = {**DESCRIBED, "profile": {**DESCRIBED["profile"], "recovery_seconds_max": 2.0}, "faults": [{}] * 5}
+    return Verdict(properties=_properties(), measures={**MEASURES, "faults": FAULTS}, run=run)
 
 
 def unknown() -> Verdict:

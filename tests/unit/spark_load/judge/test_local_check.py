@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from sluice.cli.main import main
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.checker.verdict import Holding, Status, Verdict
-from sluice.history.events import Kind
+from sluice.history.events import Event, Kind
 from sluice.recorder.journal import Journal
 from spark_load import report
 from spark_load.cli import check as under_test
@@ -27,6 +27,7 @@ from spark_load.folder.layout import RUN_FILE
 from spark_load.history.checksums import beside
 from spark_load.history.parquet_files import write
 from spark_load.judge import local_engine, recording
+from spark_load.judge.judge import faults_of
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, full, sane
@@ -226,6 +227,47 @@ def test_the_charts_are_what_counting_message_by_message_gives() -> None:
     drawn = local_engine.LocalEngine(table_of(events)).series(EXPECTATION, ())
 
     assert drawn == finished_runs.plain_series(events, bin_us=1_000_000)
+    assert max(drawn["queues"]["billing"]["tasks"]) == 1
+
+
+def test_a_fault_has_recovered_when_the_first_call_of_each_of_its_queues_succeeded() -> None:
+    """A stranger's fault has no detail; after the last call nothing follows; what was not ended is none yet."""
+    slow: dict[str, Any] = {
+        "detail": '{"kind": "slow", "target": "all:endpoint", "how": "0.1 s"}',
+        "invoked_at_us": 90_000,
+    }
+    events = [
+        *full(),
+        *(
+            Event(kind=Kind.FAULT, run="r", queue=queue, responded_at_us=110_000, **slow)
+            for queue in EXPECTATION.queues
+        ),
+        Event(kind=Kind.FAULT, run="r", queue="billing", invoked_at_us=500_000, responded_at_us=600_000),
+        Event(kind=Kind.FAULT, run="r", queue="billing", invoked_at_us=500_000),
+    ]
+    answered = next(event for event in events if event.kind == Kind.DELETED and event.queue == "billing")
+    failed = replace(answered, responded_at_us=112_000, outcome="fail", error="x", call_id="failed")
+
+    found = faults_of(local_engine.LocalEngine(table_of([*events, failed])).recoveries())
+
+    assert found == [
+        {
+            "kind": "slow",
+            "target": "all:endpoint",
+            "how": "0.1 s",
+            "began_at_us": 90_000,
+            "ended_at_us": 110_000,
+            "recovered_in_seconds": {"billing": 0.003, "shipping": 0.008},
+        },
+        {
+            "kind": "fault",
+            "target": "billing",
+            "how": "",
+            "began_at_us": 500_000,
+            "ended_at_us": 600_000,
+            "recovered_in_seconds": {"billing": None},
+        },
+    ]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from spark_load.report import charts
-from spark_load.report.charts import Axis, Line, Point
+from spark_load.report.charts import Axis, Band, Line, Point
 
 _SIZE = (560, 230)
 
@@ -52,3 +52,29 @@ def test_a_label_that_would_leave_the_chart_to_the_right_ends_before_its_point()
     rows = charts._labelled(points, (0, 12), Axis(title="p95", domain=(0, 3)), _SIZE)
 
     assert {row["label"]: row["align"] for row in rows} == {"a": "left", "a very long label of a point": "right"}
+
+
+def test_labels_of_faults_cover_nothing_and_stay_in_the_chart_where_they_can() -> None:
+    """Those that overlap have rows of their own; what fits behind another in a row does not take a new one."""
+    bands = [
+        Band(began=began, ended=began + lasts, until=began + lasts + 1, label=f"slow billing-{began}:endpoint")
+        for began, lasts in ((0, 5), (2, 0), (3, 9), (40, 1), (98, 1))
+    ]
+
+    rows, count = charts._packed(bands, Axis(title="seconds", domain=(0, 100)))
+
+    spans = {}
+    for row in rows:
+        width = (14 + 5.4 * len(row["label"])) * 100 / charts.WIDTH
+        left, right = (
+            (row["began"] - width, row["until"]) if row["align"] == "right" else (row["began"], row["until"] + width)
+        )
+        spans[row["label"]] = (row["row"], left, right)
+    assert count == 3
+    assert [label for label, (_, left, right) in spans.items() if left < 0 or right > 100] == []
+    assert [
+        (first, second)
+        for first, second in itertools.combinations(spans.values(), 2)
+        if first[0] == second[0] and first[1] < second[2] and second[1] < first[2]
+    ] == []
+    assert [row["align"] for row in rows] == [*["left"] * 4, "right"]

@@ -17,10 +17,10 @@ from sluice.history.events import Event
 from spark_load import report
 from spark_load.cli.report import compare as compare_command
 from spark_load.cli.report import report as report_command
-from spark_load.folder.series_schema import Series, SeriesSchema
+from spark_load.folder.series_schema import SCHEMA_VERSION, Series, SeriesSchema
 from spark_load.report import comparison, figures, junit, page, timeline, units
 from spark_load.report.comparison import Limits, compare
-from spark_load.report.summary import held, since, where, witness_lines
+from spark_load.report.summary import harmed, held, reasons, since, where, witness_lines
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
 
@@ -265,7 +265,7 @@ def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
     report.write_series(fields, tmp_path)
     assert report.read_series(tmp_path, verdict) == json.loads(json.dumps(fields))
     assert fields.keys() == SeriesSchema.__required_keys__
-    for stored in ({**fields, "run": "other"}, {"schema_version": 2, "run": fields["run"]}):
+    for stored in ({**fields, "run": "other"}, {"schema_version": SCHEMA_VERSION + 1, "run": fields["run"]}):
         report.write_series(stored, tmp_path)
         assert report.read_series(tmp_path, verdict) is None
     (tmp_path / report.SERIES_FILE).unlink()
@@ -348,18 +348,51 @@ def test_a_timeline_says_what_is_in_question_and_ends_leases_where_they_ended() 
     ]
 
 
-def test_faults_stand_above_the_other_charts_behind_the_warm_up() -> None:
-    """Each has a bar in the row of its target; a run without any has no such chart."""
-    kill = {"kind": "kill", "target": "billing-0", "at_seconds": 1.0, "until_seconds": 1.0, "detail": ""}
-    series = finished_runs.series_of_one()
+def test_faults_are_drawn_over_backlog_latency_and_tasks() -> None:
+    """Each on the time axis of the others: a shade from its beginning to its end, or a line; and when it was over."""
+    series = finished_runs.series_of(finished_runs.valid())
 
-    drawn = figures.faults(series, [kill, {**kill, "kind": "cut", "target": "all:endpoint", "until_seconds": 2.0}])
+    drawn = figures.faults(series, finished_runs.FAULTS)
 
     assert drawn is not None
-    assert drawn.description == "As scheduled: kill once, cut once."
-    assert "billing-0" in drawn.svg
-    assert "all:endpoint" in drawn.svg
+    assert all(f">{fault['kind']} {fault['target']}<" in drawn.svg for fault in finished_runs.FAULTS)
+    assert drawn.svg.count('fill-opacity="0.16"') == 3 * 2  # in three charts two stretches, which are no instants
+    assert drawn.svg.count('stroke-opacity="0.7"') == 3 * 2
+    assert [f">{title}<" for title in ("backlog", "p99", "tasks") if f">{title}<" not in drawn.svg] == []
+    band = figures._band(finished_runs.FAULTS[2], series, 60.0, is_labelled=True)
+    assert (band.began, band.ended, band.until) == pytest.approx((0.4, 0.45, 0.45 + 2.5 / 60))
     assert figures.faults(series, []) is None
+
+
+def test_the_page_has_the_recovery_of_every_fault_beside_what_is_allowed() -> None:
+    verdict = finished_runs.faulty()
+
+    text = page.html(verdict, finished_runs.series_of(verdict))
+
+    row = '<td>{}</td><td class="number" data-title="from">{}</td><td class="number" data-title="to">{}</td>'
+    assert row.format("all:endpoint", "24.0 s", "27.0 s") in text
+    assert '<th scope="row">answer after-500</th>' in text
+    assert [mark for mark in ("✓ 1.2 s", "✓ 310 ms", "! 2.5 s", ">nothing followed<") if mark not in text] == []
+    assert "recovered after at most 2.5 s. Allowed: 2 s.</p>" in text
+    assert 'href="#faults"' in text
+    assert 'id="faults"' not in page.html(finished_runs.valid(), finished_runs.series_of(finished_runs.valid()))
+
+
+def test_every_word_of_a_verdict_says_what_was_done_to_the_run() -> None:
+    """Of the schedule not everything was done; what nothing followed has no recovery; a calm run says nothing."""
+    verdict = finished_runs.faulty()
+    sentence = "4 of 5 faults done (2 kill, 1 slow, 1 answer), recovered after at most 2.5 s"
+
+    assert harmed(verdict) == sentence
+    assert f"{sentence}." in reasons(verdict)
+    assert report.markdown(verdict).splitlines()[2].replace("\\", "") == f"{sentence}."
+    assert "| kill | 2 | billing-0, shipping-1 | 1.2 s |" in report.markdown(verdict)
+    assert sentence in junit.xml(verdict)
+    assert harmed(finished_runs.valid()) is None
+    once = replace(verdict, measures={"faults": finished_runs.FAULTS[:1]}, run={})
+    assert harmed(once) == "1 fault done (1 kill), recovered after 1.2 s"
+    assert harmed(replace(once, measures={"faults": finished_runs.FAULTS[3:]})) == "1 fault done (1 kill)"
+    assert harmed(replace(once, measures={}, run={"faults": [{}, {}]})) == "0 of 2 faults done"
 
 
 def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_outside() -> None:

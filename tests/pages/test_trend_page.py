@@ -1,0 +1,49 @@
+"""The page of a trend in a real browser, drawn from runs whose newest are slower."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spark_load.baselines import page as drawn
+from spark_load.baselines.trend import trend
+from tests.unit.spark_load.baselines.simulated import NAMES, runs, slowed
+
+_CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def trended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of a run in which two times are longer."""
+    found = runs(np.random.default_rng(1), 24)
+    path = tmp_path_factory.mktemp("trends") / "page.html"
+    drawn.write(trend(slowed(found[-1], 2, NAMES[:2]), found, last=20), path)
+    return path
+
+
+def test_a_trend_opens_with_its_verdict_asks_for_nothing_and_leads_to_its_sections(
+    page: Any, console_messages: list[str], trended: Path
+) -> None:
+    page.goto(trended.as_uri())
+
+    assert console_messages == [f"request: {trended.as_uri()}"]
+    assert page.locator(".verdict .word").inner_text() == "SLOWER"
+    assert page.locator(".verdict li").count() == 2
+    links = page.locator("nav a").evaluate_all("links => links.map(link => [link.hash, link.textContent])")
+    headings = page.locator("main h2").evaluate_all("all => all.map(found => ['#' + found.id, found.textContent])")
+    assert links == headings
+    assert page.locator("svg.chart").count() == len(NAMES)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_can_be_read_in_light_and_dark_and_in_a_narrow_window(page: Any, trended: Path, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.goto(trended.as_uri())
+
+    contrasts = page.evaluate(_CONTRAST)
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert len(contrasts) > 100
+    assert [(text, contrast) for text, contrast in contrasts if contrast < 4.5] == []

@@ -1,0 +1,24 @@
+"""Draw the picture of docs/guides/faults.md again: `python -m tools.fault_picture RUN`, of a run with faults."""
+
+import sys
+from pathlib import Path
+
+from spark_load import report
+from spark_load.report import figures
+from tools.rehearsal_pictures import picture
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def drawn(folder: Path) -> str:
+    """Return the faults of a run as its report shows them."""
+    verdict = report.read_verdict(folder)
+    series = report.read_series(folder, verdict)
+    assert series is not None, "draw its report first"
+    figure = figures.faults(series, verdict.measures["faults"])
+    assert figure is not None, "it had faults"
+    return picture([figure], columns=1)
+
+
+if __name__ == "__main__":
+    (_ROOT / "docs" / "pictures" / "faults.svg").write_text(drawn(Path(sys.argv[1])), encoding="utf-8")
