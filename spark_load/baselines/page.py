@@ -3,7 +3,7 @@
 from html import escape
 from pathlib import Path
 
-from spark_load.baselines.trend import BEFORE_MIN, LEVEL, NEWEST, RATIO_MIN, Row, Trend
+from spark_load.baselines.trend import BEFORE_MIN, LEVEL, RATIO_MIN, Row, Trend
 from spark_load.folder.json_files import replace
 from spark_load.report import charts, units
 from spark_load.report.charts import Axis, Line
@@ -94,9 +94,10 @@ def _table(rows: tuple[Row, ...]) -> str:
 
 def _measuring(found: Trend) -> list[str]:
     return [
-        f"Compared with {units.plural(len(found.runs), 'run')}: valid, of the same profile and kind of machine.",
-        f"Student's test on logarithms, one value a run; the newest {', '.join(map(str, NEWEST))} runs against those"
-        f" before, at least {BEFORE_MIN}; Holm's correction over all times.",
+        *([] if found.unknown else found.how),
+        "Runs before it are valid, of the same profile and on the same kind of machine.",
+        f"Student's test on logarithms, one value a run, with at least {BEFORE_MIN} before; Holm's correction over all"
+        " times.",
         f"A time is slower where p is at most {LEVEL:g} and the ratio at least {RATIO_MIN:g}.",
         "Whoever keeps a slowdown need do nothing: when the newest runs are all slower, they are what later ones are"
         " compared with.",

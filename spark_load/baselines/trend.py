@@ -61,12 +61,35 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A run beside the runs before it; `rows` is empty where `unknown` says why nothing can be said."""
+    """A run beside the runs before it; `rows` is empty where `unknown` says why nothing can be said.
+
+    Args:
+        result: of the run.
+        runs: before it, those that can be compared with it.
+        last: how many of them, at most, the newest are compared with.
+    """
 
     result: Result
     runs: tuple[str, ...]
+    last: int
     rows: tuple[Row, ...] = ()
     unknown: str | None = None
+
+    @property
+    def left_out(self) -> list[str]:
+        """Return the times of the run that too few of the runs before it have."""
+        return sorted(self.result.seconds.keys() - {row.name for row in self.rows}) if self.rows else []
+
+    @property
+    def how(self) -> list[str]:
+        """Return what was compared with what, and what with nothing, as sentences."""
+        *fewer, most = NEWEST
+        newest = f"the newest {', '.join(map(str, fewer))} or {most} runs with {BEFORE_MIN} to {self.last} before those"
+        found = [f"Before it there are {units.plural(len(self.runs), 'run')}; compared are {newest}."]
+        if self.left_out:
+            few = f"Left out are times that fewer than {BEFORE_MIN} of them have"
+            found.append(f"{few}: {', '.join(self.left_out)}.")
+        return found
 
     @property
     def slower(self) -> list[Row]:
@@ -95,6 +118,7 @@ class Trend:
             "profile_digest": self.result.profile_digest,
             "kind": dict(self.result.kind),
             "before": list(self.runs),
+            "left_out": self.left_out,
             "answer": self.word.lower(),
             "exit_code": self.exit_code,
             "unknown": self.unknown,
@@ -124,11 +148,14 @@ def trend(result: Result, others: Sequence[Result], *, last: int) -> Trend:
     before = comparable(result, others, last=last)
     runs = tuple(other.run for other in before)
     if result.status is not Status.VALID:
-        return Trend(result=result, runs=runs, unknown=f"the run is {result.status.value.upper()}: see its verdict")
+        return Trend(
+            result=result, runs=runs, last=last, unknown=f"the run is {result.status.value.upper()}: see its verdict"
+        )
     if len(before) < BEFORE_MIN:
         return Trend(
             result=result,
             runs=runs,
+            last=last,
             unknown=f"there are {len(before)} valid runs of this profile on this kind of machine before it, needed are"
             f" {BEFORE_MIN}; run it {BEFORE_MIN - len(before)} times more",
         )
@@ -137,10 +164,11 @@ def trend(result: Result, others: Sequence[Result], *, last: int) -> Trend:
         return Trend(
             result=result,
             runs=runs,
+            last=last,
             unknown=f"none of its {len(result.seconds)} times is in {BEFORE_MIN} of the {len(before)} runs before it,"
             f" as when queues have other names; run it {BEFORE_MIN} times more",
         )
-    return Trend(result=result, runs=runs, rows=tuple(rows))
+    return Trend(result=result, runs=runs, last=last, rows=tuple(rows))
 
 
 def _values(name: str, results: Sequence[Result]) -> tuple[float, ...]:
@@ -178,10 +206,11 @@ def _clearest(values: Sequence[float], last: int) -> tuple[int, Slower]:
 
 def markdown(found: Trend) -> str:
     """Return it as Markdown."""
-    lines = [f"# {found.word}", "", f"- run: {escaped(found.result.run)}", f"- compared with {len(found.runs)} runs"]
+    lines = [f"# {found.word}", "", f"- run: {escaped(found.result.run)}"]
     if found.unknown is not None:
         return "\n".join([*lines, f"- not known: {escaped(found.unknown)}"]) + "\n"
     lines += [
+        *(f"- {escaped(sentence)}" for sentence in found.how),
         "",
         "| time | this run | before | newest runs | ratio | p | one run shows |",
         "|---|---:|---:|---:|---:|---:|---:|",

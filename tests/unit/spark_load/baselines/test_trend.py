@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from sluice.history.checker.verdict import Status
+from spark_load.baselines import page
 from spark_load.baselines import trend as trends
 from spark_load.baselines.results import Result
 from spark_load.baselines.statistics import slower
-from spark_load.baselines.trend import LEVEL, Trend, comparable, trend
+from spark_load.baselines.trend import LEVEL, Trend, comparable, markdown, trend
 from tests.unit.spark_load.baselines.simulated import NAMES, result, runs, slowed
 
 TRIES = 200
@@ -93,6 +94,23 @@ def test_with_fewer_than_eight_runs_before_nothing_is_said() -> None:
         "there are 7 valid runs of this profile on this kind of machine before it, needed are 8; run it 1 times more"
     )
     assert trend(found[8], found, last=20).exit_code == 0
+
+
+def test_what_was_compared_and_what_was_left_out_is_said_everywhere() -> None:
+    """24 runs are before it, and 20 of them before the newest; a queue that is new is compared with nothing."""
+    found = runs(np.random.default_rng(5), 26)
+    late = [result(each.run, {**each.seconds, "audit-2 p50": 0.1}) for each in found[-8:]]
+    newest = trend(late[-1], [*found[:-8], *late], last=20)
+
+    sentences = [
+        "Before it there are 24 runs; compared are the newest 1, 3 or 5 runs with 8 to 20 before those.",
+        "Left out are times that fewer than 8 of them have: audit-2 p50.",
+    ]
+    assert newest.how == sentences
+    assert [f"- {sentence}" in markdown(newest).splitlines() for sentence in sentences] == [True, True]
+    assert [f"<li>{sentence}</li>" in page.html(newest) for sentence in sentences] == [True, True]
+    assert newest.as_json()["left_out"] == ["audit-2 p50"]
+    assert trend(found[-1], found, last=20).how == sentences[:1]
 
 
 @pytest.mark.parametrize("status", [Status.UNKNOWN, Status.INVALID])
