@@ -56,7 +56,7 @@ lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
 	@hadolint Dockerfile
 
 .PHONY: unit
-unit: setup ## Tests that start no server
+unit: setup ## Tests that start no server and simulate no hours
 	@$(PYTEST) -n 2 --dist loadgroup tests/unit
 
 .PHONY: integration

@@ -18,8 +18,10 @@ ENVIRONMENTS = (Environment(name="prod", application="shop", consumers=(Consumer
 """
 
 
-def _committed(folder: Path) -> Path:
-    """Return a declaration that a repository of git has, beside a link that leads out of it."""
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a declaration that a repository of git has, beside a link that leads out of it; it has changed since."""
+    folder = tmp_path_factory.mktemp("committed")
     file = folder / "environments.py"
     git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b.example"]
     subprocess.run([*git, "init", "--quiet"], check=True)
@@ -27,6 +29,7 @@ def _committed(folder: Path) -> Path:
     (folder / "outside").symlink_to("/nowhere")
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "--quiet", "--message", "before"], check=True)
+    file.write_text(_DECLARATION.format(lanes=8), encoding="utf-8")
     return file
 
 
@@ -58,13 +61,11 @@ def test_nothing_is_told_where_nothing_differs() -> None:
 
 
 def test_a_declaration_is_compared_with_that_of_a_revision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    committed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = _committed(tmp_path)
-    file.write_text(_DECLARATION.format(lanes=8), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(committed.parent)
 
-    main(["env", "diff", "prod", "--declaration", str(file), "--json"])
+    main(["env", "diff", "prod", "--declaration", str(committed), "--json"])
 
     found = {
         (each["of"], each["name"]): (each["before"], each["after"]) for each in json.loads(capsys.readouterr().out)
@@ -74,12 +75,10 @@ def test_a_declaration_is_compared_with_that_of_a_revision(
 
 @pytest.mark.parametrize("against", ["nonsense", "HEAD:nowhere", "", "--list"])
 def test_what_is_no_revision_and_no_file_is_refused(
-    against: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    against: str, committed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = _committed(tmp_path)
-
     with pytest.raises(SystemExit) as ended:
-        main(["env", "diff", "prod", "--declaration", str(file), f"--against={against}"])
+        main(["env", "diff", "prod", "--declaration", str(committed), f"--against={against}"])
 
     assert ended.value.code == 3
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -12,10 +12,10 @@ from tests.support.oracle.search import is_possible, possible_offsets
 from tests.support.oracle.tiny_histories import TinyHistory, honest, mutated, of_two_clocks
 
 _TRIED = (Kind.PUBLISHED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
-_HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS = 800, 1_500, 300, 1_000
-_NOT_PROVEN = {False: {353, 1442}, True: {133, 174, 219, 971, 1013, 1422, 1434, 1489}}
+_HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS = 400, 600, 100, 400
+_NOT_PROVEN = {False: {353}, True: {133, 174, 219}}
 """Seeds of impossible histories, plain and full ones, that the checker calls VALID: see docs/architecture.md."""
-_NOT_PROVEN_OF_TWO_CLOCKS = {353, 883}
+_NOT_PROVEN_OF_TWO_CLOCKS = {353}
 _KINDS = pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"])
 
 

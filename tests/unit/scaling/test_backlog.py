@@ -1,6 +1,6 @@
 """The scaling expressions: what they render, and what they say of time series.
 
-What a service does with them: `tests/unit/rehearsal/test_decisions.py`.
+What a service does with them: `tests/integration/rehearsal/test_decisions.py`.
 """
 
 import re

@@ -535,7 +535,7 @@ def _paths(tree: object, *above: object) -> Iterator[tuple[object, ...]]:
 _PATHS = [(file.name, path) for file in sorted(BY_HAND.iterdir()) for path in _paths(_read(file.name))]
 
 
-@settings(max_examples=300, deadline=None, database=None, print_blob=True)
+@settings(max_examples=100, deadline=None, database=None, print_blob=True)
 @given(place=st.sampled_from(_PATHS), junk=st.sampled_from(_JUNK))
 def test_whatever_stands_in_a_template_it_is_read_or_refused_in_a_line(
     place: tuple[str, tuple[object, ...]], junk: object

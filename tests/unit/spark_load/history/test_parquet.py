@@ -278,7 +278,7 @@ def test_no_flipped_bit_of_somebody_elses_file_is_a_traceback_or_another_row(tmp
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
 
     refused = 0
-    for number in range(400):
+    for number in range(150):
         index = int(rng.integers(footer if number % 2 else 0, len(whole)))
         damaged = bytearray(whole)
         damaged[index] ^= 1 << int(rng.integers(8))
@@ -291,7 +291,7 @@ def test_no_flipped_bit_of_somebody_elses_file_is_a_traceback_or_another_row(tmp
         else:
             assert read == rows, index
 
-    assert refused > 100
+    assert refused > 40
 
 
 def test_a_row_is_named_as_it_stands_in_its_file(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ _BUSY = QueueContext(
     }
 )
 _KINDS_OF_ANOMALIES_MIN = 12
-"""In what is cut: of thousands of groups. Of 120 there were 9 to 22 kinds in 4,000 draws, and 21 groups or more cut."""
+"""In what is cut, of thousands of groups. Of 60 there were 4 kinds or more, 8 or more cut, in 20,000 draws."""
 _ONE_AT_A_TIME_SHARE = 0.7  # of groups: where answers have room for more, D5 mostly keeps the group whole
 
 
@@ -61,7 +61,7 @@ def _in_both(
     return whole, some, len(part.events) / max(1, len(table))
 
 
-@pytest.mark.parametrize("group_count", [120, pytest.param(3_000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("group_count", [60, pytest.param(3_000, marks=pytest.mark.deep)])
 def test_the_checker_finds_the_same_in_what_is_needed(group_count: int) -> None:
     seed = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
     anomalies, cut_count = Counter[str](), 0
@@ -87,7 +87,7 @@ def test_it_finds_the_same_in_every_hand_written_anomaly() -> None:
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"])
 def test_it_finds_the_same_in_tiny_histories(*, is_full: bool) -> None:
-    for seed in range(300):
+    for seed in range(100):
         history = mutated_tiny(honest(seed, is_full=is_full), seed, is_full=is_full)
         whole, some, _ = _in_both(history.events, history.expectation, history.around)
         assert some == whole, seed

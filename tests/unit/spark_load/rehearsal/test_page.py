@@ -1,5 +1,6 @@
 """The page of a rehearsal, from simulations made by hand, and one by the command."""
 
+import functools
 import json
 import re
 from dataclasses import replace
@@ -27,6 +28,22 @@ Resources:
 """
 
 
+_MADE: dict[str, tuple[list[Rehearsal], list[Mistake]]] = {
+    "kept": ([rehearsals.kept()], []),
+    "missed": ([rehearsals.missed()], []),
+    "one of two missed": ([rehearsals.kept(), rehearsals.missed()], []),
+    "mistake": ([rehearsals.kept()], [rehearsals.MISTAKE]),
+    "both": ([rehearsals.missed()], [rehearsals.MISTAKE]),
+    "not judged": ([replace(rehearsals.kept(), rows=[rehearsals.row("poison", 9)])], []),
+}
+
+
+@functools.cache
+def _page(name: str) -> str:
+    rehearsed, mistakes = _MADE[name]
+    return html([(rehearsal, mistakes) for rehearsal in rehearsed], ORIGIN)
+
+
 def _table(page: str) -> list[list[str]]:
     """Return the cells of the table of what was tried, row by row."""
     (table,) = re.findall(r'<div class="scroll tried">.*?</table>', page, re.DOTALL)
@@ -38,9 +55,7 @@ def _table(page: str) -> list[list[str]]:
 
 
 def test_the_figures_of_the_page_are_those_of_the_result() -> None:
-    page = html([(rehearsals.missed(), [])], ORIGIN)
-
-    assert _table(page) == [
+    assert _table(_page("missed")) == [
         ["traffic", "scaled by", "", *shown.COLUMNS[2:]],
         ["burst", "deployed", "✗ missed", "2.1, at most 7", "2.1", "0.03", *["90 s"] * 3, "42 s", "-", "0", "0", "0"],
         [
@@ -67,26 +82,23 @@ def test_the_words_of_a_chart_are_those_of_the_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "mistakes", "status", "word"),
+    ("name", "status", "word"),
     [
-        ([rehearsals.kept()], [], "valid", "LATENCY KEPT"),
-        ([rehearsals.kept(), rehearsals.missed()], [], "crossed", "LATENCY MISSED"),
-        ([rehearsals.kept()], [rehearsals.MISTAKE], "invalid", "MISTAKES FOUND"),
-        ([rehearsals.missed()], [rehearsals.MISTAKE], "invalid", "MISTAKES FOUND, LATENCY MISSED"),
-        ([replace(rehearsals.kept(), rows=[rehearsals.row("poison", 9)])], [], "unknown", "LATENCY NOT JUDGED"),
+        ("kept", "valid", "LATENCY KEPT"),
+        ("one of two missed", "crossed", "LATENCY MISSED"),
+        ("mistake", "invalid", "MISTAKES FOUND"),
+        ("both", "invalid", "MISTAKES FOUND, LATENCY MISSED"),
+        ("not judged", "unknown", "LATENCY NOT JUDGED"),
     ],
-    ids=["kept", "missed", "mistake", "both", "not judged"],
 )
-def test_the_page_begins_with_its_verdict(
-    made: list[Rehearsal], mistakes: list[Mistake], status: str, word: str
-) -> None:
-    page = html([(rehearsal, mistakes) for rehearsal in made], ORIGIN)
+def test_the_page_begins_with_its_verdict(name: str, status: str, word: str) -> None:
+    verdict = f'<div class="verdict {status}">\n<h1>sluice rehearse prod</h1>\n<p class="word">{word}</p>'
 
-    assert f'<div class="verdict {status}">\n<h1>sluice rehearse prod</h1>\n<p class="word">{word}</p>' in page
+    assert verdict in _page(name)
 
 
 def test_every_traffic_is_named_with_its_verdict_and_a_mistake_with_what_it_does() -> None:
-    page = html([(rehearsals.kept(), [rehearsals.MISTAKE])], ORIGIN)
+    page = _page("mistake")
 
     assert "<li>shop-prod-billing: kept: steady, day; not judged: poison</li>" in page
     assert "<li>shop-prod-billing: mistake cooldown-0 in backlog-per-task</li>" in page
@@ -100,9 +112,8 @@ def test_what_depends_on_a_variant_is_named_with_its_source() -> None:
         rehearsals.missed(), rows=[rehearsals.missed().rows[0], replace(rehearsals.missed().rows[0], variant=late)]
     )
 
-    depends = html([(rehearsals.missed(), [])], ORIGIN)
+    depends, untried = _page("missed"), _page("kept")
     same = html([(alike, [])], ORIGIN)
-    untried = html([(rehearsals.kept(), [])], ORIGIN)
 
     assert unescape(depends).count(f"<li>burst: kept with {late.name} ({late.source})</li>") == 1
     assert "In every variant of what AWS does not document the verdicts are the same." in same
