@@ -3,7 +3,6 @@
 Metrics come as late as in the usual variant: those of SQS two minutes, the count of tasks one; a task starts in one.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,7 +60,6 @@ def _filled_with_zero(term: Term) -> Term:
     )
 
 
-@functools.cache
 def _run(
     traffic: Callable[[], Traffic],
     tasks: TaskWork = TASKS,
