@@ -9,7 +9,8 @@ import functools
 import inspect
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -44,8 +45,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
         pyfuncitem.obj(**given)
     for mutant in MUTANTS.values():
         if _location(mutant) in reached and _caught[mutant.name] < _ENOUGH:
-            seen = _mutant_status(pyfuncitem.obj, given, mutant)
-            _caught[mutant.name] += seen == "caught"
+            seen = status(pyfuncitem.obj, given, _broken(mutant))
+            _caught[mutant.name] += seen == "red"
             pyfuncitem.user_properties.append((_PROPERTY, f"{mutant.name} {seen}"))
     return True
 
@@ -77,19 +78,18 @@ def _note(patch: pytest.MonkeyPatch, location: SourceLocation, reached: set[Sour
     patch.setattr(*location, staticmethod(noting) if is_static else noting)
 
 
-def _mutant_status(test: Callable[..., None], given: dict[str, Any], mutant: Mutant) -> str:
-    """Return how a test fares with one rule broken. Only a failed expectation counts: a crash proves nothing."""
-    target, seen = given["resources"]._target, "survived"
+def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractContextManager[object]) -> str:
+    """Return how a test fares while something is broken. Only a failed expectation is `red`: a crash proves nothing."""
+    target, seen = given["resources"]._target, "green"
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, breaking:
         patch.setattr(hook, "_GRACE_SECONDS", _GRACE_SECONDS)
-        patch.setattr(mutant.owner, mutant.rule, mutant.instead)
         forget(given)
         try:
             test(**given | {"resources": resources})
         except (AssertionError, pytest.fail.Exception):
-            seen = "caught"
+            seen = "red"
         except Exception:
             seen = "crashed"
     forget(given)  # what a broken rule has left behind may not be deletable
@@ -97,16 +97,23 @@ def _mutant_status(test: Callable[..., None], given: dict[str, Any], mutant: Mut
     return seen
 
 
-def _noticed(terminalreporter: Any) -> dict[str, dict[str, list[str]]]:
-    """Return mutant -> how -> promises."""
-    found: dict[str, dict[str, list[str]]] = {name: defaultdict(list) for name in MUTANTS}
+@contextmanager
+def _broken(mutant: Mutant) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mutant.owner, mutant.rule, mutant.instead)
+        yield
+
+
+def noticed(terminalreporter: Any, kind: str, names: Iterable[str]) -> dict[str, dict[str, set[str]]]:
+    """Return, of what the reports have as a property of that kind, name -> how -> promises."""
+    found: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in names}
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if getattr(report, "when", "") == "call":
             (promise,) = [value for name, value in report.user_properties if name == "promise"]
             for name, value in report.user_properties:
-                if name == _PROPERTY:
-                    mutated, seen = value.split()
-                    found[mutated][seen].append(promise)
+                if name == kind:
+                    broken, seen = value.split()
+                    found[broken][seen].add(promise)
     return found
 
 
@@ -122,9 +129,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print mutant by promise."""
     terminalreporter.section("mutant by promise")
-    for name, seen in _noticed(terminalreporter).items():
-        by = ", ".join(sorted(set(seen["caught"]))) or "NOBODY"
-        crashed = f" (crashed: {', '.join(sorted(set(seen['crashed'])))})" if seen["crashed"] else ""
+    for name, seen in noticed(terminalreporter, _PROPERTY, MUTANTS).items():
+        by = ", ".join(sorted(seen["red"])) or "NOBODY"
+        crashed = f" (crashed: {', '.join(sorted(seen['crashed']))})" if seen["crashed"] else ""
         terminalreporter.write_line(f"{name:28} {MUTANTS[name].gap or '-':7} {by}{crashed}")
 
 
@@ -133,5 +140,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if hasattr(session.config, "workerinput") or reporter is None:
         return
-    if any(not seen["caught"] for seen in _noticed(reporter).values()):
+    if any(not seen["red"] for seen in noticed(reporter, _PROPERTY, MUTANTS).values()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -5,9 +5,7 @@ test whose honest run never calls an operation that a saboteur listens to cannot
 """
 
 import inspect
-import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,12 +13,9 @@ import pytest
 
 from contract_tests.promises import PROMISES
 from contract_tests.proving import mutation
-from contract_tests.resources import Resources
 from sluice.saboteurs import SABOTEURS, Saboteur
-from sluice.simulator import hook
 
 _PROPERTY = "saboteur"
-_GRACE_SECONDS = 0.02
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,7 +30,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
         pyfuncitem.obj(**given)
     for saboteur in SABOTEURS.values():
         if _listens(saboteur, called):
-            seen = _status(pyfuncitem.obj, given, clients, saboteur)
+            seen = mutation.status(pyfuncitem.obj, given, _sabotaged(clients, saboteur))
             pyfuncitem.user_properties.append((_PROPERTY, f"{saboteur.name} {seen}"))
     return True
 
@@ -62,39 +57,14 @@ def _listens(saboteur: Saboteur, called: set[str]) -> bool:
     )
 
 
-def _status(test: Callable[..., None], given: dict[str, Any], clients: tuple[Any, Any], saboteur: Saboteur) -> str:
-    """Return how a test fares under a saboteur. Only a failed expectation counts: a crash proves nothing."""
-    made, seen = saboteur.make(1), "green"
-    mutation.forget(given)
-    resources = Resources(given["resources"]._target, *clients, prefix=f"ct-{uuid.uuid4().hex[:10]}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hook, "_GRACE_SECONDS", _GRACE_SECONDS)
-        for client in clients:
-            made.attach(client)
-        try:
-            test(**given | {"resources": resources})
-        except (AssertionError, pytest.fail.Exception):
-            seen = "red"
-        except Exception:
-            seen = "crashed"
-        for client in clients:
-            made.detach(client)
-    mutation.forget(given)
-    resources.close()
-    return seen
-
-
-def _found(terminalreporter: Any) -> dict[str, dict[str, set[str]]]:
-    """Return saboteur -> how -> promises."""
-    found: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in SABOTEURS}
-    for report in (report for reports in terminalreporter.stats.values() for report in reports):
-        if getattr(report, "when", "") == "call":
-            (promise,) = [value for name, value in report.user_properties if name == "promise"]
-            for name, value in report.user_properties:
-                if name == _PROPERTY:
-                    saboteur, seen = value.split()
-                    found[saboteur][seen].add(promise)
-    return found
+@contextmanager
+def _sabotaged(clients: tuple[Any, Any], saboteur: Saboteur) -> Iterator[None]:
+    made = saboteur.make(1)
+    for client in clients:
+        made.attach(client)
+    yield
+    for client in clients:
+        made.detach(client)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print, for each promise and saboteur, how many other promises that saboteur turns red; the broadest first."""
-    found = _found(terminalreporter)
+    found = mutation.noticed(terminalreporter, _PROPERTY, SABOTEURS)
     tested = {promise for seen in found.values() for promises in seen.values() for promise in promises}
     rows = [
         (len(found[saboteur]["red"] - {promise}), promise, saboteur)

@@ -205,8 +205,8 @@ def change(edit: Callable[[dict[str, Any]], object], *operations: str) -> Callab
     return lambda every: _Change(every, edit, operations)
 
 
-def omit(*names: str, of: tuple[str, ...]) -> Callable[[int], Hook]:
-    """Return what makes hooks that leave these parameters or attributes out."""
+def omit(*names: str, of: str | tuple[str, ...]) -> Callable[[int], Hook]:
+    """Return what makes hooks that leave these parameters or attributes out of these operations."""
 
     def edit(params: dict[str, Any]) -> None:
         for name in names:
@@ -214,7 +214,7 @@ def omit(*names: str, of: tuple[str, ...]) -> Callable[[int], Hook]:
         if "Attributes" in params:
             params["Attributes"] = {name: value for name, value in params["Attributes"].items() if name not in names}
 
-    return change(edit, *of)
+    return change(edit, *((of,) if isinstance(of, str) else of))
 
 
 class _Misreport(Hook):
@@ -244,16 +244,31 @@ def of_each(listed: str, edit: Callable[[dict[str, Any]], object]) -> Callable[[
     return edit_each
 
 
-def with_attribute(name: str, value: str) -> Callable[[dict[str, Any]], None]:
-    """Return an edit that gives every received message that has the system attribute another value."""
+def of_received(edit: Callable[[dict[str, Any]], object]) -> Callable[[int], Hook]:
+    """Return what makes hooks that edit every message received."""
+    return misreport(of_each("Messages", edit), *RECEIVE)
+
+
+def stamp(name: str, value: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that give every received message that has the system attribute another value."""
 
     def edit(message: dict[str, Any]) -> None:
         if name in message.get("Attributes", {}):
             message["Attributes"][name] = value
 
-    return of_each("Messages", edit)
+    return of_received(edit)
 
 
-def without_attribute(name: str) -> Callable[[dict[str, Any]], None]:
-    """Return an edit that takes an attribute of a queue or topic out of the answer."""
-    return lambda parsed: parsed["Attributes"].pop(name, None)
+def report(of: str, **values: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that report other attributes of a queue, topic or subscription than it has."""
+    return misreport(lambda parsed: parsed["Attributes"].update(values), of)
+
+
+def conceal(of: str, *names: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that report a queue or topic without these attributes."""
+
+    def edit(parsed: dict[str, Any]) -> None:
+        for name in names:
+            parsed["Attributes"].pop(name, None)
+
+    return misreport(edit, of)

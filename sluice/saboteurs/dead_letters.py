@@ -1,7 +1,7 @@
 """Breaks dead-letter queues, and the way back from them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
@@ -17,7 +17,7 @@ from sluice.saboteurs.base import (
     misreport,
     of_each,
     omit,
-    with_attribute,
+    stamp,
 )
 
 
@@ -62,6 +62,10 @@ def _quote_receive_count(parsed: dict[str, Any]) -> None:
         parsed["Attributes"]["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": str(policy["maxReceiveCount"])})
 
 
+def _of_tasks(edit: Callable[[dict[str, Any]], object]) -> Callable[[int], Hook]:
+    return misreport(of_each("Results", edit), "sqs.ListMessageMoveTasks")
+
+
 def _count_move(task: dict[str, Any]) -> None:
     task["ApproximateNumberOfMessagesMoved"] += 1
 
@@ -87,28 +91,24 @@ SABOTEURS = (
     Saboteur(
         "disguise-source",
         "names another queue as the one a dead letter came from",
-        misreport(with_attribute("DeadLetterQueueSourceArn", "arn:aws:sqs:disguised"), *RECEIVE),
+        stamp("DeadLetterQueueSourceArn", "arn:aws:sqs:disguised"),
     ),
     Saboteur("ignore-move-task", "confirms a move task and does not start it", ignore("sqs.StartMessageMoveTask")),
     Saboteur(
         "redirect-move-tasks",
         "moves dead letters to their source, whatever the destination",
-        omit("DestinationArn", of=("sqs.StartMessageMoveTask",)),
+        omit("DestinationArn", of="sqs.StartMessageMoveTask"),
     ),
     Saboteur(
         "hurry-move-tasks",
         "ignores the rate of a move task",
-        omit("MaxNumberOfMessagesPerSecond", of=("sqs.StartMessageMoveTask",)),
+        omit("MaxNumberOfMessagesPerSecond", of="sqs.StartMessageMoveTask"),
     ),
-    Saboteur(
-        "miscount-moves",
-        "reports one message moved too many",
-        misreport(of_each("Results", _count_move), "sqs.ListMessageMoveTasks"),
-    ),
+    Saboteur("miscount-moves", "reports one message moved too many", _of_tasks(_count_move)),
     Saboteur(
         "report-moves-done",
         "reports every move task as completed",
-        misreport(of_each("Results", lambda task: task.update(Status="COMPLETED")), "sqs.ListMessageMoveTasks"),
+        _of_tasks(lambda task: task.update(Status="COMPLETED")),
     ),
     Saboteur(
         "reverse-move-tasks",

@@ -11,9 +11,10 @@ from sluice.saboteurs.base import (
     TOPIC_ATTRIBUTES,
     Hook,
     Saboteur,
+    conceal,
     misreport,
     of_each,
-    without_attribute,
+    report,
 )
 
 _SUBSCRIPTION = "sns.GetSubscriptionAttributes"
@@ -30,11 +31,6 @@ class _ShareUndeliveredQueue(Hook):
         if self._first is None:
             self._first = parsed["Attributes"]["RedrivePolicy"]
         parsed["Attributes"]["RedrivePolicy"] = self._first
-
-
-def _without_encryption(parsed: dict[str, Any]) -> None:
-    for name in ("SqsManagedSseEnabled", "KmsMasterKeyId"):
-        parsed["Attributes"].pop(name, None)
 
 
 def _rewrite_policy(rewrite: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
@@ -56,6 +52,10 @@ def _allow_foreign_sources(policy: dict[str, Any]) -> None:
             statement.pop("Condition")
 
 
+def _of_alarms(edit: Callable[[dict[str, Any]], object]) -> Callable[[int], Hook]:
+    return misreport(of_each("MetricAlarms", edit), "cloudwatch.DescribeAlarms")
+
+
 def _misdirect(alarm: dict[str, Any]) -> None:
     for query in alarm.get("Metrics", []):
         for dimension in query.get("MetricStat", {}).get("Metric", {}).get("Dimensions", []):
@@ -66,32 +66,28 @@ def _tell_without_data(alarm: dict[str, Any]) -> None:
     alarm["InsufficientDataActions"] = alarm.get("AlarmActions", [])
 
 
-def _of_subscription(**reported: str) -> Callable[[dict[str, Any]], None]:
-    return lambda parsed: parsed["Attributes"].update(reported)
-
-
 def _raise_threshold(alarm: dict[str, Any]) -> None:
     alarm["Threshold"] += 1
 
 
 SABOTEURS = (
     Saboteur(
-        "lose-redrive-policy",
-        "reports queues without their redrive policy",
-        misreport(without_attribute("RedrivePolicy"), QUEUE_ATTRIBUTES),
+        "lose-redrive-policy", "reports queues without their redrive policy", conceal(QUEUE_ATTRIBUTES, "RedrivePolicy")
     ),
     Saboteur(
-        "lose-encryption", "reports queues without their encryption", misreport(_without_encryption, QUEUE_ATTRIBUTES)
+        "lose-encryption",
+        "reports queues without their encryption",
+        conceal(QUEUE_ATTRIBUTES, "SqsManagedSseEnabled", "KmsMasterKeyId"),
     ),
     Saboteur(
         "shorten-retention",
         "reports queues that keep messages for a minute",
-        misreport(lambda parsed: parsed["Attributes"].update(MessageRetentionPeriod="60"), QUEUE_ATTRIBUTES),
+        report(QUEUE_ATTRIBUTES, MessageRetentionPeriod="60"),
     ),
     Saboteur(
         "widen-topic-scope",
         "reports topics that deduplicate across groups",
-        misreport(without_attribute("FifoThroughputScope"), TOPIC_ATTRIBUTES),
+        conceal(TOPIC_ATTRIBUTES, "FifoThroughputScope"),
     ),
     Saboteur(
         "hide-subscription",
@@ -101,17 +97,17 @@ SABOTEURS = (
     Saboteur(
         "match-by-body",
         "reports subscriptions whose filter looks at the body",
-        misreport(_of_subscription(FilterPolicyScope="MessageBody"), _SUBSCRIPTION),
+        report(_SUBSCRIPTION, FilterPolicyScope="MessageBody"),
     ),
     Saboteur(
         "invent-filters",
         "reports subscriptions with a filter nobody declared",
-        misreport(_of_subscription(FilterPolicy='{"invented": ["yes"]}'), _SUBSCRIPTION),
+        report(_SUBSCRIPTION, FilterPolicy='{"invented": ["yes"]}'),
     ),
     Saboteur(
         "keep-pending",
         "reports subscriptions that wait for a confirmation",
-        misreport(_of_subscription(PendingConfirmation="true"), _SUBSCRIPTION),
+        report(_SUBSCRIPTION, PendingConfirmation="true"),
     ),
     Saboteur("share-undelivered-queue", "reports the first subscription's DLQ for all", _ShareUndeliveredQueue),
     Saboteur(
@@ -124,24 +120,14 @@ SABOTEURS = (
         "reports policies that allow without a condition",
         misreport(_rewrite_policy(_allow_foreign_sources), QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES),
     ),
-    Saboteur(
-        "mute-alarms",
-        "reports alarms that tell nobody",
-        misreport(of_each("MetricAlarms", lambda alarm: alarm.update(AlarmActions=[])), "cloudwatch.DescribeAlarms"),
-    ),
+    Saboteur("mute-alarms", "reports alarms that tell nobody", _of_alarms(lambda alarm: alarm.update(AlarmActions=[]))),
     Saboteur(
         "misdirect-expressions",
         "reports alarms computed of another queue's and service's metrics",
-        misreport(of_each("MetricAlarms", _misdirect), "cloudwatch.DescribeAlarms"),
+        _of_alarms(_misdirect),
     ),
     Saboteur(
-        "tell-without-data",
-        "reports alarms that also tell when there is no data",
-        misreport(of_each("MetricAlarms", _tell_without_data), "cloudwatch.DescribeAlarms"),
+        "tell-without-data", "reports alarms that also tell when there is no data", _of_alarms(_tell_without_data)
     ),
-    Saboteur(
-        "raise-thresholds",
-        "reports alarms that ring later",
-        misreport(of_each("MetricAlarms", _raise_threshold), "cloudwatch.DescribeAlarms"),
-    ),
+    Saboteur("raise-thresholds", "reports alarms that ring later", _of_alarms(_raise_threshold)),
 )

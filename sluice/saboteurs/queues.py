@@ -103,7 +103,7 @@ def _shrink_messages(parsed: dict[str, Any]) -> None:
 
 SABOTEURS = (
     *(
-        Saboteur(f"forget-{what}", f"makes queues without the {name} asked for", omit(name, of=("sqs.CreateQueue",)))
+        Saboteur(f"forget-{what}", f"makes queues without the {name} asked for", omit(name, of="sqs.CreateQueue"))
         for what, name in (
             ("scope", "DeduplicationScope"),
             ("delay", "DelaySeconds"),
@@ -157,11 +157,7 @@ SABOTEURS = (
         "lists queues as if the first page were all",
         misreport(lambda parsed: parsed.pop("NextToken", None), "sqs.ListQueues"),
     ),
-    Saboteur(
-        "ignore-queue-prefix",
-        "lists queues of any name",
-        omit("QueueNamePrefix", of=("sqs.ListQueues",)),
-    ),
+    Saboteur("ignore-queue-prefix", "lists queues of any name", omit("QueueNamePrefix", of="sqs.ListQueues")),
     Saboteur(
         "misdirect-names",
         "finds another queue than the one of that name",

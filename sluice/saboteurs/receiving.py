@@ -22,10 +22,10 @@ from sluice.saboteurs.base import (
     change,
     entries,
     misreport,
-    of_each,
+    of_received,
     omit,
     own_sqs_client,
-    with_attribute,
+    stamp,
 )
 
 _HOUR_MILLISECONDS = 3_600_000
@@ -321,11 +321,7 @@ SABOTEURS = (
     Saboteur(
         "repeat-each-tenth", "delivers every tenth message again as a new one", lambda every: _DeliverTwice(10 * every)
     ),
-    Saboteur(
-        "flatten-bodies",
-        "delivers question marks for what is not ASCII",
-        misreport(of_each("Messages", _flatten_body), *RECEIVE),
-    ),
+    Saboteur("flatten-bodies", "delivers question marks for what is not ASCII", of_received(_flatten_body)),
     Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
     Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
     Saboteur("interleave-groups", "takes turns between the groups of an answer", _InterleaveGroups),
@@ -370,51 +366,29 @@ SABOTEURS = (
     Saboteur(
         "drop-message-attributes",
         "delivers messages without their attributes",
-        misreport(of_each("Messages", lambda message: message.pop("MessageAttributes", None)), *RECEIVE),
+        of_received(lambda message: message.pop("MessageAttributes", None)),
     ),
     Saboteur(
         "drop-sender",
         "delivers messages without the id of their sender",
-        misreport(of_each("Messages", lambda message: message.get("Attributes", {}).pop("SenderId", None)), *RECEIVE),
+        of_received(lambda message: message.get("Attributes", {}).pop("SenderId", None)),
     ),
-    Saboteur(
-        "regroup-messages",
-        "delivers all messages as of one group",
-        misreport(with_attribute("MessageGroupId", "regrouped"), *RECEIVE),
-    ),
+    Saboteur("regroup-messages", "delivers all messages as of one group", stamp("MessageGroupId", "regrouped")),
     Saboteur(
         "relabel-messages",
         "delivers all messages under one deduplication id",
-        misreport(with_attribute("MessageDeduplicationId", "relabelled"), *RECEIVE),
+        stamp("MessageDeduplicationId", "relabelled"),
     ),
-    Saboteur(
-        "freeze-sent-at",
-        "reports every message as sent at one instant",
-        misreport(with_attribute("SentTimestamp", "1700000000000"), *RECEIVE),
-    ),
-    Saboteur(
-        "backdate-messages",
-        "reports every message as sent an hour earlier",
-        misreport(of_each("Messages", _backdate), *RECEIVE),
-    ),
-    Saboteur(
-        "misname-sender",
-        "reports every message as sent by somebody else",
-        misreport(with_attribute("SenderId", "AIDAMISNAMED"), *RECEIVE),
-    ),
-    Saboteur(
-        "freeze-receive-count",
-        "reports every receive as the first",
-        misreport(with_attribute("ApproximateReceiveCount", "1"), *RECEIVE),
-    ),
+    Saboteur("freeze-sent-at", "reports every message as sent at one instant", stamp("SentTimestamp", "1700000000000")),
+    Saboteur("backdate-messages", "reports every message as sent an hour earlier", of_received(_backdate)),
+    Saboteur("misname-sender", "reports every message as sent by somebody else", stamp("SenderId", "AIDAMISNAMED")),
+    Saboteur("freeze-receive-count", "reports every receive as the first", stamp("ApproximateReceiveCount", "1")),
     Saboteur(
         "ignore-attempt-ids", "takes a repeated receive for a new one", omit("ReceiveRequestAttemptId", of=RECEIVE)
     ),
     Saboteur("repeat-attempts", "brings the same again for an attempt id, for ever", _RepeatAttempts),
     Saboteur("shorten-attempts", "hides what a repeated receive brings for a second", _ShortenAttempts),
     Saboteur("shift-sent-at", "reports every receive of a message as sent later", _ShiftSentAt),
-    Saboteur(
-        "stamp-groups", "gives a group to messages without one", misreport(of_each("Messages", _stamp_group), *RECEIVE)
-    ),
+    Saboteur("stamp-groups", "gives a group to messages without one", of_received(_stamp_group)),
     Saboteur("ignore-wait", "answers a long poll at once", omit("WaitTimeSeconds", of=RECEIVE)),
 )

@@ -143,14 +143,14 @@ SABOTEURS = (
     ),
     Saboteur("swallow-bodies", "drops every repeat of a body", _SwallowBodies),
     Saboteur("freeze-sequence-numbers", "gives every send the same sequence number", _FreezeSequenceNumbers),
-    Saboteur("lose-trace", "sends without system attributes", omit("MessageSystemAttributes", of=("sqs.SendMessage",))),
+    Saboteur("lose-trace", "sends without system attributes", omit("MessageSystemAttributes", of="sqs.SendMessage")),
     Saboteur(
-        "strip-sent-attributes", "sends without message attributes", omit("MessageAttributes", of=("sqs.SendMessage",))
+        "strip-sent-attributes", "sends without message attributes", omit("MessageAttributes", of="sqs.SendMessage")
     ),
     Saboteur(
         "strip-published-attributes",
         "publishes without message attributes",
-        omit("MessageAttributes", of=("sns.Publish",)),
+        omit("MessageAttributes", of="sns.Publish"),
     ),
     Saboteur(
         "reverse-batch-sends",

@@ -17,10 +17,11 @@ from sluice.saboteurs.base import (
     change,
     ignore,
     misreport,
-    of_each,
+    of_received,
     omit,
     only_show,
     own_sqs_client,
+    report,
 )
 
 
@@ -156,12 +157,8 @@ SABOTEURS = (
     ),
     Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
     Saboteur("keep-topics", "confirms that a topic is deleted and keeps it", ignore("sns.DeleteTopic")),
-    Saboteur("skip-replays", "subscribes without the replay policy", omit("ReplayPolicy", of=("sns.Subscribe",))),
-    Saboteur(
-        "disguise-replays",
-        "delivers replayed messages as if they were new",
-        misreport(of_each("Messages", _disguise_replay), *RECEIVE),
-    ),
+    Saboteur("skip-replays", "subscribes without the replay policy", omit("ReplayPolicy", of="sns.Subscribe")),
+    Saboteur("disguise-replays", "delivers replayed messages as if they were new", of_received(_disguise_replay)),
     Saboteur(
         "widen-archive-period",
         "keeps archives for a year whatever was asked for",
@@ -170,7 +167,7 @@ SABOTEURS = (
     Saboteur(
         "ignore-message-structure",
         "delivers the message for all protocols whole",
-        omit("MessageStructure", of=("sns.Publish",)),
+        omit("MessageStructure", of="sns.Publish"),
     ),
     Saboteur(
         "invent-message-size",
@@ -188,16 +185,14 @@ SABOTEURS = (
     Saboteur(
         "leave-pending",
         "reports subscriptions as not confirmed",
-        misreport(
-            lambda parsed: parsed["Attributes"].update(PendingConfirmation="true"), "sns.GetSubscriptionAttributes"
-        ),
+        report("sns.GetSubscriptionAttributes", PendingConfirmation="true"),
     ),
     Saboteur("rename-repeats", "gives a topic or subscription asked for again another ARN", _RenameRepeats),
     Saboteur("strip-topic", "reports topics without their attributes", misreport(_strip_topic, TOPIC_ATTRIBUTES)),
     Saboteur(
         "ignore-message-size",
         "makes topics of the usual message size",
-        omit("MaximumMessageSize", of=("sns.CreateTopic",)),
+        omit("MaximumMessageSize", of="sns.CreateTopic"),
     ),
     Saboteur("shrink-topic-size", "makes topics of half the size", change(_resize(1 / 2), "sns.CreateTopic")),
     Saboteur("raise-topic-size", "makes topics of twice the size", change(_resize(2), "sns.CreateTopic")),
@@ -207,18 +202,18 @@ SABOTEURS = (
     Saboteur(
         "wrap-raw-deliveries",
         "delivers with the envelope where none is wanted",
-        omit("RawMessageDelivery", of=("sns.Subscribe",)),
+        omit("RawMessageDelivery", of="sns.Subscribe"),
     ),
     Saboteur("reuse-publish-ids", "delivers copies under the ids of their publish", _ReusePublishIds),
     Saboteur(
         "ignore-filter-policy",
         "delivers what a filter policy keeps out",
-        omit("FilterPolicy", "FilterPolicyScope", of=("sns.Subscribe",)),
+        omit("FilterPolicy", "FilterPolicyScope", of="sns.Subscribe"),
     ),
     Saboteur(
         "ignore-filter-scope",
         "takes every filter policy for one of attributes",
-        omit("FilterPolicyScope", of=("sns.Subscribe",)),
+        omit("FilterPolicyScope", of="sns.Subscribe"),
     ),
     *(
         Saboteur(
@@ -236,5 +231,5 @@ SABOTEURS = (
         "shows a topic's changed ContentBasedDeduplication and does not apply it",
         only_show("ContentBasedDeduplication", "sns.Topic"),
     ),
-    Saboteur("lose-undelivered", "makes subscriptions without a DLQ", omit("RedrivePolicy", of=("sns.Subscribe",))),
+    Saboteur("lose-undelivered", "makes subscriptions without a DLQ", omit("RedrivePolicy", of="sns.Subscribe")),
 )

@@ -44,7 +44,6 @@ def replace(
     reason: str,
     confirmed: bool,
 ) -> None:
-    """Run `dlq replace`."""
     operator = _operator(dlq.place, reason)
     numbered, named = (group_id, seq, data), (message_id, body)
     if numbered == (None, None, None) and message_id is not None and body is not None:
@@ -140,7 +139,6 @@ def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_lette
 
 
 def purge_one(*, dlq: DlqTarget, message_id: str, reason: str, confirmed: bool) -> None:
-    """Run `dlq purge-one`."""
     operator, engine = _operator(dlq.place, reason), dlq.place.engine
     described, queue = f"message {message_id}", dlq.open()
     with Reading(queue, clock=SystemClock()) as reading:
@@ -156,17 +154,14 @@ def purge_one(*, dlq: DlqTarget, message_id: str, reason: str, confirmed: bool) 
 
 
 def retry(*, place: ConsumerTarget, group_id: str, seq: int, reason: str, confirmed: bool) -> None:
-    """Run `dlq retry`."""
     do = partial(_operator(place, reason).retry, group_id=group_id, seq=seq)
     act(place.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
 
 
 def skip(*, place: ConsumerTarget, group_id: str, seq: int, epoch: int | None, reason: str, confirmed: bool) -> None:
-    """Run `dlq skip`."""
     do = partial(_operator(place, reason).skip, group_id=group_id, seq=seq, epoch=epoch)
     act(place.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
 
 
 def audit(*, place: ConsumerTarget, most: int) -> None:
-    """Run `dlq audit`."""
     print_acts(place.engine, tables.audit.c.consumer, place.consumer.name, most=most)

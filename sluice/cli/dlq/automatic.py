@@ -58,7 +58,6 @@ class _Guarded:
 
 
 def automatic_redrive(*, dlq: DlqTarget, older_than: int | None) -> None:
-    """Run the command."""
     declared = _declared(dlq.place.consumer)
     if dlq.is_undelivered:
         raise ConfigError(
@@ -119,13 +118,11 @@ def _bring_back(
 
 
 def automatic_on(*, place: ConsumerTarget, reason: str, confirmed: bool) -> None:
-    """Run `dlq automatic-on`."""
     described = f"switch automatic redrive of {place.consumer.name} on"
     act(place.engine, described, _operator(place, reason).switch_on, confirmed=confirmed)
 
 
 def automatic_off(*, place: ConsumerTarget, reason: str, confirmed: bool) -> None:
-    """Run `dlq automatic-off`."""
     described = f"switch automatic redrive of {place.consumer.name} off"
     act(place.engine, described, _operator(place, reason).switch_off, confirmed=confirmed)
 

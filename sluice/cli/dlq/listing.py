@@ -27,7 +27,6 @@ _SHOWN_CHARACTERS = 500
 def ls(
     *, environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
 ) -> None:
-    """Run `dlq ls`."""
     consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:
@@ -102,7 +101,6 @@ def _queue_line(queue: dict[str, Any]) -> str:
 
 
 def inspect(*, dlq: DlqTarget, most: int, as_json: bool) -> None:
-    """Run `dlq inspect`."""
     queue = dlq.open()
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
         dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_stopped)
@@ -168,7 +166,6 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
 
 
 def status(*, dlq: DlqTarget, as_json: bool) -> None:
-    """Run `dlq status`."""
     queue = dlq.open()
     tasks = [_move_task_fields(task) for task in MoveTasks(dlq.sqs(), queue.arn).listed()]
     if as_json:
@@ -183,7 +180,6 @@ def status(*, dlq: DlqTarget, as_json: bool) -> None:
 
 
 def cancel(*, dlq: DlqTarget, confirmed: bool) -> None:
-    """Run `dlq cancel`."""
     queue = dlq.open()
     tasks = MoveTasks(dlq.sqs(), queue.arn)
     running = tasks.running()

@@ -37,7 +37,6 @@ def redrive(
     as_json: bool,
     confirmed: bool,
 ) -> None:
-    """Run the command."""
     choice = Choice(
         groups=frozenset(groups),
         types=frozenset(types),

@@ -9,7 +9,6 @@ from sluice.terminal import output
 
 
 def alive(*, file: Path, within_seconds: float | None) -> None:
-    """Run the command."""
     try:
         sign = signs.read(file)
     except (OSError, ValueError) as error:

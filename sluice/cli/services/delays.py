@@ -8,7 +8,6 @@ from sluice.terminal import output
 
 
 def delays(*, folder: Path, as_json: bool) -> None:
-    """Run the command."""
     from sluice.recorder.journal import SUFFIX, events_of, read_journal
 
     paths = sorted(folder.glob(f"*{SUFFIX}"))

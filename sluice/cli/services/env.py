@@ -12,7 +12,6 @@ from sluice.terminal import output
 
 
 def show(*, name: str | None, declaration: Path | None, shows_policies: bool, as_json: bool) -> None:
-    """Run `env show`."""
     declared = load_declaration(declaration)
     if name is None:
         _list(list(declared.values()), as_json=as_json)
@@ -82,7 +81,6 @@ def _show(environment: Environment, *, as_json: bool) -> None:
 
 
 def cost(*, name: str, messages_per_month: int, message_bytes: int, declaration: Path | None, as_json: bool) -> None:
-    """Run `env cost`."""
     environment = load_declaration(declaration).environment(name)
     if message_bytes > environment.event_bytes_max:
         raise ConfigError(

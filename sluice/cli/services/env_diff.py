@@ -38,7 +38,6 @@ class Difference:
 
 
 def diff(*, name: str, against: str, declaration: Path | None, as_json: bool) -> None:
-    """Run `env diff`."""
     declared = load_declaration(declaration)
     after = declared.environment(name)
     with _declared_at(against, declared) as path:

@@ -24,7 +24,6 @@ _OWN = ("app", "environments", "load", "tests")
 
 
 def init(*, name: str) -> None:
-    """Run the command."""
     folder = Path(name)
     _check_name(name)
     try:

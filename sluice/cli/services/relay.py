@@ -57,7 +57,6 @@ def relay(
     until_empty: bool,
     log_level: str,
 ) -> None:
-    """Run the command."""
     log_to(sys.stderr, log_level)
     settings = RelaySettings(
         poll_seconds=max(poll, _LISTEN_POLL_SECONDS) if listen else poll,

@@ -40,7 +40,6 @@ def worker(
     record: Path | None,
     log_level: str,
 ) -> None:
-    """Run the command."""
     log_to(sys.stderr, log_level)
     stop = Stop()
     stop.on_signals()

@@ -15,12 +15,10 @@ _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message
 
 
 def check(*, place: ConsumerTarget) -> None:
-    """Run `inbox check`."""
     report_drift(place.engine, inbox_tables.metadata)
 
 
 def status(*, place: ConsumerTarget, as_json: bool) -> None:
-    """Run `inbox status`."""
     counted = maintenance.counts(place.engine, place.consumer.name)
     if as_json:
         output.as_json({"consumer": place.consumer.name, **counted})
@@ -29,7 +27,6 @@ def status(*, place: ConsumerTarget, as_json: bool) -> None:
 
 
 def ls(*, place: ConsumerTarget, group_id: str | None, most: int, as_json: bool) -> None:
-    """Run `inbox ls`."""
     name = place.consumer.name
     with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
         found, count = operations.listed_groups(connection, name, group_id=group_id, most=most)
@@ -52,7 +49,6 @@ def ls(*, place: ConsumerTarget, group_id: str | None, most: int, as_json: bool)
 
 
 def lower_baseline(*, place: ConsumerTarget, group_id: str, seq: int, reason: str, confirmed: bool) -> None:
-    """Run `inbox lower-baseline`."""
     operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
     do = partial(operator.lower_baseline, group_id=group_id, seq=seq)
     act(place.engine, f"expect the numbers of group {group_id} from {seq} on", do, confirmed=confirmed)

@@ -15,7 +15,6 @@ _COLUMNS = ("group", "seq", "status", "type", "tries", "committed", "last error"
 
 
 def ls(*, place: DatabaseTarget, status: str | None, group_id: str | None, most: int, as_json: bool) -> None:
-    """Run `outbox ls`."""
     with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
         found, count = operations.listed(connection, place.topic, status=status, group_id=group_id, most=most)
     if as_json:
@@ -38,7 +37,6 @@ def ls(*, place: DatabaseTarget, status: str | None, group_id: str | None, most:
 
 
 def lag(*, place: DatabaseTarget, as_json: bool) -> None:
-    """Run `outbox lag`."""
     store = Store(place.engine, place.topic)
     with engines.explaining_missing_tables():
         found, elsewhere = store.lag(), store.pending_elsewhere()
@@ -62,33 +60,27 @@ def _operator(place: DatabaseTarget, reason: str) -> OutboxOperator:
 
 
 def resend(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
-    """Run `outbox resend`."""
     do = partial(_operator(place, reason).resend, group_id=group_id, group_seq=group_seq)
     act(place.engine, f"resend message {group_seq} of group {group_id}", do, confirmed=confirmed)
 
 
 def unquarantine(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
-    """Run `outbox unquarantine`."""
     do = partial(_operator(place, reason).unquarantine, group_id=group_id, group_seq=group_seq)
     act(place.engine, f"try message {group_seq} of group {group_id} again", do, confirmed=confirmed)
 
 
 def skip(*, place: DatabaseTarget, group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
-    """Run `outbox skip`."""
     do = partial(_operator(place, reason).skip, group_id=group_id, group_seq=group_seq)
     act(place.engine, f"skip message {group_seq} of group {group_id}", do, confirmed=confirmed)
 
 
 def begin_epoch(*, place: DatabaseTarget, reason: str, confirmed: bool) -> None:
-    """Run `outbox begin-epoch`."""
     act(place.engine, "begin another epoch", _operator(place, reason).begin_epoch, confirmed=confirmed)
 
 
 def audit(*, place: DatabaseTarget, most: int) -> None:
-    """Run `outbox audit`."""
     print_acts(place.engine, tables.audit.c.topic, place.topic, most=most)
 
 
 def check(*, place: DatabaseTarget) -> None:
-    """Run `outbox check`."""
     report_drift(place.engine, tables.metadata)

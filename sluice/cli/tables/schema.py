@@ -40,7 +40,6 @@ def apply(
     dsn: str | None,
     log_level: str,
 ) -> None:
-    """Run `schema apply`."""
     log_to(sys.stderr, log_level)
     stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
     stop.on_signals()
@@ -56,7 +55,6 @@ def apply(
 
 
 def sql(*, kind: str, part: str | None) -> None:
-    """Run `schema sql`."""
     parts = _PARTS.values() if part is None else [_PARTS[part]]
     output.lines("\n".join(schema.sql(kind, tables.metadata) for tables in parts).removesuffix("\n"))
 
