@@ -13,7 +13,7 @@ from sluice.constructs.monitoring.alarms import Alarms, OperatorTopic
 from sluice.constructs.monitoring.dashboard import Dashboard
 from sluice.constructs.network import Network
 from sluice.constructs.services.images import Images
-from sluice.constructs.services.task_service import ConsumerService, RelayService
+from sluice.constructs.services.task_service import ConsumerService, RelayService, TaskPlace
 from sluice.declaration import Environment, ExistingDatabase, NewDatabase, NewNetwork, Removal, naming
 from sluice.declaration.arguments import typed
 from sluice.declaration.fields.operators import has_operators
@@ -61,35 +61,24 @@ class Consumers(Construct):
         project: Path = Path(),
     ) -> None:
         super().__init__(scope, id_)
-        images = Images(self, "Images", environment=environment, project=project)
         self.cluster = cluster(self, "Cluster", environment=environment, vpc=network.vpc)
+        place = TaskPlace(
+            environment=environment,
+            images=Images(self, "Images", environment=environment, project=project),
+            cluster=self.cluster,
+            network=network,
+            database=database,
+        )
         self.services = {
             consumer.name: ConsumerService(
-                self,
-                f"Consumer-{consumer.name}",
-                environment=environment,
-                consumer=consumer,
-                images=images,
-                cluster=self.cluster,
-                network=network,
-                database=database,
-                queue_key=queue_key,
+                self, f"Consumer-{consumer.name}", place=place, consumer=consumer, queue_key=queue_key
             )
             for consumer in environment.consumers
         }
-        if environment.has_relay:
-            for topic in environment.published_topics:
-                RelayService(
-                    self,
-                    naming.of_topic(environment, "Relay", topic),
-                    environment=environment,
-                    topic=topic,
-                    images=images,
-                    cluster=self.cluster,
-                    network=network,
-                    database=database,
-                    topic_key=topic_key,
-                )
+        for topic in environment.published_topics if environment.has_relay else ():
+            RelayService(
+                self, naming.of_topic(environment, "Relay", topic), place=place, topic=topic, topic_key=topic_key
+            )
 
 
 class EnvironmentStage(cdk.Stage):

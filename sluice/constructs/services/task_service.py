@@ -8,6 +8,7 @@ there.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import aws_cdk as cdk
 from aws_cdk import aws_ecs as ecs
@@ -42,6 +43,17 @@ _ALIVE_FILE = "/dev/shm/alive"  # noqa: S108 (of the container alone; its root f
 _SMALL_CPU, _SMALL_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlace:
+    """Where the tasks of an environment run, and what they share."""
+
+    environment: Environment
+    images: Images
+    cluster: ecs.ICluster
+    network: Network
+    database: DatabaseAccess | None
+
+
 class Task(Construct):
     """A Fargate task that runs one command of `messaging`, with a role and a log group of its own.
 
@@ -55,7 +67,7 @@ class Task(Construct):
         scope: Construct,
         id_: str,
         *,
-        environment: Environment,
+        place: TaskPlace,
         name: str,
         command: Sequence[str],
         variables: dict[str, str],
@@ -63,13 +75,12 @@ class Task(Construct):
         cpu: int,
         memory_mib: int,
         stop_timeout_seconds: int,
-        database: DatabaseAccess | None,
-        network: Network,
         consumer: Consumer | None = None,
         topic: Topic | ExistingTopic | None = None,
     ) -> None:
         super().__init__(scope, id_)
         set_flags(self)
+        self._place, environment, database = place, place.environment, place.database
         service_name = naming.service_name(environment, name)
         self.task_definition = ecs.FargateTaskDefinition(
             self,
@@ -79,7 +90,9 @@ class Task(Construct):
             family=service_name,
             runtime_platform=image.platform,
         )
-        task_logs = log_group(self, "Logs", environment=environment, key=network.log_key, name=f"/ecs/{service_name}")
+        task_logs = log_group(
+            self, "Logs", environment=environment, key=place.network.log_key, name=f"/ecs/{service_name}"
+        )
         logging = ecs.LogDriver.aws_logs(stream_prefix=name, log_group=task_logs)
         common = {
             "SLUICE_ENV": environment.name,
@@ -123,14 +136,7 @@ class Task(Construct):
                 "ecr:GetAuthorizationToken knows no resource; pulling itself is allowed from one repository",
             )
 
-    def serve(
-        self,
-        *,
-        environment: Environment,
-        cluster: ecs.ICluster,
-        network: Network,
-        desired_count: int | None = None,
-    ) -> ecs.FargateService:
+    def serve(self, *, desired_count: int | None = None) -> ecs.FargateService:
         """Return a service of such tasks.
 
         By default it has no DesiredCount, so that a deployment leaves alone what scaling chose. A deployment whose
@@ -142,12 +148,12 @@ class Task(Construct):
             self,
             "Service",
             service_name=self.task_definition.family,
-            cluster=cluster,
+            cluster=self._place.cluster,
             task_definition=self.task_definition,
             desired_count=desired_count,
-            capacity_provider_strategies=_spot() if environment.spot else None,
-            vpc_subnets=network.subnets,
-            security_groups=[network.security_group],
+            capacity_provider_strategies=_spot() if self._place.environment.spot else None,
+            vpc_subnets=self._place.network.subnets,
+            security_groups=[self._place.network.security_group],
             assign_public_ip=False,
             circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
             min_healthy_percent=100,
@@ -159,7 +165,9 @@ class Task(Construct):
         # A task that starts before it can pull its image counts as failed; one that stops after the endpoints are gone
         # cannot delete its messages.
         # A cluster keeps a capacity provider that a service uses.
-        service.node.add_dependency(network, self.task_definition.obtain_execution_role(), cluster)
+        service.node.add_dependency(
+            self._place.network, self.task_definition.obtain_execution_role(), self._place.cluster
+        )
         return service
 
 
@@ -172,20 +180,16 @@ class ConsumerService(Construct):
         scope: Construct,
         id_: str,
         *,
-        environment: Environment,
+        place: TaskPlace,
         consumer: Consumer,
-        images: Images,
-        cluster: ecs.ICluster,
-        network: Network,
-        database: DatabaseAccess | None,
         queue_key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, id_)
-        image = images.of(consumer)
+        environment, image = place.environment, place.images.of(consumer)
         tasks = Task(
             self,
             "Worker",
-            environment=environment,
+            place=place,
             name=consumer.name,
             command=["worker"],
             consumer=consumer,
@@ -194,10 +198,8 @@ class ConsumerService(Construct):
             cpu=consumer.cpu,
             memory_mib=consumer.memory_mib,
             stop_timeout_seconds=consumer.stop_timeout_seconds,
-            database=database,
-            network=network,
         )
-        self.service = tasks.serve(environment=environment, cluster=cluster, network=network)
+        self.service = tasks.serve()
         # By literal ARN: an export would forbid to remove a consumer in one deployment.
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
         tasks.task_role.add_to_principal_policy(iam.PolicyStatement(actions=_CONSUME, resources=[queue_arn]))
@@ -212,7 +214,7 @@ class ConsumerService(Construct):
             redrive = Task(
                 self,
                 "Redrive",
-                environment=environment,
+                place=place,
                 name=f"{consumer.name}_redrive",  # no consumer has an underscore
                 command=["dlq", "automatic-redrive"],
                 consumer=consumer,
@@ -221,8 +223,6 @@ class ConsumerService(Construct):
                 cpu=_SMALL_CPU,
                 memory_mib=_SMALL_MEMORY_MIB,
                 stop_timeout_seconds=consumer.stop_timeout_seconds,
-                database=database,
-                network=network,
             )
             AutomaticRedriveRule(
                 self,
@@ -231,8 +231,8 @@ class ConsumerService(Construct):
                 consumer=consumer,
                 declared=consumer.automatic_redrive,
                 task_definition=redrive.task_definition,
-                cluster=cluster,
-                network=network,
+                cluster=place.cluster,
+                network=place.network,
                 key_arn=key_arn,
             )
         self.scaling = BacklogScaling(self, "Scaling", environment=environment, consumer=consumer, service=self.service)
@@ -269,32 +269,27 @@ class RelayService(Task):
         scope: Construct,
         id_: str,
         *,
-        environment: Environment,
-        images: Images,
+        place: TaskPlace,
         topic: Topic | ExistingTopic,
-        cluster: ecs.ICluster,
-        network: Network,
-        database: DatabaseAccess | None,
         topic_key: kms.IKey | None,
     ) -> None:
+        environment = place.environment
         # By literal ARN, as the queues: the relay can then be switched off in one deployment.
         topic_arn = naming.topic_arn(environment, cdk.Stack.of(scope).account, topic.name)
         super().__init__(
             scope,
             id_,
-            environment=environment,
+            place=place,
             name=naming.of_topic(environment, "relay", topic),
             command=["relay"],
             topic=topic,
             variables={"SLUICE_TOPIC_ARN": topic_arn},
-            image=images.shared,
+            image=place.images.shared,
             cpu=_SMALL_CPU,
             memory_mib=_SMALL_MEMORY_MIB,
             stop_timeout_seconds=_RELAY_STOP_SECONDS,
-            database=database,
-            network=network,
         )
-        self.service = self.serve(environment=environment, cluster=cluster, network=network, desired_count=RELAY_TASKS)
+        self.service = self.serve(desired_count=RELAY_TASKS)
         self.task_role.add_to_principal_policy(iam.PolicyStatement(actions=["sns:Publish"], resources=[topic_arn]))
         key_arn = topic_key_arn(topic, topic_key)
         if key_arn is not None:
