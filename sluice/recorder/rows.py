@@ -209,7 +209,23 @@ def _attributes_hash(attributes: Mapping[str, Any] | None) -> str | None:
     return short_hash(json.dumps(attributes, sort_keys=True, default=lambda raw: b64encode(raw).decode()))
 
 
-class _Intended:
+class _Operation:
+    """What an operation says before its call, when it was answered, and when it was refused or never answered."""
+
+    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+        """Return the rows of a call that is about to be made: by default nothing is known before the answer."""
+        return []
+
+    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+        """Return the rows of a call that was answered, each with its outcome."""
+        raise NotImplementedError
+
+    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
+        """Return the rows of a call that was refused or never answered: by default those from before it."""
+        return list(call["rows"])
+
+
+class _Intended(_Operation):
     """An operation that is written down before it happens: its rows are known from its parameters.
 
     Args:
@@ -230,7 +246,6 @@ class _Intended:
         self._address, self._make, self._ok_fields, self._entries = address, make, ok_fields, entries
 
     def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
-        """Return the rows of a call that is about to be made."""
         address = params.get(self._address, params.get("TargetArn"))
         if address is None:
             return []
@@ -239,7 +254,6 @@ class _Intended:
         return [self._make(rows, address, entry, index) for index, entry in enumerate(params.get(self._entries, []))]
 
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
-        """Return the rows of a call that was answered, each with its outcome."""
         if self._entries is None:
             return [(row | self._ok_fields(parsed), Outcome.OK) for row in call["rows"]]
         good = {entry["Id"]: entry for entry in parsed.get("Successful", [])}
@@ -259,17 +273,9 @@ class _Intended:
             return row | {"error": bad[id_].get("Code")}, outcome
         return row | {"error": "NotInAnswer"}, Outcome.INFO
 
-    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
-        """Return the rows of a call that was refused or never answered."""
-        return list(call["rows"])
 
-
-class _Receive:
+class _Receive(_Operation):
     """ReceiveMessage: nothing is known before the answer."""
-
-    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
-        """Return no rows."""
-        return []
 
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the poll, and what it brought."""
@@ -288,11 +294,10 @@ class _Receive:
         return [rows.poll(call["params"], 0)]
 
 
-class _StartMove:
+class _StartMove(_Operation):
     """StartMessageMoveTask: its answer says only that it begins; how it ended says a list, or a cancel."""
 
     def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
-        """Return the row of a task that is about to begin."""
         return [rows.move(params)]
 
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
@@ -306,23 +311,15 @@ class _StartMove:
         return list(call["rows"])
 
 
-class _MoveTaskEnd:
+class _MoveTaskEnd(_Operation):
     """ListMessageMoveTasks and CancelMessageMoveTask: they may say how a task of this process ended."""
 
     def __init__(self, ended: Callable[[MoveTasks, Mapping[str, Any], Mapping[str, Any]], Answered]) -> None:
         self._ended = ended
 
-    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
-        """Return no rows."""
-        return []
-
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the row of the task that ended, if one did."""
         return self._ended(rows.move_tasks, call["params"], parsed)
-
-    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
-        """Return no rows."""
-        return []
 
 
 def _assigned(service: str) -> Callable[[Mapping[str, Any]], Row]:
@@ -337,7 +334,7 @@ def _handle(kind: Kind) -> Callable[[Rows, str, Mapping[str, Any], int | None], 
     return lambda rows, url, entry, position: rows.handle(kind, url, entry, position)
 
 
-OPERATIONS: Mapping[str, Mapping[str, _Intended | _Receive | _StartMove | _MoveTaskEnd]] = {
+OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
     "sns": {
         "Publish": _Intended("TopicArn", Rows.publish, _assigned("sns")),
         "PublishBatch": _Intended("TopicArn", Rows.publish, _assigned("sns"), entries="PublishBatchRequestEntries"),

@@ -47,11 +47,7 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
             service,
             TargetTracking(
                 name="lambda",
-                watched=Watched(
-                    term=parse("m"),
-                    metrics={"m": MetricSource(namespace="Lambda", name="BacklogPerTask", dimensions={})},
-                    text="m",
-                ),
+                watched=Watched.alone(MetricSource(namespace="Lambda", name="BacklogPerTask", dimensions={})),
                 target=target,
             ),
         ),
@@ -94,9 +90,7 @@ def _tracking(service: ScaledService, text: str, target: float) -> TargetTrackin
 
 def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
     """Return steps up from a hundred visible messages, and one down when none is left."""
-    visible = Watched(
-        term=parse("m"), metrics={"m": _queue_metric(service, "ApproximateNumberOfMessagesVisible")}, text="m"
-    )
+    visible = Watched.alone(_queue_metric(service, "ApproximateNumberOfMessagesVisible"))
     up = Alarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
     down = replace(up, name="down", comparison="LessThanOrEqualToThreshold", threshold=0)
     return (
@@ -113,6 +107,4 @@ def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
 
 def _cpu() -> TargetTracking:
     cpu = MetricSource(namespace="AWS/ECS", name="CPUUtilization", dimensions={})
-    return TargetTracking(
-        name="cpu", watched=Watched(term=parse("m"), metrics={"m": cpu}, text="m"), target=_CPU_PERCENT
-    )
+    return TargetTracking(name="cpu", watched=Watched.alone(cpu), target=_CPU_PERCENT)

@@ -16,13 +16,6 @@ from sluice.scaling.policies import (
     Watched,
 )
 
-_OF_QUEUE = {
-    backlog.VISIBLE: ("ApproximateNumberOfMessagesVisible", "Average"),
-    backlog.IN_FLIGHT: ("ApproximateNumberOfMessagesNotVisible", "Average"),
-    backlog.EMPTY_RECEIVES: ("NumberOfEmptyReceives", "Sum"),
-    backlog.RECEIVED: ("NumberOfMessagesReceived", "Sum"),
-}
-
 
 def tasks_of(consumer: Consumer) -> TaskWork:
     """Return how a consumer's tasks work, as declared."""
@@ -90,7 +83,9 @@ def _watched(term: Term, environment: Environment, consumer: Consumer) -> Watche
     metrics = {
         id_: running
         if id_ == backlog.RUNNING
-        else MetricSource(namespace="AWS/SQS", name=_OF_QUEUE[id_][0], dimensions=queue, statistic=_OF_QUEUE[id_][1])
+        else MetricSource(
+            namespace="AWS/SQS", name=backlog.OF_QUEUE[id_][0], dimensions=queue, statistic=backlog.OF_QUEUE[id_][1]
+        )
         for id_ in metric_ids(term)
     }
     return Watched(term=term, metrics=metrics, text=term.text())

@@ -72,18 +72,13 @@ def mistakes(tried: Tried) -> tuple[Mistake, ...]:
     return tuple(found for rule in _RULES for found in rule(tried))
 
 
-def watched_by(policy: Policy) -> Watched:
-    """Return what a policy looks at."""
-    return policy.watched if isinstance(policy, TargetTracking) else policy.alarm.watched
-
-
 def _sources(watched: Watched, name: str) -> list[str]:
     return [id_ for id_, metric in watched.metrics.items() if metric.name == name]
 
 
 def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
     for policy in tried.service.policies:
-        watched = watched_by(policy)
+        watched = policy.watched
         visible = _sources(watched, VISIBLE)
         if not visible or _sources(watched, IN_FLIGHT) or not _scales_in(policy):
             continue
@@ -101,7 +96,7 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
 def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
     """Find the same in a metric of one's own."""
     for policy in tried.service.policies:
-        for metric in watched_by(policy).metrics.values():
+        for metric in policy.watched.metrics.values():
             key = (metric.namespace, metric.name)
             named = metric_ids(tried.own[key]) if key in tried.own else ()
             if "visible" not in named or "inflight" in named or not _scales_in(policy):
@@ -133,7 +128,7 @@ def _with_in_flight(watched: Watched, visible: str) -> Watched:
 
 def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
     for policy in tried.service.policies:
-        watched = watched_by(policy)
+        watched = policy.watched
         late = [
             id_
             for id_, metric in watched.metrics.items()
@@ -214,8 +209,7 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
             rested: Policy = replace(policy, scale_out_cooldown_seconds=enough_seconds)
         else:
             rested = replace(policy, cooldown_seconds=enough_seconds)
-        policies = tuple(rested if each is policy else each for each in tried.service.policies)
-        before, after = tried.on("burst"), tried.on("burst", replace(tried.service, policies=policies))
+        before, after = tried.on("burst"), tried.on("burst", _exchanged(tried.service, policy, rested))
         yield Mistake(
             name="cooldown-0" if seconds == 0 else "cooldown-too-short",
             policy=policy.name,
@@ -242,9 +236,8 @@ def _target_off(tried: Tried) -> Iterator[Mistake]:
         if abs(ratio - 1) <= _OFF_BY:
             continue
         wanted = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
-        repaired = replace(policy, target=wanted)
-        policies = tuple(repaired if each is policy else each for each in tried.service.policies)
-        before, after = tried.on("steady"), tried.on("steady", replace(tried.service, policies=policies))
+        repaired = _exchanged(tried.service, policy, replace(policy, target=wanted))
+        before, after = tried.on("steady"), tried.on("steady", repaired)
         has_no_lanes = tasks.lanes > 1 and abs(ratio * tasks.lanes - 1) <= _OFF_BY
         yield Mistake(
             name="target-without-lanes" if has_no_lanes else "target-off",
@@ -278,7 +271,7 @@ def _wrong_queue(tried: Tried) -> Iterator[Mistake]:
     for policy in tried.service.policies:
         others = {
             str(metric.dimensions.get("QueueName"))
-            for metric in watched_by(policy).metrics.values()
+            for metric in policy.watched.metrics.values()
             if metric.namespace == "AWS/SQS" and metric.dimensions.get("QueueName") != queue.name
         }
         for other in sorted(others):
@@ -298,7 +291,7 @@ def _on_its_queue(service: ScaledService) -> ScaledService:
     if queue is None:
         return service
     for policy in service.policies:
-        watched = watched_by(policy)
+        watched = policy.watched
         metrics = {
             id_: replace(metric, dimensions={**metric.dimensions, "QueueName": queue.name})
             if metric.namespace == "AWS/SQS"
@@ -327,11 +320,14 @@ def _no_protection(tried: Tried) -> Iterator[Mistake]:
 
 
 def _replaced(service: ScaledService, policy: Policy, watched: Watched) -> ScaledService:
+    """Return the service with a policy that looks at something else."""
     if isinstance(policy, TargetTracking):
-        changed: Policy = replace(policy, watched=watched)
-    else:
-        changed = replace(policy, alarm=replace(policy.alarm, watched=watched))
-    return replace(service, policies=tuple(changed if each is policy else each for each in service.policies))
+        return _exchanged(service, policy, replace(policy, watched=watched))
+    return _exchanged(service, policy, replace(policy, alarm=replace(policy.alarm, watched=watched)))
+
+
+def _exchanged(service: ScaledService, policy: Policy, other: Policy) -> ScaledService:
+    return replace(service, policies=tuple(other if each is policy else each for each in service.policies))
 
 
 def _beside(traffic: str, before: SimulationResult, after: SimulationResult) -> str:

@@ -31,6 +31,15 @@ RECEIVED = "received"
 RUNNING = "running"
 AGE = "age"
 
+OF_QUEUE = {
+    VISIBLE: ("ApproximateNumberOfMessagesVisible", "Average"),
+    IN_FLIGHT: ("ApproximateNumberOfMessagesNotVisible", "Average"),
+    EMPTY_RECEIVES: ("NumberOfEmptyReceives", "Sum"),
+    RECEIVED: ("NumberOfMessagesReceived", "Sum"),
+    AGE: ("ApproximateAgeOfOldestMessage", "Maximum"),
+}
+"""Id in an expression -> SQS's metric of the queue, and its statistic; the other id is `RUNNING`."""
+
 SCALE_COOLDOWN_SECONDS = 300
 """As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md."""
 WAKE_COOLDOWN_SECONDS = 900

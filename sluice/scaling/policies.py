@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sluice.scaling.metric_math import Term
+from sluice.scaling.metric_math import Metric, Term
+
+_SINGLE = "metric"
+"""The id of a metric that stands alone."""
 
 type MissingData = Literal["missing", "breaching", "notBreaching", "ignore"]
 type Comparison = Literal[
@@ -50,6 +53,11 @@ class Watched:
     term: Term
     metrics: Mapping[str, MetricSource]
     text: str
+
+    @classmethod
+    def alone(cls, metric: MetricSource) -> "Watched":
+        """Return one metric, which has no id of its own."""
+        return cls(term=Metric(_SINGLE), metrics={_SINGLE: metric}, text=_SINGLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +136,11 @@ class StepScaling:
     steps: tuple[Step, ...]
     cooldown_seconds: int = 300
     min_adjustment_magnitude: int = 0
+
+    @property
+    def watched(self) -> Watched:
+        """Return what its alarm watches."""
+        return self.alarm.watched
 
 
 type Policy = TargetTracking | StepScaling

@@ -38,8 +38,6 @@ _PREDEFINED = {
     "ECSServiceAverageCPUUtilization": "CPUUtilization",
     "ECSServiceAverageMemoryUtilization": "MemoryUtilization",
 }
-_SINGLE = "metric"
-"""The id of a metric that stands alone."""
 _COOLDOWN_SECONDS = 300
 
 
@@ -119,7 +117,7 @@ def _target_tracking(settings: Properties, name: str, resource_id: str) -> Targe
     if "PredefinedMetricSpecification" in settings.values:
         metric = settings.part("PredefinedMetricSpecification").choice("PredefinedMetricType", [*_PREDEFINED])
         names = dict(zip(("ClusterName", "ServiceName"), segments(resource_id)[1:], strict=True))
-        watched = _alone(MetricSource(namespace="AWS/ECS", name=_PREDEFINED[metric], dimensions=names))
+        watched = Watched.alone(MetricSource(namespace="AWS/ECS", name=_PREDEFINED[metric], dimensions=names))
     else:
         watched = _watched(settings.part("CustomizedMetricSpecification"))
     if (target := settings.number("TargetValue")) <= 0:
@@ -191,7 +189,7 @@ def _watched(properties: Properties) -> Watched:
     """Return what an alarm or a customized metric specification looks at: one metric, or metric math over several."""
     queries = {query.text("Id"): query for query in properties.parts("Metrics")}
     if not queries:
-        return _alone(_source(properties, properties, "Statistic"))
+        return Watched.alone(_source(properties, properties, "Statistic"))
     returned = [id_ for id_, query in queries.items() if query.is_true("ReturnData", default=True)]
     if len(returned) != 1:
         raise properties.refused("Metrics", "exactly one that has not ReturnData: false")
@@ -236,14 +234,8 @@ def _source(metric: Properties, statistics: Properties, statistic: str) -> Metri
     )
 
 
-def _alone(source: MetricSource) -> Watched:
-    return Watched(term=Metric(_SINGLE), metrics={_SINGLE: source}, text=_SINGLE)
-
-
 def _watched_queues(policies: Sequence[Policy]) -> Iterator[str]:
     """Yield the names of the queues whose metrics the policies watch."""
     for policy in policies:
-        watched = policy.watched if isinstance(policy, TargetTracking) else policy.alarm.watched
-        yield from (
-            metric.dimensions["QueueName"] for metric in watched.metrics.values() if "QueueName" in metric.dimensions
-        )
+        metrics = policy.watched.metrics.values()
+        yield from (metric.dimensions["QueueName"] for metric in metrics if "QueueName" in metric.dimensions)

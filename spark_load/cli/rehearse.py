@@ -16,7 +16,7 @@ from sluice.history.checker.verdict import EXIT_CROSSED
 from sluice.rehearsal.advice import advise
 from sluice.rehearsal.alternatives import OWN_METRICS
 from sluice.rehearsal.declared import service_of, tasks_of
-from sluice.rehearsal.mistakes import Mistake, Tried, mistakes, watched_by
+from sluice.rehearsal.mistakes import Mistake, Tried, mistakes
 from sluice.rehearsal.rehearse import LARGE, Rehearsal, Watch
 from sluice.rehearsal.rehearse import rehearse as rehearsed
 from sluice.rehearsal.scenarios import Scenario, scenarios
@@ -207,7 +207,7 @@ def _draw(path: Path, done: Sequence[tuple[Rehearsal, Sequence[Mistake]]], seed:
 def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str], Term]) -> None:
     """Refuse a policy on a metric that nobody computes: it would never do anything."""
     for policy in service.policies:
-        for metric in watched_by(policy).metrics.values():
+        for metric in policy.watched.metrics.values():
             if (metric.namespace, metric.name) not in {*TO_EXPRESSIONS, *own}:
                 raise ConfigError(
                     f"policy {policy.name} of {service.name} looks at {metric.namespace}/{metric.name}, which is not"

@@ -61,14 +61,8 @@ def running_tasks(environment: Environment, service: str) -> cloudwatch.Metric:
 def inputs(environment: Environment, consumer: Consumer) -> dict[str, cloudwatch.Metric]:
     """Return every metric an expression about a consumer may name, by its id there."""
     name = naming.queue_name(environment, consumer)
-    return {
-        backlog.VISIBLE: queue_metric(name, "ApproximateNumberOfMessagesVisible", "Average"),
-        backlog.IN_FLIGHT: queue_metric(name, "ApproximateNumberOfMessagesNotVisible", "Average"),
-        backlog.EMPTY_RECEIVES: queue_metric(name, "NumberOfEmptyReceives", "Sum"),
-        backlog.RECEIVED: queue_metric(name, "NumberOfMessagesReceived", "Sum"),
-        backlog.AGE: queue_metric(name, "ApproximateAgeOfOldestMessage", "Maximum"),
-        backlog.RUNNING: running_tasks(environment, consumer.name),
-    }
+    of_queue = {id_: queue_metric(name, metric, statistic) for id_, (metric, statistic) in backlog.OF_QUEUE.items()}
+    return of_queue | {backlog.RUNNING: running_tasks(environment, consumer.name)}
 
 
 def evaluated(term: Term, environment: Environment, consumer: Consumer, *, label: str) -> cloudwatch.MathExpression:
