@@ -1,5 +1,6 @@
 """`profiles` and `plan`: what there is to run and what it will take, which is confirmed before it costs money."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
 from spark_load.cli.options import consumed_by, declared, faults_option, schedule_of, with_faults
 from spark_load.faults.drawing import Fault, counted
-from spark_load.faults.shapes import FaultKind, Shape, as_given
+from spark_load.faults.shapes import FaultKind, Shape, as_given, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
 from spark_load.profiles.load_estimate import Target
@@ -26,6 +27,7 @@ from spark_load.profiles.profile import NamedProfile
 from spark_load.report import units
 from spark_load.runtime.deployment import Deployment
 
+_LOCALSTACK = "http://localhost:4566"
 _NEARLY = 0.8  # of a limit: shown in yellow
 
 
@@ -83,7 +85,10 @@ def plan(
     named = with_faults(consumed_by(profile.load(profile_name), consumer), shape)
     environment = declared(declaration).environment(environment_name)
     faults = schedule_of(named, environment, seed)
-    made = Estimate.of(named.profile, environment, target or ("localstack" if environment.name == "local" else "aws"))
+    target = target or ("localstack" if environment.name == "local" else "aws")
+    made = Estimate.of(named.profile, environment, target)
+    endpoint_url = None if target == "aws" else _LOCALSTACK
+    require_possible(faults, endpoint_url=endpoint_url, has_database="SLUICE_DSN" in os.environ)
     if as_json:
         output.as_json(
             {"profile": named.name, "environment": environment.name, **made.as_json(), "faults": as_given(faults)}

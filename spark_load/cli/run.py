@@ -1,5 +1,6 @@
 """`run` and `resume`: the load test."""
 
+import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from spark_load.cli.planning import require_confirmation
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw
-from spark_load.faults.shapes import Shape
+from spark_load.faults.shapes import Shape, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import Profile
@@ -128,6 +129,7 @@ def run(
         raise ConfigError(f"profile {named.name!r} cannot work anywhere: {refusals[0]}")
     faults = schedule_of(named, environment, seed)
     found = deployment.find(environment, endpoint_url=endpoint_url or None)
+    require_possible(faults, endpoint_url=found.endpoint_url, has_database="SLUICE_DSN" in os.environ)
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
         require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())

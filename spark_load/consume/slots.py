@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sluice.clock import Clock
 from spark_load.consume.forked_worker import ForkedWorker
+from spark_load.faults.shapes import FaultKind
 
 _AGAIN_SECONDS = 0.5  # a process that ends at once must not take all the machine
 _FAILURES_MAX = 20  # of processes that ended with an error before they worked: no fault lasts that long
@@ -20,6 +21,7 @@ class Place:
         consumer: whose worker it is.
         worked: every process that was here, the last one at the end.
         killed: those that a fault, or who ended them, gave no time to close their journal.
+        crashed: those of them that ended with an error, by themselves.
         is_bad: whether the next one has handlers that fail.
         is_replaced: whether a fault ended the last one, so that another one follows.
         failures: how many ended in a row, with an error, before they worked.
@@ -29,6 +31,7 @@ class Place:
     consumer: str
     worked: list[ForkedWorker] = field(default_factory=list)
     killed: list[ForkedWorker] = field(default_factory=list)
+    crashed: list[ForkedWorker] = field(default_factory=list)
     is_bad: bool = False
     is_replaced: bool = False
     failures: int = 0
@@ -96,47 +99,46 @@ class Places:
             return True
         if code and self._is_harmed() and last not in place.killed:
             place.killed.append(last)
+            place.crashed.append(last)
             place.failures = 0 if last.is_polling() else place.failures + 1
             place.is_replaced = place.is_replaced or place.failures < _FAILURES_MAX
         if place.is_replaced and self._clock.monotonic() - place.started_at >= _AGAIN_SECONDS:
             self._fill(place)
         return place.is_replaced or place.worked[-1] is not last
 
-    def kill(self, name: str) -> None:
-        """Send SIGKILL."""
+    def harm(self, kind: FaultKind, name: str) -> bool:
+        """Do that to a place, or to all of a consumer's; return whether it met a process."""
         with self._lock:
-            place = self._places[name]
-            if place.worked and place.worked[-1].poll() is None:
-                place.killed.append(place.worked[-1])
+            met = [self._harm(kind, place) for place in self.all if name in (place.name, place.consumer)]
+            return any(met)
+
+    def _harm(self, kind: FaultKind, place: Place) -> bool:
+        place.is_bad = place.is_bad or kind is FaultKind.DEPLOY
+        if not place.worked or place.worked[-1].poll() is not None:
+            return False
+        last = place.worked[-1]
+        match kind:
+            case FaultKind.KILL:
+                place.killed.append(last)
                 place.is_replaced = True
-                place.worked[-1].kill()
+                last.kill()
+            case FaultKind.TERMINATE | FaultKind.DEPLOY:
+                place.is_replaced = True
+                last.terminate()
+            case FaultKind.FREEZE:
+                last.freeze()
+        return True
 
-    def terminate(self, name: str) -> None:
-        """Send SIGTERM."""
-        with self._lock:
-            self._terminate(self._places[name])
-
-    def _terminate(self, place: Place) -> None:
-        if place.worked and place.worked[-1].poll() is None:
-            place.is_replaced = True
-            place.worked[-1].terminate()
-
-    def freeze(self, name: str) -> None:
-        """Send SIGSTOP."""
-        with self._lock:
-            if self._places[name].worked:
-                self._places[name].worked[-1].freeze()
-
-    def thaw(self, name: str) -> None:
-        """Send SIGCONT."""
-        with self._lock:
-            if self._places[name].worked:
-                self._places[name].worked[-1].thaw()
-
-    def deploy(self, consumer: str, *, is_bad: bool) -> None:
-        """Replace a consumer's workers by a version whose handlers fail, or by the one that works."""
+    def heal(self, kind: FaultKind, name: str) -> None:
+        """End what was begun."""
         with self._lock:
             for place in self.all:
-                if place.consumer == consumer:
-                    place.is_bad = is_bad
-                    self._terminate(place)
+                if name in (place.name, place.consumer):
+                    self._heal(kind, place)
+
+    def _heal(self, kind: FaultKind, place: Place) -> None:
+        if kind is FaultKind.FREEZE and place.worked:
+            place.worked[-1].thaw()
+        elif kind is FaultKind.DEPLOY:
+            place.is_bad = False
+            self._harm(FaultKind.TERMINATE, place)

@@ -49,12 +49,16 @@ class Worked:
         scaling: how they were scaled, as sentences.
         unknowns: what was not reached, as sentences.
         killed: recorders of those that a fault ended: what they wrote is whole, and has no end.
+        crashed: those that ended with an error under faults and were replaced, as sentences.
+        missed: faults that were done to nobody, as sentences.
     """
 
     recorders: Mapping[str, str | None] = field(default_factory=dict)
     scaling: Sequence[str] = ()
     unknowns: Sequence[str] = ()
     killed: Sequence[str] = ()
+    crashed: Sequence[str] = ()
+    missed: Sequence[str] = ()
 
 
 def idle_seconds(profile: Profile) -> float:
@@ -115,6 +119,11 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     return Worked(
         recorders={recorder(run, worker): worker.queue for worker in started},
         killed=[recorder(run, worker) for worker in started if worker.process.pid in killed],
+        crashed=[
+            f"{place.name} ended with {process.poll()} ({process.last_words()})"
+            for place in places.all
+            for process in place.crashed
+        ],
     )
 
 

@@ -24,6 +24,11 @@ class Fault[K: StrEnum]:
     target: str
     detail: str = ""
 
+    @property
+    def brief(self) -> str:
+        """Return what it is, in a few words: no other fault of its schedule has the same."""
+        return f"{self.kind.value} of {self.target} at {self.at_seconds:g} s"
+
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""
         return f"{self.at_seconds:7.2f} to {self.until_seconds:7.2f} s  {self.kind:<9}  {self.target}{detail}"

@@ -14,29 +14,20 @@ from spark_load.faults.lines import Lines
 from spark_load.faults.shapes import WIRE, FaultKind
 
 _TICK_SECONDS = 0.05
-_LOCK_SECONDS_MAX = 5.0  # to get hold of a database in which others write
 
-type Record = Callable[[Fault[FaultKind], int, int], None]
-"""Called with each fault when it has ended, and when it began and ended, microseconds UTC."""
+type _UnderWay = tuple[Fault[FaultKind], int, bool]
+type Record = Callable[[Fault[FaultKind], int, int, bool], None]
+"""Called with each fault when it has ended, when it began and ended, microseconds UTC, and whether it met anybody."""
 
 
 class Processes(Protocol):
-    """What a fault can do to processes, by the name of their place; nothing where there is none just now."""
+    """What a fault can do to processes, by the name of their place, or of a consumer for those of all its places."""
 
-    def kill(self, name: str) -> None:
-        """Send SIGKILL; another one takes its place, here and below."""
+    def harm(self, kind: FaultKind, name: str) -> bool:
+        """Do it; return whether there was a process just now."""
 
-    def terminate(self, name: str) -> None:
-        """Send SIGTERM."""
-
-    def freeze(self, name: str) -> None:
-        """Send SIGSTOP."""
-
-    def thaw(self, name: str) -> None:
-        """Send SIGCONT."""
-
-    def deploy(self, consumer: str, *, is_bad: bool) -> None:
-        """Replace a consumer's processes by a version whose handlers fail, or by the one that works."""
+    def heal(self, kind: FaultKind, name: str) -> None:
+        """End it, where it has an end."""
 
 
 class Held:
@@ -46,18 +37,19 @@ class Held:
         self._databases = databases
         self._held: dict[str, sqlite3.Connection] = {}
 
-    def hold(self, consumer: str) -> None:
-        """Take the lock of a consumer's database; not where others keep it for too long, or none is there."""
+    def hold(self, consumer: str) -> bool:
+        """Take the lock of a consumer's database; return whether it is held: others may write, or none is there."""
         file = self._databases[consumer]
         if not file.exists():  # to open it would make an empty one, and the workers take that for theirs
-            return
-        connection = sqlite3.connect(file, timeout=_LOCK_SECONDS_MAX, isolation_level=None, check_same_thread=False)
+            return False
+        connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:
             connection.close()
-            return
+            return False
         self._held[consumer] = connection
+        return True
 
     def release(self, consumer: str) -> None:
         """Give it back."""
@@ -87,7 +79,7 @@ class Injector:
     databases: Held
     record: Record
     clock: Clock
-    _under_way: list[tuple[Fault[FaultKind], int]] = field(default_factory=list)
+    _under_way: list[_UnderWay] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -101,6 +93,7 @@ class Injector:
                     self._end(*entry)
                 while waiting and waiting[0].at_seconds <= now:
                     self._begin(waiting.pop(0))
+                self._under_way = [self._locked(*entry) for entry in self._under_way]
                 self._stopped.wait(_TICK_SECONDS)
         finally:
             while self._under_way:
@@ -113,31 +106,27 @@ class Injector:
     def _begin(self, fault: Fault[FaultKind]) -> None:
         began_us = self.clock.now_us()
         name = fault.target.partition(":")[0]
-        match fault.kind:
-            case FaultKind.KILL:
-                self.processes.kill(name)
-            case FaultKind.TERMINATE:
-                self.processes.terminate(name)
-            case FaultKind.FREEZE:
-                self.processes.freeze(name)
-            case FaultKind.DEPLOY:
-                self.processes.deploy(name, is_bad=True)
-            case FaultKind.LOCK:
-                self.databases.hold(name)
-            case kind if kind in WIRE:
-                self.lines.suffer(fault.target, kind, fault.detail)
-        self._under_way.append((fault, began_us))
+        is_met = False
+        if fault.kind in WIRE:
+            self.lines.suffer(fault.target, fault.kind, fault.detail)
+        elif fault.kind is not FaultKind.LOCK:  # which is taken when it can be, and nothing waits for it meanwhile
+            is_met = self.processes.harm(fault.kind, name)
+        self._under_way.append((fault, began_us, is_met))
 
-    def _end(self, fault: Fault[FaultKind], began_us: int) -> None:
+    def _locked(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001
+        """Return a fault that is under way: a lock as of now, where it could be taken now."""
+        if is_met or fault.kind is not FaultKind.LOCK or not self.databases.hold(fault.target.partition(":")[0]):
+            return fault, began_us, is_met
+        return fault, self.clock.now_us(), True
+
+    def _end(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> None:  # noqa: FBT001 (as it was put away)
         name = fault.target.partition(":")[0]
-        match fault.kind:
-            case FaultKind.FREEZE:
-                self.processes.thaw(name)
-            case FaultKind.DEPLOY:
-                self.processes.deploy(name, is_bad=False)
-            case FaultKind.LOCK:
-                self.databases.release(name)
-            case kind if kind in WIRE:
-                self.lines.suffer(fault.target, None)
+        if fault.kind in WIRE:
+            is_met = self.lines.hits(fault.target) > 0
+            self.lines.suffer(fault.target, None)
+        elif fault.kind is FaultKind.LOCK:
+            self.databases.release(name)
+        else:
+            self.processes.heal(fault.kind, name)
         with suppress(OSError):  # a disk that is full ends the run elsewhere, with its reason
-            self.record(fault, began_us, self.clock.now_us())
+            self.record(fault, began_us, self.clock.now_us(), is_met)

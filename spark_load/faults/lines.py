@@ -37,6 +37,8 @@ class Line:
         self._passes.set()
         self._open: set[asyncio.StreamWriter] = set()
         self.port = 0
+        self.hits = 0
+        """How often the last fault happened to somebody."""
 
     async def listen(self) -> asyncio.Server:
         """Begin to carry."""
@@ -47,6 +49,7 @@ class Line:
     def suffer(self, kind: str | None, detail: str) -> None:
         """Begin a fault, or end it with None. Runs on the lines' thread."""
         self._kind, self._detail = kind, detail
+        self.hits = self.hits if kind is None else 0
         if kind == FaultKind.STALL:
             self._passes.clear()
         else:
@@ -87,7 +90,7 @@ class Line:
                 await self._delay()
                 match self._kind:
                     case FaultKind.LOSE if not is_request:
-                        self._counts["answers lost"] += 1
+                        self._hit("answers lost")
                         sink.transport.abort()
                         return
                     case FaultKind.ANSWER if is_request is not self._detail.startswith("after-"):
@@ -97,22 +100,26 @@ class Line:
                 sink.write(chunk)
                 await sink.drain()
 
+    def _hit(self, what: str) -> None:
+        self.hits += 1
+        self._counts[what] += 1
+
     async def _delay(self) -> None:
         if self._kind == FaultKind.STALL:
-            self._counts["packets stalled"] += 1
+            self._hit("packets stalled")
             await self._passes.wait()
         elif self._kind == FaultKind.SLOW:
-            self._counts["packets delayed"] += 1
+            self._hit("packets delayed")
             await asyncio.sleep(float(self._detail.removesuffix(" s")))
 
     async def _answer(self, writer: asyncio.StreamWriter, request: bytes) -> None:
         """Answer in the place of the endpoint, and hang up."""
-        self._counts["answers replaced"] += 1
+        self._hit("answers replaced")
         writer.write(canned(self._detail.removeprefix("after-"), is_json=b"amz-json" in request.lower()))
         await writer.drain()
 
     def _abort(self, writer: asyncio.StreamWriter) -> None:
-        self._counts["connections cut"] += 1
+        self._hit("connections cut")
         writer.transport.abort()
 
 
@@ -189,6 +196,10 @@ class Lines:
         """Begin a fault of a line or of `all:` to one end, or end it with None."""
         for line in self._of(target):
             self._loop.call_soon_threadsafe(line.suffer, kind, detail)
+
+    def hits(self, target: str) -> int:
+        """Return how often the last fault of a line, or of `all:` to one end, happened to somebody."""
+        return sum(line.hits for line in self._of(target))
 
     def _of(self, target: str) -> Iterator[Line]:
         name, _, end = target.partition(":")

@@ -40,12 +40,12 @@ class FaultKind(StrEnum):
     LOCK = "lock"
 
 
-_PROCESS = (FaultKind.KILL, FaultKind.TERMINATE, FaultKind.FREEZE)
+PROCESS = (FaultKind.KILL, FaultKind.TERMINATE, FaultKind.FREEZE)
 WIRE = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE, FaultKind.ANSWER)
 """What is done to a line between a process and its endpoint."""
 SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
     "calm": (),
-    "crashes": _PROCESS,
+    "crashes": PROCESS,
     "network": WIRE,
     "database": (FaultKind.LOCK,),
     "chaos": tuple(FaultKind),
@@ -53,8 +53,18 @@ SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
 """Which faults a shape has."""
 type Shape = Literal["calm", "crashes", "network", "database", "chaos"]
 
-_WEIGHTS = {FaultKind.KILL: 4, FaultKind.TERMINATE: 2, FaultKind.FREEZE: 3, FaultKind.CUT: 2, FaultKind.LOSE: 2}
-_LASTS_SECONDS = {
+_WEIGHTS: Mapping[str, int] = {
+    FaultKind.KILL: 4,
+    FaultKind.TERMINATE: 2,
+    FaultKind.FREEZE: 3,
+    FaultKind.CUT: 2,
+    FaultKind.LOSE: 2,
+}
+_DETAILS: Mapping[str, Sequence[str] | tuple[float, float]] = {
+    FaultKind.ANSWER: ANSWERS,
+    FaultKind.SLOW: SLOWER_SECONDS,
+}
+_LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
     FaultKind.FREEZE: (1.0, 8.0),
     FaultKind.DEPLOY: (2.0, 6.0),
     FaultKind.CUT: (0.5, 5.0),
@@ -150,12 +160,31 @@ class Targets:
             return tuple(f"{line}:{ENDPOINT}" for line in (*self.lines, "all"))
         if kind is FaultKind.LOCK:
             return tuple(f"{consumer}:{DATABASE}" for consumer in self.consumers)
-        return tuple(self.workers) if kind in _PROCESS else tuple(self.consumers)
+        return tuple(self.workers) if kind in PROCESS else tuple(self.consumers)
 
 
 def worker_names(consumers: Sequence[str], consumers_per_queue: int) -> tuple[str, ...]:
     """Return the names of the places of workers."""
     return tuple(f"{consumer}-{number}" for consumer in consumers for number in range(consumers_per_queue))
+
+
+def way[K: StrEnum](kind: K, targets: Sequence[str], *, seconds: tuple[float, float] | None = None) -> Way[K]:
+    """Return how a kind of fault is drawn; a kind that is not of the load test's lasts no time and has no details.
+
+    Args:
+        kind: what is done.
+        targets: to what it can be done.
+        seconds: the shortest and the longest, where it is not as long as in a load test.
+    """
+    usual = _LASTS_SECONDS.get(kind, (0.0, 0.0))
+    details = _DETAILS.get(kind, ())
+    return Way(
+        kind=kind,
+        targets=targets,
+        seconds=usual if seconds is None else seconds,
+        weight=_WEIGHTS.get(kind, 1),
+        details=details,
+    )
 
 
 def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: float) -> tuple[Fault[FaultKind], ...]:
@@ -186,18 +215,8 @@ def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: 
             f"faults.after_seconds is {faults.after_seconds:g}, allowed is less than {until_seconds:g}, when the last"
             " fault has to have ended; let the load last longer"
         )
-    ways = [
-        Way(
-            kind=kind,
-            targets=targets.of_kind(kind),
-            seconds=_LASTS_SECONDS.get(kind, (0.0, 0.0)),
-            weight=_WEIGHTS.get(kind, 1),
-            details=ANSWERS if kind is FaultKind.ANSWER else SLOWER_SECONDS if kind is FaultKind.SLOW else (),
-        )
-        for kind in kinds
-    ]
     return drawn(
-        ways,
+        [way(kind, targets.of_kind(kind)) for kind in kinds],
         seed=seed if faults.seed is None else faults.seed,
         first_seconds=faults.after_seconds,
         until_seconds=until_seconds,
@@ -242,6 +261,29 @@ def _given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
         until_seconds=fault.until_seconds,
         detail=fault.detail,
     )
+
+
+def require_possible(faults: Sequence[Fault[FaultKind]], *, endpoint_url: str | None, has_database: bool) -> None:
+    """Require that faults can be done to a run, before anything of it begins.
+
+    Args:
+        faults: of its schedule.
+        endpoint_url: of SQS and SNS; None is AWS.
+        has_database: whether SLUICE_DSN names the workers' database.
+
+    Raises:
+        ConfigError: one of them cannot.
+    """
+    if any(fault.kind in WIRE for fault in faults) and not (endpoint_url or "").startswith("http:"):
+        raise ConfigError(
+            f"the endpoint is {endpoint_url or 'AWS'}, allowed with faults of the network is an http:// one: a line"
+            " speaks no TLS; name an emulator with --endpoint-url, or choose --faults crashes or database"
+        )
+    if any(fault.kind is FaultKind.LOCK for fault in faults) and has_database:
+        raise ConfigError(
+            f"SLUICE_DSN is set, allowed with faults of a {DATABASE} is none: it is the run's own SQLite files that"
+            " are held; unset it"
+        )
 
 
 def as_given(faults: Sequence[Fault[FaultKind]]) -> dict[str, Any]:

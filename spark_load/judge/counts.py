@@ -158,7 +158,7 @@ def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
         counts["dead"] += row["received"] * (row["queue"] in dead)
         counts["undelivered_polls"] += events * (kind == Kind.POLL and row["queue"] in undelivered)
         counts["handled"] += events * (kind == Kind.HANDLED)
-        counts["faults"] += events * (kind == Kind.FAULT)
+        counts["faults"] += events * (kind == Kind.FAULT and row["outcome"] == Outcome.OK)
         counts["around"] += events * (kind in AROUND)
         counts["calls"] += row["called"] * (kind in CALLS)
         counts["throttled"] += row["called"] * (kind in CALLS and is_throttled(row["error"] or ""))

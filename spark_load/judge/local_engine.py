@@ -156,7 +156,7 @@ class LocalEngine:
         is_answered &= self._events.decoded("outcome", lambda outcome: outcome == Outcome.OK, bool)
         responded_us = self._events.numbers("responded_at_us")
         is_answered &= responded_us != NONE
-        faults = self._of_kind(Kind.FAULT.value)
+        faults = [fault for fault in self._of_kind(Kind.FAULT.value) if fault.outcome == Outcome.OK]
         in_order = {
             queue: np.sort(responded_us[is_answered & (codes == queues.index(queue))])
             for queue in {fault.queue for fault in faults}

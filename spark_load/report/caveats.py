@@ -1,8 +1,11 @@
 """What a VALID verdict does not say, so that nobody takes it to have said it."""
 
+from collections.abc import Sequence
+
 from sluice.history.checker.verdict import Holding, Status, Verdict
 
 _LOSSES = ("A1", "A3", "E1")  # judged only where the end of a group was seen
+_NAMED_MAX = 3
 _ACKNOWLEDGED = "A2"  # has an opportunity for each acknowledged message
 
 
@@ -10,7 +13,7 @@ def caveats(verdict: Verdict) -> list[str]:
     """Return what stands beside the word VALID, wherever it is read; nothing beside any other status."""
     if verdict.status is not Status.VALID:
         return []
-    return [*_of_losses(verdict), *_of_speed(verdict)]
+    return [*_of_losses(verdict), *_of_faults(verdict), *_of_speed(verdict)]
 
 
 def _of_losses(verdict: Verdict) -> list[str]:
@@ -26,6 +29,20 @@ def _of_losses(verdict: Verdict) -> list[str]:
         else "no acknowledged publish is on record"
     )
     return [f"loss was not judged ({', '.join(open_)}): {why}"]
+
+
+def _of_faults(verdict: Verdict) -> list[str]:
+    missed, crashed = verdict.run.get("missed", ()), verdict.run.get("crashed", ())
+    found = []
+    if missed:
+        found.append(f"{len(missed)} of {len(verdict.run['faults'])} faults met nobody: {_first(missed)}")
+    if crashed:
+        found.append(f"{len(crashed)} workers ended by themselves under faults, and were replaced: {_first(crashed)}")
+    return found
+
+
+def _first(sentences: Sequence[str]) -> str:
+    return "; ".join(sentences[:_NAMED_MAX]) + ("; …" if len(sentences) > _NAMED_MAX else "")
 
 
 def _of_speed(verdict: Verdict) -> list[str]:

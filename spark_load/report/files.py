@@ -121,6 +121,8 @@ class _Run(TypedDict, total=False):
     recorders: dict[str, str | None]
     max_receive_count: dict[str, int]
     scaling: tuple[str, ...]
+    missed: tuple[str, ...]
+    crashed: tuple[str, ...]
     machine: dict[str, Any]
     versions: dict[str, Any]
 

@@ -236,8 +236,9 @@ def resume_load(
         run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, publish_job.plan_rows(spark, run)))
         run = replace(run, begin_by_us=resume.begin_by_us(spark, run, publish_job.plan_rows(spark, run)))
         resume.report_resumed_progress(run.coordinator(clock), done)
-        described |= {"attempts": run.attempt + 1}
-        return _carry_out(spark, run, described, stored.expectation, watch)
+        ahead, missed = resume.left_faults(described.get("faults", ()), run.resumed_at_us, done)
+        described |= {"attempts": run.attempt + 1, "missed": [*described.get("missed", ()), *missed]}
+        return _carry_out(spark, run, described, stored.expectation, watch, ahead)
 
 
 def _carry_out(
@@ -255,10 +256,9 @@ def _carry_out(
         store(run.folder, described, expectation, [_STOPPED])
         raise RunStopped(run.folder) from None
     described["recorders"] = run.recorders() | dict(worked.recorders)
-    if worked.killed:
-        described["killed"] = [*described.get("killed", ()), *worked.killed]
-    if worked.scaling:
-        described["scaling"] = list(worked.scaling)
+    for name in ("killed", "crashed", "missed", "scaling"):
+        if found := getattr(worked, name):
+            described[name] = [*described.get(name, ()), *found]
     store(run.folder, described, expectation, unknowns)
     watch("judging", [])
     return rejudge(spark, find_stored(run.folder))

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -244,7 +245,7 @@ class LoadPhases:
     def worked(self) -> Worked:
         """Return what came of the workers; nothing where there were none, or they failed."""
         ended = [future.result() for future in self._workers if future.exception() is None]
-        return ended[0] if ended else Worked()
+        return replace(ended[0] if ended else Worked(), missed=self._harm.missed)
 
     def _is_any_over(self) -> bool:
         return self._publishing.done() or self._consuming.done()

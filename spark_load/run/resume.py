@@ -23,6 +23,8 @@ from sluice.errors import ConfigError, HistoryError, unwritable
 from sluice.history.checker.verdict import Status
 from sluice.history.events import Kind, Outcome
 from spark_load import report
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import FaultKind
 from spark_load.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
 from spark_load.history.compaction import compact
 from spark_load.history.reading import reader
@@ -39,13 +41,17 @@ _NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done before: counts of deletes and of ended groups are by queue, publishes are those acknowledged."""
+    """What was done before: counts of deletes and of ended groups are by queue, publishes are those acknowledged.
+
+    Faults are those that ended, in a few words each.
+    """
 
     began_at_us: int
     phases: frozenset[str]
     deleted: Mapping[str, int]
     ended: Mapping[str, int]
     published: int = 0
+    faults: frozenset[str] = frozenset()
 
 
 def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deployment) -> None:
@@ -126,6 +132,9 @@ def read(spark: SparkSession, run: Run) -> Done:
     phases = (
         history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
     ).collect()
+    faults = (
+        history.where(F.col("kind") == Kind.FAULT.value).select(F.get_json_object("detail", "$.fault").alias("fault"))
+    ).collect()
     deletes = (
         history.where((F.col("kind") == Kind.DELETED.value) & (F.col("outcome") == Outcome.OK.value))
         .where(F.col("message_run") == run.id)
@@ -145,6 +154,7 @@ def read(spark: SparkSession, run: Run) -> Done:
         deleted={row["queue"]: row["deleted"] for row in deletes},
         ended={row["queue"]: row["ended"] for row in deletes},
         published=history.where(is_acked & (F.col("message_run") == run.id)).count(),
+        faults=frozenset(row["fault"] for row in faults),
     )
 
 
@@ -217,6 +227,21 @@ def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
     first = left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
     offset_us: int | None = None if first is None else first["at"]
     return round(run.plan.profile.publish_seconds * 1_000_000) if offset_us is None else offset_us
+
+
+def left_faults(
+    scheduled: Sequence[Mapping[str, Any]], resumed_at_us: int, done: Done
+) -> tuple[list[Fault[FaultKind]], list[str]]:
+    """Return the faults that are still to come, and those, in a few words each, that never were: nobody did them.
+
+    Args:
+        scheduled: of the whole run, as it is stored.
+        resumed_at_us: how far into the plan the run goes on.
+        done: what was done before.
+    """
+    faults = [Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in scheduled]
+    ahead = [fault for fault in faults if fault.at_seconds * 1_000_000 >= resumed_at_us]
+    return ahead, [fault.brief for fault in faults if fault not in ahead and fault.brief not in done.faults]
 
 
 def report_resumed_progress(coordinator: RunCoordinator, done: Done) -> None:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError, with_config
 from sluice.errors import ConfigError
 from sluice.history.checker import Expectation
 from sluice.saboteurs import SABOTEURS
+from spark_load.faults.shapes import FaultKind
 from spark_load.folder import json_files
 from spark_load.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
 from spark_load.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
@@ -22,6 +23,14 @@ from spark_load.publish.transport import NAMES
 class _Clock(TypedDict):
     id: str
     offset_us: Int
+
+
+class _Fault(TypedDict):
+    kind: Annotated[str, one_of(FaultKind)]
+    target: str
+    at_seconds: float
+    until_seconds: float
+    detail: str
 
 
 @with_config(KEEPS)
@@ -39,7 +48,9 @@ class _Described(TypedDict):
     clock: NotRequired[_Clock]
     topic_arn: NotRequired[str]
     killed: NotRequired[list[str]]
-    faults: NotRequired[list[dict[str, Any]]]
+    crashed: NotRequired[list[str]]
+    missed: NotRequired[list[str]]
+    faults: NotRequired[list[_Fault]]
 
 
 @with_config(CLOSED)

@@ -18,7 +18,7 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
 from sluice.history.checker.verdict import EXIT_CODES, Status, compose
 from sluice.terminal.exits import REFUSED
-from tests.chaos.faults.schedule import Kind, chosen
+from tests.chaos.faults.schedule import KINDS, chosen
 from tests.chaos.run import Report, Run, Settings
 from tests.chaos.system import database
 
@@ -34,7 +34,7 @@ _HANDLERS, _BROKEN = "tests.chaos.system.handlers", "tests.chaos.system.broken_h
     "--seconds", type=click.FloatRange(2), help="Of the schedule.  [default: one for 25 commits, 30 at least]"
 )
 @click.option("--every", type=float, default=1.5, show_default=True, metavar="SECONDS", help="Between two faults.")
-@click.option("--faults", metavar="KIND,…", help=f"Only these: {', '.join(Kind)}.  [default: all]")
+@click.option("--faults", metavar="KIND,…", help=f"Only these: {', '.join(KINDS)}.  [default: all]")
 @click.option("--without", metavar="KIND,…", default="", help="All but these.")
 @click.option("--poison", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share of the commits.")
 @click.option("--groups", type=click.IntRange(1, 1_000), default=24, show_default=True, help="Message groups.")
@@ -72,7 +72,7 @@ def cli(
     \b
     Exit codes: 0 every promise held, 1 violated, 2 it did not drain or could not run, 3 wrong usage, 130 stopped.
     """
-    kinds = chosen(list(Kind) if faults is None else faults.split(","))
+    kinds = chosen(list(KINDS) if faults is None else faults.split(","))
     left_out = chosen(without.split(",") if without else [])
     settings = Settings(
         seed=seed,

@@ -15,7 +15,7 @@ from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, nam
 from sluice.messaging.database import engines
 from spark_load.faults.lines import Lines
 from tests.chaos.faults.injector import Injector
-from tests.chaos.faults.schedule import POISONS, Fault, Kind, Targets, schedule
+from tests.chaos.faults.schedule import KINDS, POISONS, AnyKind, Fault, Kind, Targets, schedule
 from tests.chaos.judging import evidence
 from tests.chaos.judging.evidence import Progress
 from tests.chaos.judging.judge import Judgement, judge
@@ -56,7 +56,7 @@ class Settings:
     commits: int = 1_000
     seconds: float = 60.0
     every_seconds: float = 1.5
-    kinds: tuple[Kind, ...] = tuple(Kind)
+    kinds: tuple[AnyKind, ...] = KINDS
     poison_share: float = 0.01
     groups: int = 24
     producers: int = 4
@@ -95,7 +95,7 @@ class Settings:
     @property
     def poisons(self) -> tuple[Kind, ...]:
         """Return the kinds of poison."""
-        return tuple(kind for kind in self.kinds if kind in POISONS)
+        return tuple(kind for kind in POISONS if kind in self.kinds)
 
 
 CONSUMERS = {

@@ -203,7 +203,7 @@ def queue_context(
                 queue=record.queue or "", began_at_us=record.invoked_at_us or 0, ended_at_us=record.responded_at_us or 0
             )
             for record in of_kind[Kind.FAULT]
-            if detail_of(record.detail).get("is_lossy") is True
+            if record.outcome != Outcome.FAIL and detail_of(record.detail).get("is_lossy") is True
         ),
         empty_since_us=_empty_since_us(of_kind[Kind.PROBE]),
     )

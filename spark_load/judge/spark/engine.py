@@ -139,11 +139,12 @@ class SparkEngine:
 
     def recoveries(self) -> list[Recovery]:
         """Return the faults that ended, of each queue or topic they concern."""
-        is_ended = _is(Kind.FAULT) & F.col("queue").isNotNull() & F.col("responded_at_us").isNotNull()
+        is_ok = F.col("outcome") == Outcome.OK.value
+        is_ended = _is(Kind.FAULT) & is_ok & F.col("queue").isNotNull() & F.col("responded_at_us").isNotNull()
         ended = self._history.where(is_ended).select(
             "queue", F.col("invoked_at_us").alias("began_us"), F.col("responded_at_us").alias("ended_us"), "detail"
         )
-        calls = self._history.where(F.col("kind").isin(*CALLS) & (F.col("outcome") == Outcome.OK.value))
+        calls = self._history.where(F.col("kind").isin(*CALLS) & is_ok)
         first = (
             ended.join(
                 calls.select(F.col("queue").alias("of_queue"), "responded_at_us"),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from spark_load.faults.lines import Lines
-from tests.chaos.faults.schedule import WIRE, Fault, Kind
+from spark_load.faults.shapes import WIRE, FaultKind
+from tests.chaos.faults.schedule import Fault, Kind
 from tests.chaos.system.database import Database
 from tests.chaos.system.fleet import Fleet, Slot
 
@@ -85,11 +86,11 @@ class Injector:
     def _begin(self, fault: Fault) -> None:
         self.counts[f"{fault.kind} {fault.detail}".strip() if fault.kind is Kind.DATABASE else str(fault.kind)] += 1
         match fault.kind:
-            case Kind.KILL:
+            case FaultKind.KILL:
                 self.fleet.slots[fault.target].send(signal.SIGKILL, is_end=True)
-            case Kind.TERMINATE:
+            case FaultKind.TERMINATE:
                 self.fleet.slots[fault.target].send(signal.SIGTERM, is_end=True)
-            case Kind.FREEZE:
+            case FaultKind.FREEZE:
                 self.fleet.slots[fault.target].freeze()
             case Kind.ROLL:
                 self._rolls.append(_Roll(deque(self.fleet.of(fault.target))))
@@ -101,7 +102,7 @@ class Injector:
                 self.lines.suffer(fault.target, kind, fault.detail)
 
     def _end(self, fault: Fault) -> None:
-        if fault.kind is Kind.FREEZE:
+        if fault.kind is FaultKind.FREEZE:
             self.fleet.slots[fault.target].thaw()
         elif fault.kind in WIRE:
             self.lines.suffer(fault.target, None)

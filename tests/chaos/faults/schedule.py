@@ -1,28 +1,19 @@
 """Which fault begins and ends when: a pure function of the seed, so that a seed can be run again."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sluice.errors import ConfigError
 from spark_load.faults import drawing
-from spark_load.faults.drawing import Way
-from spark_load.faults.shapes import ANSWERS, SLOWER_SECONDS
+from spark_load.faults.shapes import PROCESS, WIRE, FaultKind, way
 
 
 class Kind(StrEnum):
-    """What can be done to a run; the names are those of `--faults`."""
+    """What can be done to a chaos run besides what can be done to a load test; the names are those of `--faults`."""
 
-    KILL = "kill"
-    TERMINATE = "terminate"
-    FREEZE = "freeze"
     ROLL = "roll"
     DATABASE = "database"
-    CUT = "cut"
-    STALL = "stall"
-    SLOW = "slow"
-    LOSE = "lose"
-    ANSWER = "answer"
     RESEND = "resend"
     REDRIVE = "redrive"
     REJECT = "reject"
@@ -34,30 +25,20 @@ class Kind(StrEnum):
 
 POISONS = (Kind.REJECT, Kind.RAISE, Kind.HANG, Kind.DIE, Kind.ROLLBACK)
 """What an event can do to its handler: these belong to the events and have no place in time."""
-WIRE = (Kind.CUT, Kind.STALL, Kind.SLOW, Kind.LOSE, Kind.ANSWER)
-"""What is done to a line between a process and its database or endpoint."""
+type AnyKind = FaultKind | Kind
+KINDS: tuple[AnyKind, ...] = (*PROCESS, *WIRE, *Kind)
+"""What can be done to a run."""
 RESTARTS = ("fast", "immediate")
 """Modes of `pg_ctl restart`; an immediate one has to recover from its log."""
 _FIRST_SECONDS = 1.0
-_DETAILS: Mapping[Kind, tuple[str, ...] | tuple[float, float]] = {
-    Kind.ANSWER: ANSWERS,
-    Kind.DATABASE: RESTARTS,
-    Kind.SLOW: SLOWER_SECONDS,
-}
-_WEIGHTS: Mapping[Kind, int] = {Kind.KILL: 4, Kind.TERMINATE: 2, Kind.FREEZE: 3, Kind.CUT: 2, Kind.LOSE: 2}
-_SECONDS: Mapping[Kind, tuple[float, float]] = {
-    Kind.FREEZE: (1.0, 12.0),
+_SECONDS: Mapping[AnyKind, tuple[float, float]] = {
+    FaultKind.FREEZE: (1.0, 12.0),
+    FaultKind.STALL: (1.0, 8.0),
     Kind.DATABASE: (2.0, 4.0),
-    Kind.CUT: (0.5, 5.0),
-    Kind.STALL: (1.0, 8.0),
-    Kind.SLOW: (2.0, 8.0),
-    Kind.LOSE: (0.5, 3.0),
-    Kind.ANSWER: (0.5, 4.0),
 }
-"""How long a fault lasts, shortest and longest; kinds that are not here have no end of their own."""
+"""How long a fault lasts, shortest and longest, where it is not as long as in a load test."""
 
-
-type Fault = drawing.Fault[Kind]
+type Fault = drawing.Fault[AnyKind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +55,14 @@ class Targets:
     lines: Mapping[str, Sequence[str]]
     consumers: Sequence[str]
 
-    def of(self, kind: Kind) -> list[str]:
+    def of(self, kind: AnyKind) -> list[str]:
         """Return what a kind of fault can be done to."""
-        if kind in (Kind.KILL, Kind.TERMINATE, Kind.FREEZE):
+        if kind in PROCESS:
             return [name for names in self.processes.values() for name in names]
         if kind is Kind.ROLL:
             return [role for role in self.processes if role != "producer"]
         if kind in WIRE:
-            ends = ("endpoint",) if kind is Kind.ANSWER else tuple(self.lines)
+            ends = ("endpoint",) if kind is FaultKind.ANSWER else tuple(self.lines)
             return [line for end in ends for line in [*self.lines[end], f"all:{end}"]]
         if kind is Kind.REDRIVE:
             return list(self.consumers)
@@ -89,7 +70,7 @@ class Targets:
 
 
 def schedule(
-    *, seed: int, seconds: float, every_seconds: float, kinds: Iterable[Kind], targets: Targets
+    *, seed: int, seconds: float, every_seconds: float, kinds: Iterable[AnyKind], targets: Targets
 ) -> tuple[Fault, ...]:
     """Return the faults of a run, in the order they begin. Every kind comes once before any comes more often.
 
@@ -109,28 +90,23 @@ def schedule(
             f" {_FIRST_SECONDS:g} s and more than 0 s; raise them"
         )
     ways = [
-        Way(
-            kind=kind,
-            targets=targets.of(kind),
-            seconds=_SECONDS.get(kind, (0.0, 0.0)),
-            weight=_WEIGHTS.get(kind, 1),
-            details=_DETAILS.get(kind, ()),
-        )
-        for kind in Kind
+        way(kind, targets.of(kind), seconds=_SECONDS.get(kind))
+        for kind in KINDS
         if kind in set(kinds) and kind not in POISONS
     ]
+    ways = [replace(entry, details=RESTARTS) if entry.kind is Kind.DATABASE else entry for entry in ways]
     return drawing.drawn(
         ways, seed=seed, first_seconds=_FIRST_SECONDS, until_seconds=seconds, every_seconds=every_seconds
     )
 
 
-def chosen(names: Sequence[str]) -> tuple[Kind, ...]:
+def chosen(names: Sequence[str]) -> tuple[AnyKind, ...]:
     """Return the kinds of those names.
 
     Raises:
         ConfigError: there is no such kind.
     """
-    unknown = sorted(set(names) - set(Kind))
+    unknown = sorted(set(names) - set(KINDS))
     if unknown:
-        raise ConfigError(f"--faults is {', '.join(unknown)}, allowed are {', '.join(Kind)}; correct it")
-    return tuple(kind for kind in Kind if kind in names)
+        raise ConfigError(f"--faults is {', '.join(unknown)}, allowed are {', '.join(KINDS)}; correct it")
+    return tuple(kind for kind in KINDS if kind in names)

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from emulator import localstack
 from sluice.history.checker.verdict import Status
 from spark_load.faults.lines import Lines, canned
-from tests.chaos.faults.schedule import Kind
+from spark_load.faults.shapes import FaultKind
 from tests.chaos.judging.judge import Anomaly
 from tests.chaos.run import Run, Settings
 from tests.chaos.system import database
@@ -49,15 +49,15 @@ def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended() -> None:
             return any(name in entry for entry in direct.list_queues().get("QueueUrls", []))
 
         assert made("before")
-        lines.suffer("relay-0:endpoint", Kind.CUT)
+        lines.suffer("relay-0:endpoint", FaultKind.CUT)
         assert not made("cut")
-        lines.suffer("all:endpoint", Kind.ANSWER, "503")
+        lines.suffer("all:endpoint", FaultKind.ANSWER, "503")
         assert not made("refused")
-        lines.suffer("all:endpoint", Kind.ANSWER, "after-500")
+        lines.suffer("all:endpoint", FaultKind.ANSWER, "after-500")
         assert made("done-and-refused")
-        lines.suffer("relay-0:endpoint", Kind.LOSE)
+        lines.suffer("relay-0:endpoint", FaultKind.LOSE)
         assert made("done-and-lost")
-        lines.suffer("relay-1:endpoint", Kind.CUT)
+        lines.suffer("relay-1:endpoint", FaultKind.CUT)
         lines.suffer("relay-0:endpoint", None)
         sqs.create_queue(QueueName="after")
 

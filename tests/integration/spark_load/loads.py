@@ -1,5 +1,6 @@
 """Load tests as the driver runs them, in the session and against the queues of a test."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import boto3
@@ -11,6 +12,8 @@ from sluice.declaration import Environment
 from sluice.history.checker.verdict import Holding, Verdict
 from sluice.history.events import Event
 from sluice.recorder.journal import events_of, read_journal
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.publish.transport.opening import chosen
@@ -74,6 +77,7 @@ def run_load(
     watch: driver.Watch = watch_nothing,
     seed: int = 7,
     environment: Environment = LOCAL,
+    faults: Sequence[Fault[FaultKind]] = (),
 ) -> tuple[Verdict, Path]:
     """Run a load test; return its verdict and its folder."""
     folder = driver.make_folder(runs, environment, named.name, SystemClock())
@@ -88,5 +92,6 @@ def run_load(
         saboteur=saboteur,
         transport=chosen(None, where.client("sns").meta.endpoint_url, saboteur),
         watch=watch,
+        faults=faults,
     )
     return verdict, folder

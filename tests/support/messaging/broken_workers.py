@@ -76,6 +76,25 @@ class RemembersInMemory(InboxApart):
         return ended
 
 
+class KeepsNoInbox(MessageProcessor):
+    """Broken: handles whatever comes, and marks nothing (W6)."""
+
+    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+        decision = Decision(State.CONTIGUOUS, Action.HANDLE)
+        session.connection()
+        outcome = self._runner.run(
+            Attempt(
+                session=session,
+                envelope=arrived.envelope,
+                context=self._context(lease, arrived, decision),
+                guard=lease,
+                mark=lambda _: None,
+                before_commit="before_commit",
+            )
+        )
+        return decision if isinstance(outcome, Ack) else outcome
+
+
 class _NoGate:
     def check(self) -> None:
         """Let it."""

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sluice.errors import ConfigError
-from tests.chaos.faults.schedule import POISONS, WIRE, Kind, chosen, schedule
+from spark_load.faults.shapes import WIRE, FaultKind
+from tests.chaos.faults.schedule import POISONS, Kind, chosen, schedule
 from tests.chaos.run import Settings
 from tests.chaos.system.producers import Task, tried
 
@@ -54,7 +55,7 @@ def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
     with pytest.raises(ConfigError, match="--faults is nonsense, allowed are kill, terminate"):
         chosen(["kill", "nonsense"])
     with pytest.raises(ConfigError, match=r"--seconds is 1 with a fault every 1\.5 s, allowed is more than 1 s"):
-        schedule(seed=1, seconds=1, every_seconds=1.5, kinds=(Kind.KILL,), targets=_SETTINGS.targets)
+        schedule(seed=1, seconds=1, every_seconds=1.5, kinds=(FaultKind.KILL,), targets=_SETTINGS.targets)
 
 
 def test_what_a_commit_holds_follows_from_seed_producer_and_number(tmp_path: Path) -> None:

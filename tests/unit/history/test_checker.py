@@ -412,6 +412,7 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
             replace(move, outcome="info"),
             fault,
             replace(fault, detail=None),
+            replace(fault, outcome="fail"),
         ]
     )
 

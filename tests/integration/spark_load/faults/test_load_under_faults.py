@@ -1,170 +1,116 @@
-"""Real workers, each a process, under faults: valid by history and by their databases. Without Spark."""
+"""Load tests under faults, on LocalStack: the real worker stays valid, broken ones are found by the same seed."""
 
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
+import boto3
 import pytest
+from pyspark.sql import SparkSession
 
-from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
+from emulator import localstack
 from sluice.declaration import Consumer, Environment, task_settings
-from sluice.history.checker import Expectation, Thresholds
-from sluice.history.checker.verdict import Status, Verdict
+from sluice.history.checker.verdict import Holding, Status, Verdict
 from sluice.history.events import Kind, detail_of
 from sluice.recorder.journal import read_journal
-from spark_load.consume import effects
-from spark_load.consume.dead_letters import DeadLetters
-from spark_load.consume.worker_processes import Worked, database_files, work
-from spark_load.faults.shapes import FaultKind, Faults, Targets, scheduled
-from spark_load.judge.judge import Planned, judge
-from spark_load.judge.local_engine import opened
-from spark_load.plan.plan import Plan
+from sluice.testing import deploy
+from spark_load.consume import effects, worker_processes
+from spark_load.faults.shapes import Targets, scheduled
 from spark_load.profiles import profile
-from spark_load.publish.bodies import run_of
-from spark_load.publish.job import publish_share
-from spark_load.publish.transport import SOCKETS
-from spark_load.run.harm import harmed
 from spark_load.runtime import deployment
-from spark_load.runtime.task_context import DRIVER, Run, task_context
-from tests.support.endpoints import fake_aws
+from tests.integration.spark_load.loads import run_load
+
+pytestmark = pytest.mark.spark
 
 ENVIRONMENT = Environment(
     name="faulty",
     account="000000000000",
-    consumers=(
+    consumers=tuple(
         Consumer(
-            name="billing",
-            visibility_timeout_seconds=5,
-            stop_timeout_seconds=4,
+            name=name,
+            visibility_timeout_seconds=4,
+            stop_timeout_seconds=3,
             processing_seconds=0.5,
             max_attempts=20,
-        ),
+        )
+        for name in ("billing", "audit")
     ),
 )
-LOAD = """
+BILLING, AUDIT = "sluice-faulty-billing.fifo", "sluice-faulty-audit.fifo"
+LOAD = profile.NamedProfile(
+    "faulty",
+    profile.parse(
+        """
 messages_per_second: 12
-duration_seconds: 14
+duration_seconds: 11
+warm_up_seconds: 1
 group_count: 8
 payload_bytes: 32
 consumer: worker
 consumers_per_queue: 2
+handler_seconds: 0.2
 publish_linger_seconds: 0.1
 lateness_budget_seconds: 60
-drain_timeout_seconds: 9
-"""
+drain_timeout_seconds: 7
+recovery_seconds_max: 60
+faults: {shape: chaos, every_seconds: 0.8, after_seconds: 0.5}
+""",
+        source="faulty",
+    ),
+)
+SEED = 707
 
 
 @pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Yield SQS and SNS over HTTP, where the environment is deployed."""
-    for name, value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_REGION", "us-east-1")):
-        monkeypatch.setenv(name, value)
+def where(deployed: localstack.Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[deployment.Deployment]:
+    """Yield the environment's queues and topic, new."""
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(ENVIRONMENT))
-    with fake_aws.running() as running:
-        running.deploy(ENVIRONMENT, visibility_timeout_seconds=None)
-        yield running
+    sqs, sns = (boto3.client(name, endpoint_url=deployed.endpoint_url) for name in ("sqs", "sns"))
+    deploy(ENVIRONMENT, sqs=sqs, sns=sns)
+    found = deployment.find(ENVIRONMENT, endpoint_url=deployed.endpoint_url)
+    yield found
+    for url in sqs.list_queues(QueueNamePrefix="sluice-faulty")["QueueUrls"]:
+        sqs.delete_queue(QueueUrl=url)
+    sns.delete_topic(TopicArn=found.topic_arn)
 
 
-def _run(folder: Path, url: str, faults: Faults, seed: int) -> tuple[Run, Any]:
-    plan = Plan(replace(profile.parse(LOAD, source="faulty"), faults=faults), seed)
-    targets = Targets.of(consumer="worker", consumers=("billing",), consumers_per_queue=2)
-    schedule = scheduled(faults, targets, seed=seed, duration_seconds=plan.profile.duration_seconds)
-    return (
-        Run(
-            id=run_of(SystemClock().now_us()),
-            transport=SOCKETS,
-            folder=folder,
-            deployment=deployment.find(ENVIRONMENT, endpoint_url=url),
-            plan=plan,
-            clock_id=clock_id(),
-            clock_offset_us=wall_minus_monotonic_us(),
-            has_faults=True,
-        ),
-        schedule,
+def _harmed(spark: SparkSession, where: deployment.Deployment, runs: Path) -> tuple[Verdict, Path]:
+    load = LOAD.profile
+    targets = Targets.of(
+        consumer="worker", consumers=("billing", "audit"), consumers_per_queue=load.consumers_per_queue
     )
+    schedule = scheduled(load.faults, targets, seed=SEED, duration_seconds=load.duration_seconds)
+    return run_load(spark, where, runs, LOAD, seed=SEED, environment=ENVIRONMENT, faults=schedule)
 
 
-def loaded(folder: Path, url: str, faults: Faults, seed: int) -> tuple[Verdict, Run, Sequence[str]]:
-    """Offer the load under faults, and judge it as the load test does; return the databases' objections, too."""
-    run, schedule = _run(folder, url, faults, seed)
-    rows = run.plan.batch(np.arange(run.plan.row_count))
-    rows = pa.RecordBatch.from_arrays(
-        rows.take(pa.array(np.argsort(rows.column("offset_us").to_numpy(), kind="stable"))).columns, schema=rows.schema
+def test_the_worker_stays_valid_under_chaos(spark: SparkSession, where: deployment.Deployment, tmp_path: Path) -> None:
+    """Every effect is there once and in order, by history and database, and every fault was recovered from."""
+    verdict, folder = _harmed(spark, where, tmp_path)
+
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    for consumer in ("billing", "audit"):
+        done = Counter(effect.key for effect in effects.effects_in(folder / f"inbox-{consumer}.db"))
+        assert set(done.values()) == {1}
+        assert len(done) == LOAD.profile.message_count
+    rows = [row for path in folder.glob("journals/driver-*.arrows") for row in read_journal(path).to_pylist()]
+    faults = Counter(
+        detail_of(row["detail"])["kind"] for row in rows if row["kind"] == Kind.FAULT and row["outcome"] == "ok"
     )
-    with harmed(run, schedule) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(2) as pool:
-        working = pool.submit(work, harm.run, harm.take)
-        publishing = pool.submit(publish_share, harm.run, iter([rows]))
-        begin_us = context.clock.now_us() + 1_500_000
-        context.coordinator.start(begin_us)
-        context.coordinator.measure(begin_us)
-        harm.begin(begin_us, context.journal, context.clock)
-        eventually(publishing.done, timeout_seconds=120, describe="everything to be published")
-        publishing.result()
-        context.coordinator.published()
-        eventually(working.done, timeout_seconds=240, describe="the workers to be idle")
-        worked: Worked = working.result()
-        harm.end()
-        objections = harm.compare(context.journal)
-        DeadLetters(context, run).probe()
-        context.coordinator.stop()
-    return _judged(run, worked), run, objections
-
-
-def _judged(run: Run, worked: Worked) -> Verdict:
-    queues = tuple(run.deployment.queue_urls)
-    engine = opened(run.folder)
-    assert engine is not None
-    return judge(
-        engine,
-        plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
-        expectation=Expectation(
-            run=run.id,
-            queues=queues,
-            visibility_timeout_seconds=dict(run.deployment.visibility_timeout_seconds),
-            dead_letter_queues=dict(run.deployment.dead_letter_queues),
-            effects_recorded=queues,
-        ),
-        run={
-            "run": run.id,
-            "target": "endpoint",
-            "recorders": run.recorders() | dict(worked.recorders),
-            "killed": worked.killed,
-            "max_receive_count": dict(run.deployment.max_receive_count),
-        },
-        thresholds=Thresholds(recovery_seconds_max=60),
-    )
-
-
-def _faults_of(run: Run) -> dict[str, list[int]]:
-    """Return when each fault began, by its kind; one that concerns several queues several times."""
-    rows = [row for path in run.journals.glob("driver-*.arrows") for row in read_journal(path).to_pylist()]
-    found: dict[str, list[int]] = {}
-    for row in rows:
-        if row["kind"] == Kind.FAULT:
-            found.setdefault(str(detail_of(row["detail"])["kind"]), []).append(row["invoked_at_us"])
-    return found
-
-
-@pytest.mark.parametrize("seed", [1])
-def test_workers_with_an_inbox_stay_valid_under_chaos(endpoint: Any, tmp_path: Path, seed: int) -> None:
-    """Every effect is there once and in order, by the history and by the database."""
-    verdict, run, objections = loaded(tmp_path, endpoint.url, Faults(shape="chaos", every_seconds=1.2), seed)
-
-    assert (verdict.violations, objections) == ((), [])
-    assert verdict.status is Status.VALID, verdict.unknowns
-    found = effects.effects_in(database_files(run)["billing"])
-    done = Counter(effect.key for effect in found)
-    assert len(done) == run.plan.profile.message_count
-    assert max(done.values()) == 1
-    faults = _faults_of(run)
-    assert set(faults) == {kind.value for kind in FaultKind}
+    assert set(faults) >= {"kill", "terminate", "freeze", "deploy", "cut", "lock"}
+    assert len(verdict.run["faults"]) == 15
     (recovery,) = (prop for prop in verdict.properties if prop.anomaly == "H5")
-    assert (recovery.opportunities, recovery.violation_count) == (sum(map(len, faults.values())), 0)
-    assert Counter(fault["kind"] for fault in verdict.measures["faults"]) == {
-        kind: len(set(began)) for kind, began in faults.items()
-    }
+    assert (recovery.holding, recovery.opportunities, recovery.violation_count) == (Holding.HOLDS, faults.total(), 0)
+    assert len(verdict.measures["faults"]) == faults.total()
+
+
+def test_broken_workers_are_found_by_the_same_faults(
+    spark: SparkSession, where: deployment.Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One keeps no inbox, and does twice what comes twice; one deletes first, and loses what it fails to do then."""
+    monkeypatch.setattr(worker_processes, "_EFFECTS", "tests.support.processes.broken_load_handlers")
+
+    verdict, _ = _harmed(spark, where, tmp_path)
+
+    assert verdict.status is Status.INVALID
+    found = {(violation.anomaly, violation.queue) for violation in verdict.violations}
+    assert found >= {("R2", BILLING), ("R1", AUDIT)}

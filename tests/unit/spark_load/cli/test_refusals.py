@@ -34,6 +34,9 @@ _REFUSED = {
     "load run smoke --endpoint-url http://foo\\ bar": (
         "endpoint is 'http://foo bar', allowed is a URL such as http://127.0.0.1:4566"
     ),
+    "load plan smoke --env staging --consumer worker --faults network": (
+        "the endpoint is AWS, allowed with faults of the network is an http:// one: a line speaks no TLS"
+    ),
     "load run smoke --env prod": (
         "environment 'prod' keeps its messages (removal is 'retain'), and a load test fills its queues"
     ),

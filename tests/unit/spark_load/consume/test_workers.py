@@ -14,6 +14,7 @@ from sluice.clock import SystemClock, VirtualClock, eventually
 from sluice.errors import EndpointError
 from spark_load.consume import slots, worker_processes
 from spark_load.consume.forked_worker import ForkedWorker
+from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.runtime.task_context import Run
@@ -123,6 +124,36 @@ def test_a_worker_that_worked_before_it_ended_with_an_error_is_not_counted_among
 
     assert len(begun) == 15 + 20
     assert places.all[0].given_up is not None
+    assert len(places.all[0].crashed) == len(begun)
+
+
+def test_a_fault_says_whether_it_met_a_process() -> None:
+    """Of a consumer one is enough; one that has ended is none."""
+    begun: dict[str, _Refusing] = {}
+
+    class _Working(_Refusing):
+        def poll(self) -> int | None:  # type: ignore[override]
+            return None if self.has_worked else 0
+
+        def terminate(self) -> None:
+            self.has_worked = False
+
+    def start(place: slots.Place, name: str) -> ForkedWorker:
+        begun[place.name] = _Working([], environment={}, log=Path(name))
+        begun[place.name].has_worked = place.name == "billing-1"
+        return cast("ForkedWorker", begun[place.name])
+
+    names = dict.fromkeys(("billing-0", "billing-1"), "billing")
+    places = slots.Places(names, start, is_harmed=lambda: True, clock=VirtualClock())
+
+    assert not places.harm(FaultKind.TERMINATE, "billing-1")
+    places.fill()
+    assert not places.harm(FaultKind.TERMINATE, "billing-0")
+    assert places.harm(FaultKind.DEPLOY, "billing")
+    assert not places.harm(FaultKind.DEPLOY, "billing")
+    assert [place.is_bad for place in places.all] == [True, True]
+    places.heal(FaultKind.DEPLOY, "billing")
+    assert [place.is_bad for place in places.all] == [False, False]
 
 
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:

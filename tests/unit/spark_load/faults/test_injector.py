@@ -1,12 +1,15 @@
 """Each fault is begun and ended, in whatever order its process is found, and written down with both instants."""
 
+import asyncio
 import sqlite3
+import threading
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sluice.clock import SystemClock
+from sluice.clock import SystemClock, eventually
 from spark_load.faults.drawing import Fault
 from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
@@ -14,54 +17,73 @@ from spark_load.faults.shapes import FaultKind
 
 
 class _Processes:
-    """Notes what is done to it."""
+    """Notes what is done to it; whoever is in `absent` is not there."""
 
-    def __init__(self) -> None:
-        self.done: list[str] = []
+    def __init__(self, *absent: str) -> None:
+        self.absent, self.done = absent, list[str]()
 
-    def kill(self, name: str) -> None:
-        self.done.append(f"kill {name}")
+    def harm(self, kind: FaultKind, name: str) -> bool:
+        self.done.append(f"{kind} {name}")
+        return name not in self.absent
 
-    def terminate(self, name: str) -> None:
-        self.done.append(f"terminate {name}")
-
-    def freeze(self, name: str) -> None:
-        self.done.append(f"freeze {name}")
-
-    def thaw(self, name: str) -> None:
-        self.done.append(f"thaw {name}")
-
-    def deploy(self, consumer: str, *, is_bad: bool) -> None:
-        self.done.append(f"deploy {'bad' if is_bad else 'good'} {consumer}")
+    def heal(self, kind: FaultKind, name: str) -> None:
+        self.done.append(f"no more {kind} {name}")
 
 
 def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float) -> Fault[FaultKind]:
     return Fault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
 
 
+def _followed(faults: Sequence[Fault[FaultKind]], processes: _Processes) -> dict[FaultKind, bool]:
+    """Follow a schedule; return whether each kind of fault was written down as done."""
+    written = list[tuple[FaultKind, bool]]()
+
+    def record(fault: Fault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
+        assert began_us <= ended_us
+        written.append((fault.kind, is_met))
+
+    with Lines() as lines:
+        lines.open("billing-1:endpoint", lambda: asyncio.open_connection("127.0.0.1", 1))
+        Injector(
+            faults=faults,
+            begun_us=SystemClock().now_us(),
+            processes=processes,
+            lines=lines,
+            databases=Held({"billing": Path("/nowhere/inbox.db")}),
+            record=record,
+            clock=SystemClock(),
+        ).run()
+    assert len(written) == len(faults)
+    return dict(written)
+
+
 def test_each_fault_is_begun_ended_and_written_down_once() -> None:
-    clock, processes, written = SystemClock(), _Processes(), list[tuple[str, float]]()
+    processes = _Processes()
     faults = (
         _fault(FaultKind.DEPLOY, "billing", 0.0, 0.3),
         _fault(FaultKind.FREEZE, "billing-0", 0.05, 0.2),
         _fault(FaultKind.KILL, "billing-1", 0.1, 0.1),
     )
-    with Lines() as lines:
-        Injector(
-            faults=faults,
-            begun_us=clock.now_us(),
-            processes=processes,
-            lines=lines,
-            databases=Held({}),
-            record=lambda fault, began_us, ended_us: written.append((fault.kind, (ended_us - began_us) / 1e6)),
-            clock=clock,
-        ).run()
 
-    assert [done for done in processes.done if "deploy" in done] == ["deploy bad billing", "deploy good billing"]
-    assert [done for done in processes.done if "billing-0" in done] == ["freeze billing-0", "thaw billing-0"]
-    assert processes.done.count("kill billing-1") == 1
-    assert sorted(kind for kind, _ in written) == ["deploy", "freeze", "kill"]
-    assert min(seconds for _, seconds in written) >= 0
+    assert _followed(faults, processes) == dict.fromkeys((FaultKind.DEPLOY, FaultKind.FREEZE, FaultKind.KILL), True)
+
+    for fault in faults:
+        of_fault = f"{fault.kind} {fault.target}"
+        assert [done for done in processes.done if of_fault in done] == [of_fault, f"no more {of_fault}"]
+
+
+def test_a_fault_that_met_nobody_is_written_down_as_not_done() -> None:
+    """No process, nobody on the line, and no database: it must not count as exercised."""
+    faults = (
+        _fault(FaultKind.KILL, "billing-0", 0.0, 0.0),
+        _fault(FaultKind.FREEZE, "billing-1", 0.0, 0.1),
+        _fault(FaultKind.CUT, "billing-1:endpoint", 0.0, 0.1),
+        _fault(FaultKind.LOCK, "billing:database", 0.0, 0.1),
+    )
+
+    found = _followed(faults, _Processes("billing-0"))
+
+    assert found == {FaultKind.KILL: False, FaultKind.FREEZE: True, FaultKind.CUT: False, FaultKind.LOCK: False}
 
 
 def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
@@ -81,7 +103,7 @@ def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
         injector._begin(injector.faults[0])
         injector.run()
 
-    assert processes.done == ["freeze billing-0", "thaw billing-0"]
+    assert processes.done == ["freeze billing-0", "no more freeze billing-0"]
 
 
 def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
@@ -91,7 +113,7 @@ def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
         other.execute("CREATE TABLE t (n INTEGER)")
         held = Held({"billing": file})
 
-        held.hold("billing")
+        assert held.hold("billing")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("INSERT INTO t VALUES (1)")
         held.release("billing")
@@ -105,7 +127,35 @@ def test_a_database_that_is_not_yet_made_is_not_made_by_a_lock(tmp_path: Path) -
     """Where consumers begin later, the workers would take the empty file for theirs, and miss their tables."""
     held = Held({"billing": tmp_path / "inbox.db"})
 
-    held.hold("billing")
+    assert not held.hold("billing")
     held.release("billing")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_for_that(tmp_path: Path) -> None:
+    """A frozen worker may hold it for as long as it is frozen."""
+    file = tmp_path / "inbox.db"
+    processes, written = _Processes(), list[tuple[FaultKind, bool]]()
+    with Lines() as lines, closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("CREATE TABLE t (n INTEGER)")
+        other.execute("BEGIN IMMEDIATE")
+        injector = Injector(
+            faults=(
+                _fault(FaultKind.LOCK, "billing:database", 0.0, 0.6),
+                _fault(FaultKind.KILL, "billing-0", 0.1, 0.1),
+            ),
+            begun_us=SystemClock().now_us(),
+            processes=processes,
+            lines=lines,
+            databases=Held({"billing": file}),
+            record=lambda fault, _began, _ended, is_met: written.append((fault.kind, is_met)),
+            clock=SystemClock(),
+        )
+        following = threading.Thread(target=injector.run)
+        following.start()
+        eventually(lambda: processes.done, timeout_seconds=30, describe="the kill behind the lock")
+        other.execute("ROLLBACK")
+        following.join(30)
+
+    assert written == [(FaultKind.KILL, True), (FaultKind.LOCK, True)]

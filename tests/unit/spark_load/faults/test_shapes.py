@@ -1,12 +1,23 @@
 """A schedule of faults follows from its seed, has what its shape has, and is refused where it cannot be."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import get_args
 
 import pytest
 
 from sluice.errors import ConfigError
-from spark_load.faults.shapes import SHAPES, WIRE, FaultKind, Faults, Shape, Targets, as_given, scheduled
+from spark_load.faults.shapes import (
+    SHAPES,
+    WIRE,
+    FaultKind,
+    Faults,
+    Shape,
+    Targets,
+    as_given,
+    require_possible,
+    scheduled,
+)
 from spark_load.profiles.profile import parse
 
 TARGETS = Targets.of(consumer="worker", consumers=("audit", "billing"), consumers_per_queue=2)
@@ -134,3 +145,27 @@ def test_a_kind_that_is_no_fault_of_a_wire_has_a_target_that_is_no_line() -> Non
     assert TARGETS.of_kind(FaultKind.LOCK) == ("audit:database", "billing:database")
     assert TARGETS.of_kind(FaultKind.CUT)[:2] == ("publish:endpoint", "audit-0:endpoint")
     assert TARGETS.of_kind(FaultKind.CUT)[-1] == "all:endpoint"
+
+
+@pytest.mark.parametrize(
+    ("shape", "endpoint_url", "has_database", "sentence"),
+    [
+        ("network", None, False, "the endpoint is AWS, allowed with faults of the network is an http:// one"),
+        ("chaos", "https://a.example", False, "the endpoint is https://a.example, allowed with faults of the network"),
+        ("database", "http://a.example", True, "SLUICE_DSN is set, allowed with faults of a database is none"),
+        ("crashes", None, True, None),
+        ("database", None, False, None),
+        ("chaos", "http://a.example", False, None),
+    ],
+)
+def test_what_cannot_be_done_where_a_run_takes_place_is_refused_before_it_begins(
+    shape: Shape,
+    endpoint_url: str | None,
+    *,
+    has_database: bool,
+    sentence: str | None,
+) -> None:
+    faults = scheduled(Faults(shape=shape), TARGETS, seed=1, duration_seconds=60)
+
+    with pytest.raises(ConfigError, match=sentence) if sentence else nullcontext():
+        require_possible(faults, endpoint_url=endpoint_url, has_database=has_database)

@@ -127,3 +127,22 @@ def test_what_has_no_threshold_is_called_so_wherever_it_is_read(tmp_path: Path) 
     judged = len(JUDGED) - len(_THRESHOLDS)
     assert f"{judged} of {judged} judged properties were exercised" in shown
     assert f"{len(_THRESHOLDS)} have no threshold" in shown
+
+
+@pytest.mark.parametrize("shown", [report.markdown, _box, junit.xml], ids=["summary", "page", "junit"])
+def test_faults_that_met_nobody_and_workers_that_ended_by_themselves_are_counted(
+    shown: Callable[[Verdict], str],
+) -> None:
+    """They are no finding, and whoever reads VALID should know of them."""
+    verdict = finished_runs.valid()
+    of_run = {
+        "faults": [{"kind": "kill", "target": "billing-0", "at_seconds": 1, "until_seconds": 1}] * 9,
+        "missed": [f"kill of billing-{number} at 2 s" for number in range(4)],
+        "crashed": ["audit-0 ended with 3 (the queue does not answer)"],
+    }
+
+    found = shown(replace(verdict, run={**verdict.run, **of_run})).replace("\\", "")
+
+    assert "4 of 9 faults met nobody: kill of billing-0 at 2 s; kill of billing-1 at 2 s; kill of billing-2" in found
+    assert "1 workers ended by themselves under faults, and were replaced: audit-0 ended with 3 (the queue" in found
+    assert "met nobody" not in shown(verdict)

@@ -214,3 +214,18 @@ def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_n
     run = {"attempts": attempts, "recorders": {"publish-0": None, "consume-0": "q"}}
 
     assert judge._unfinished(recorded, run) == unfinished
+
+
+def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_nobody_did() -> None:
+    """What was under way when its driver died ended with it, and is in no history."""
+    begun = {"billing-0": 1.0, "billing-1": 2.0, "audit-0": 3.0}
+    stored = [
+        {"kind": "kill", "target": name, "at_seconds": seconds, "until_seconds": seconds, "detail": ""}
+        for name, seconds in begun.items()
+    ]
+    done = resume.Done(0, frozenset(), {}, {}, faults=frozenset({"kill of billing-0 at 1 s"}))
+
+    ahead, missed = resume.left_faults(stored, 2_500_000, done)
+
+    assert [fault.target for fault in ahead] == ["audit-0"]
+    assert missed == ["kill of billing-1 at 2 s"]

@@ -1,0 +1,19 @@
+"""Handlers of a load test that break the worker which loads them, each consumer's in its own way."""
+
+import os
+import sys
+from functools import partial
+
+from examples.load_effects import write
+from sluice.messaging import failpoints
+from sluice.messaging.worker import build
+from tests.support.messaging.broken_workers import DeletesFirst, KeepsNoInbox
+
+__all__ = ["write"]
+
+is_without_inbox = sys.argv[sys.argv.index("--consumer") + 1] == "billing"
+build.assemble_worker = partial(
+    build.assemble_worker, processor_type=KeepsNoInbox if is_without_inbox else DeletesFirst
+)
+# Each is slow where it can be found out: with the effect and without the delete, or the other way round.
+os.environ[failpoints.VARIABLE] = "after_commit=0.2" if is_without_inbox else "after_receive=0.2"
