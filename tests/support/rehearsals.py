@@ -1,7 +1,9 @@
 """Rehearsals made by hand: an hour of traffic, or a day of it, with the figures a page has to show."""
 
 import math
+import re
 from dataclasses import replace
+from html import unescape
 
 import numpy as np
 
@@ -93,3 +95,13 @@ def missed() -> Rehearsal:
     steps = replace(usual, policy="steps on visible messages", result=result(40, tasks=5))
     fixed = replace(usual, policy="8 tasks, always", result=result(2, tasks=8))
     return Rehearsal(service=replace(SERVICE, name="shop-prod-audit"), rows=[usual, late, steps, fixed])
+
+
+def table(page: str) -> list[list[str]]:
+    """Return the cells of the table of what was tried, row by row."""
+    (table,) = re.findall(r'<div class="scroll tried">.*?</table>', page, re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    return [
+        [unescape(re.sub(r"<[^>]+>", "", cell)) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
+        for row in rows
+    ]

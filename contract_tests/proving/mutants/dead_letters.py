@@ -60,14 +60,6 @@ def _redriven(**changed: Callable[[Message, float], Any]) -> Callable[..., None]
     return take
 
 
-def _without_window(self: Queue, moved: Message, now: float, *, id_: str) -> None:
-    """Take a redriven message without opening a window for its id."""
-    remembered = dict(getattr(self, "_remembered", {}))
-    _REDRIVEN(self, moved, now, id_=id_)
-    if isinstance(self, FifoQueue):
-        self._remembered = remembered
-
-
 def _beside_another(self: MoveTasks, params: Mapping[str, Any], now: float) -> dict[str, Any]:
     before, self._tasks = self._tasks, []
     try:

@@ -13,7 +13,6 @@ from sluice.terminal.exits import COULD_NOT, PARTLY, REFUSED
 from tests.support.command_line import Run
 
 EMPTY, NOWHERE, JOURNAL, DATABASE = "empty", "nowhere", "broken", "database.db"
-MADE = {EMPTY, JOURNAL, DATABASE}
 
 
 @pytest.fixture

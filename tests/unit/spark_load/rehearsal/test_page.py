@@ -1,8 +1,6 @@
 """The page of a rehearsal, from simulations made by hand, and one by the command."""
 
 import functools
-import json
-import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -18,14 +16,6 @@ from spark_load.rehearsal.page import Origin, html
 from tests.support import rehearsals
 
 ORIGIN = Origin(command="sluice rehearse prod", seed=7, template="cdk.out")
-_TEMPLATE = """
-Resources:
-  Jobs: {Type: "AWS::SQS::Queue", Properties: {QueueName: jobs.fifo, FifoQueue: true}}
-  Scaling:
-    Type: AWS::ApplicationAutoScaling::ScalableTarget
-    Properties:
-      {MinCapacity: 1, MaxCapacity: 1, ResourceId: service/main/jobs, ScalableDimension: "ecs:service:DesiredCount"}
-"""
 
 
 _MADE: dict[str, tuple[list[Rehearsal], list[Mistake]]] = {
@@ -44,18 +34,8 @@ def _page(name: str) -> str:
     return html([(rehearsal, mistakes) for rehearsal in rehearsed], ORIGIN)
 
 
-def _table(page: str) -> list[list[str]]:
-    """Return the cells of the table of what was tried, row by row."""
-    (table,) = re.findall(r'<div class="scroll tried">.*?</table>', page, re.DOTALL)
-    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
-    return [
-        [unescape(re.sub(r"<[^>]+>", "", cell)) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)]
-        for row in rows
-    ]
-
-
 def test_the_figures_of_the_page_are_those_of_the_result() -> None:
-    assert _table(_page("missed")) == [
+    assert rehearsals.table(_page("missed")) == [
         ["traffic", "scaled by", "", *shown.COLUMNS[2:]],
         ["burst", "deployed", "✗ missed", "2.1, at most 7", "2.1", "0.03", *["90 s"] * 3, "42 s", "-", "0", "0", "0"],
         [
@@ -169,20 +149,6 @@ def test_the_cheapest_way_that_keeps_the_latency_is_named() -> None:
     alone = figures.compared(rows[:2], name="c")
     assert alone is not None
     assert alone.description == "None keeps the declared latency."
-
-
-def test_the_command_draws_the_page_of_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    template, page = tmp_path / "template.yaml", tmp_path / "page.html"
-    template.write_text(_TEMPLATE, encoding="utf-8")
-    arguments = f"rehearse --template {template} --lanes 2 --handler-seconds 1 --latency 60 --traffic sparse --json"
-
-    main([*arguments.split(), "--page", str(page)])
-
-    (service,) = json.loads(capsys.readouterr().out)
-    text = page.read_text(encoding="utf-8")
-    assert f"<h1>sluice {arguments} --page {page}</h1>" in text
-    assert [row[4] for row in _table(text)[1:]] == [f"{row['task_hours']:,.1f}" for row in service["rows"]]
-    assert [row[7] for row in _table(text)[1:]] == [shown.seconds(row["p95_seconds"]) for row in service["rows"]]
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_simulated(

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from sluice.cli.main import main
 from sluice.recorder import record
 from spark_load.rehearsal import shown
+from tests.support import rehearsals
 from tests.support.command_line import Run, command_line
 from tests.support.histories.recorded_services import Shop
 from tests.support.project import PROJECT
@@ -19,6 +21,14 @@ pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the sim
 STEPS = PROJECT / "tests/support/templates/scaling/visible_steps.yaml"
 BACKLOG = PROJECT / "tests/support/templates/scaling/published_backlog.yaml"
 WORK = ("--lanes", "1", "--handler-seconds", "0.1", "--latency", "120")
+_ONE_TASK = """
+Resources:
+  Jobs: {Type: "AWS::SQS::Queue", Properties: {QueueName: jobs.fifo, FifoQueue: true}}
+  Scaling:
+    Type: AWS::ApplicationAutoScaling::ScalableTarget
+    Properties:
+      {MinCapacity: 1, MaxCapacity: 1, ResourceId: service/main/jobs, ScalableDimension: "ecs:service:DesiredCount"}
+"""
 PROFILE = """
 duration_seconds: 120
 messages_per_second: 2
@@ -221,3 +231,19 @@ def test_a_profile_that_is_too_much_is_not_kept_because_it_ends(run: Run) -> Non
     deployed = json.loads(text)[0]["rows"][0]
     assert code == 99
     assert deployed["p95_seconds"] > 60
+
+
+def test_the_command_draws_the_page_of_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template, page = tmp_path / "template.yaml", tmp_path / "page.html"
+    template.write_text(_ONE_TASK, encoding="utf-8")
+    arguments = f"rehearse --template {template} --lanes 2 --handler-seconds 1 --latency 60 --traffic sparse --json"
+
+    main([*arguments.split(), "--page", str(page)])
+
+    (service,) = json.loads(capsys.readouterr().out)
+    text = page.read_text(encoding="utf-8")
+    assert f"<h1>sluice {arguments} --page {page}</h1>" in text
+    assert [row[4] for row in rehearsals.table(text)[1:]] == [f"{row['task_hours']:,.1f}" for row in service["rows"]]
+    assert [row[7] for row in rehearsals.table(text)[1:]] == [
+        shown.seconds(row["p95_seconds"]) for row in service["rows"]
+    ]
