@@ -50,7 +50,8 @@ def lag(*, place: DatabaseTarget, as_json: bool) -> None:
         }
         output.as_json(fields)
         return
-    output.line(f"{found.seconds:.1f} s, {found.pending_count} pending, {found.quarantined_count} quarantined")
+    pending, quarantined = found.shown(found.pending_count), found.shown(found.quarantined_count)
+    output.line(f"{found.seconds:.1f} s, {pending} pending, {quarantined} quarantined")
     for topic, count in elsewhere.items():
         output.line(f"{count} pending for another topic, {topic}, and not for {place.topic}", is_error=True)
 

@@ -38,7 +38,7 @@ def ls(**given: Any) -> None:
 @database_options
 @runs("sluice.cli.tables.outbox")
 def lag(**given: Any) -> None:
-    """Tell how long the oldest unpublished message has waited, and how many there are."""
+    """Tell how long the oldest unpublished message has waited, and how many there are: 100000 are so many or more."""
 
 
 @group.command()

@@ -7,13 +7,13 @@ two databases' drivers agree on an integer.
 import sqlalchemy as sa
 
 from sluice.messaging.database.audit import audit_table
-from sluice.messaging.database.migrations import VersionedTables
+from sluice.messaging.database.migrations import Step, VersionedTables
 from sluice.messaging.database.schema import NUMBER, partial_index
 
 metadata = sa.MetaData()
 
 PENDING, SENT, QUARANTINED = "pending", "sent", "quarantined"
-_UNFINISHED = "status <> 'sent'"
+_UNFINISHED, _QUARANTINED = "status <> 'sent'", "status = 'quarantined'"
 
 groups = sa.Table(
     "sluice_outbox_group",
@@ -53,6 +53,8 @@ messages = sa.Table(
     sa.UniqueConstraint("topic", "group_id", "group_seq", name="sluice_outbox_place"),
     sa.UniqueConstraint("topic", "event_id", name="sluice_outbox_event"),
     partial_index("sluice_outbox_unfinished", "topic", "group_id", "group_seq", where=_UNFINISHED),
+    partial_index("sluice_outbox_oldest", "topic", "created_at_us", where=_UNFINISHED),
+    partial_index("sluice_outbox_quarantined", "topic", "group_id", where=_QUARANTINED),
     partial_index("sluice_outbox_sent", "topic", "sent_at_us", where="status = 'sent'"),
     comment="what was committed, in the order of each group",
     sqlite_autoincrement=True,
@@ -71,4 +73,15 @@ leases = sa.Table(
 
 audit = audit_table("sluice_outbox_audit", metadata, owner="topic", seq="group_seq")
 
-versioned = VersionedTables("outbox", metadata)
+versioned = VersionedTables(
+    "outbox",
+    metadata,
+    steps=(
+        Step(
+            (
+                f"CREATE INDEX sluice_outbox_oldest ON sluice_outbox (topic, created_at_us) WHERE {_UNFINISHED}",
+                f"CREATE INDEX sluice_outbox_quarantined ON sluice_outbox (topic, group_id) WHERE {_QUARANTINED}",
+            )
+        ),
+    ),
+)

@@ -1,7 +1,10 @@
 """The outbox's tables in a real database, and what is told of tables that differ from them."""
 
+import re
+from typing import Any
+
 import pytest
-from sqlalchemy import Engine, MetaData, text
+from sqlalchemy import Engine, MetaData, event, text
 
 from sluice.messaging.database import engines, schema
 from sluice.messaging.errors import OutboxError
@@ -129,6 +132,46 @@ def test_a_plan_made_while_the_outbox_was_small_is_not_kept(postgres: Engine) ->
 
     with engines.reading(postgres) as connection:
         assert connection.execute(text("SELECT statement FROM pg_prepared_statements")).scalars().all() == []
+
+
+@pytest.mark.parametrize(("waiting", "is_counted"), [(20, True), (4_000, False)])
+def test_the_metrics_read_only_what_they_count_beside_a_long_history(
+    engine: Engine, waiting: int, *, is_counted: bool
+) -> None:
+    """Each of the three finds its messages by a partial index in order, also where nobody counted for the planner."""
+    rows = [_row(number, "pending" if number < waiting else "sent") for number in range(5_000)]
+    with engine.begin() as connection:
+        connection.execute(tables.messages.insert(), rows)
+        connection.execute(text("ANALYZE" if is_counted else "SELECT 1"))
+    statements: list[tuple[str, Any]] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _keep(_: object, __: object, statement: str, parameters: Any, *___: object) -> None:
+        if "SELECT" in statement:
+            statements.append((statement, parameters))
+
+    lag = Store(engine, "t.fifo").lag()
+
+    plan = _plan(engine, statements)
+    assert lag.pending_count == waiting
+    assert set(re.findall(r"sluice_outbox_[a-z]+", plan)) == {"sluice_outbox_oldest", "sluice_outbox_quarantined"}
+    assert re.findall(r"Seq Scan|SCAN sluice_outbox|Sort|TEMP B-TREE", plan) == []
+
+
+def _row(number: int, status: str) -> dict[str, object]:
+    own = {name: f"{name}-{number}" for name in ("group_id", "event_id", "deduplication_id")}
+    rest = {"topic": "t.fifo", "group_seq": 1, "type": "a.b", "body": "x" * 250, "attributes": "{}"}
+    return own | rest | {"status": status, "created_at_us": number}
+
+
+def _plan(engine: Engine, statements: list[tuple[str, Any]]) -> str:
+    """Return the plan of the last of the statements, which follow each other in a transaction."""
+    *before, (statement, parameters) = statements
+    explain = "EXPLAIN" if engine.dialect.name == "postgresql" else "EXPLAIN QUERY PLAN"
+    with engine.begin() as connection:
+        for earlier in before:
+            connection.exec_driver_sql(*earlier)
+        return "\n".join(str(row[-1]) for row in connection.exec_driver_sql(f"{explain} {statement}", parameters))
 
 
 def test_sql_for_another_kind_of_database_is_refused() -> None:

@@ -22,7 +22,7 @@ from sluice.declaration import metrics
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.outbox import tables
+from sluice.messaging.outbox import store, tables
 from sluice.messaging.outbox.store import HEADS_MAX, Head, Retry, Sent
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.calls import Publish
@@ -680,6 +680,24 @@ def test_the_lag_is_the_age_of_the_oldest_that_is_not_sent(world: World) -> None
     assert (lag.seconds, lag.pending_count, lag.quarantined_count) == (12.5, 3, 2)
     assert only_held.seconds == pytest.approx(13.5, abs=0.1)
     assert (only_held.pending_count, only_held.quarantined_count) == (0, 2)
+
+
+def test_the_counts_stop_at_a_bound_and_the_lag_stays_that_of_the_oldest(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "COUNTED_MAX", 3)
+    world.commit("a", "a", "b", "c")
+    world.change(status="quarantined")
+    world.clock.sleep(10)
+    world.commit("d", "d", "d")
+    as_many = world.store.lag()
+    world.commit("e", "e")
+
+    more = world.store.lag()
+
+    assert (as_many.seconds, as_many.pending_count, as_many.quarantined_count) == (10, 3, 3)
+    assert more == as_many
+    assert (more.shown(more.pending_count), more.shown(2)) == ("3 or more", "2")
 
 
 def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
