@@ -1,16 +1,17 @@
 """Each file of the unit run is one worker's, as each group is: what a file makes once is made once."""
 
+from typing import Any
+
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadGroupScheduling, Scheduling
-
-
-class _ByFile(LoadGroupScheduling):
-    def _split_scope(self, nodeid: str) -> str:
-        return super()._split_scope(nodeid).partition("::")[0]
+from xdist.scheduler import LoadGroupScheduling
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
     """Take the place of `--dist loadgroup`, whose time also grows with the square of the number of groups."""
-    return _ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    scheduler = LoadGroupScheduling(config, log)
+    group_of = scheduler._split_scope
+    scheduler._split_scope = lambda test: group_of(test).partition("::")[0]
+    return scheduler
