@@ -19,6 +19,8 @@ _MINUTE = 60.0
 _SLOTS = 3
 """Places for tasks, as a multiple of the most that run: those that are told to stop may still have work."""
 _FLAP_MINUTES = 30
+_CPU_SHARE = 0.3
+"""How much of a lane's part of the processor a handler keeps busy, for policies on CPU."""
 _NO_GROUPS = 100_000
 """In so many groups, each in its turn, are the messages of a standard queue, which has none."""
 
@@ -49,7 +51,6 @@ class TaskWork:
         overhead_seconds: what a lane spends on a message besides.
         start_seconds: from the decision to run a task until it polls.
         retry_seconds: how long a failed message stays away.
-        cpu_share: how much of a lane's part of the processor a handler keeps busy, for policies on CPU.
         visibility_seconds: how long a killed task's message stays away; None takes the queue's timeout.
     """
 
@@ -59,7 +60,6 @@ class TaskWork:
     overhead_seconds: float = 0.02
     start_seconds: float = 60.0
     retry_seconds: float = 30.0
-    cpu_share: float = 0.3
     visibility_seconds: float | None = None
 
 
@@ -201,7 +201,6 @@ def simulate(
     *,
     variant: Variant = USUAL,
     own: Mapping[tuple[str, str], Term] | None = None,
-    deployments: Sequence[int] = (),
     progress: Callable[[int], object] = lambda _minute: None,
 ) -> SimulationResult:
     """Return what comes of a service in a time of traffic; it begins with an empty queue and the fewest tasks.
@@ -215,7 +214,6 @@ def simulate(
         tasks: how tasks work.
         variant: what is taken for true where sources differ.
         own: metrics of one's own that its policies name, as expressions.
-        deployments: minutes in which one begins: for the time of a task's start nothing is scaled in.
         progress: called with each minute that is over.
     """
     work = work_of(service, tasks)
@@ -247,8 +245,7 @@ def simulate(
         outcome.series["age"].append(queue.oldest_seconds(state))
         if first_at is not None and outcome.first_task_seconds is None and outcome.series["running"][-1]:
             outcome.first_task_seconds = _started(minute, outcome) - first_at
-        is_deploying = any(begun <= minute < begun + math.ceil(tasks.start_seconds / 60) for begun in deployments)
-        decision = loop.decide(minute, desired, known, is_deploying=is_deploying)
+        decision = loop.decide(minute, desired, known)
         desired = _carried_out(state, work, outcome, minute, desired, decision)
         progress(min(minute, traffic.minutes - 1))
     outcome.left = queue.count_left(state, outcome.latencies)
@@ -288,7 +285,7 @@ def _note(
     series["empty"].append(float(measured.empty_receives))
     for name in ("received", "sent", "done", "dead", "killed"):
         series[name].append(float(getattr(measured, name)))
-    series["cpu"].append(float(100 * tasks.cpu_share * measured.busy_lanes / lanes) if lanes else None)
+    series["cpu"].append(float(100 * _CPU_SHARE * measured.busy_lanes / lanes) if lanes else None)
     outcome.killed += int(measured.killed)
     outcome.dead += int(measured.dead)
     outcome.latencies += latencies

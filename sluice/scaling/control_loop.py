@@ -18,7 +18,7 @@ Each rule has its source:
 - Of several policies the one that asks for the most tasks counts; target tracking scales in only when every policy that
   may is ready to. A step policy does not wait for target tracking. (both pages)
 - From zero tasks target tracking waits for one data point, and adds the least it can, one task. That the data point has
-  to be above the target is assumed. While ECS deploys, scaling in waits and scaling out does not.
+  to be above the target is assumed. That scaling in waits while ECS deploys is left out: nobody deploys here.
   https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-auto-scaling.html
 
 All read 2026-11-23. What AWS does not say, or sources say differently, is a `Variant`.
@@ -326,14 +326,13 @@ class ControlLoop:
         self._tracking = [_Tracking(each, variant) for each in service.policies if isinstance(each, TargetTracking)]
         self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
 
-    def decide(self, minute: int, desired: int, known: Known, *, is_deploying: bool = False) -> Decision:
+    def decide(self, minute: int, desired: int, known: Known) -> Decision:
         """Return how many tasks are to run after a minute.
 
         Args:
             minute: which has just ended, counted from 0.
             desired: how many are to run until now.
             known: what is known of each metric now.
-            is_deploying: whether a deployment is under way, during which nothing is scaled in.
         """
         tracked = [(each, each.wanted(minute, desired, known)) for each in self._tracking]
         stepped = [(each, each.wanted(minute, desired, known)) for each in self._stepping]
@@ -346,9 +345,7 @@ class ControlLoop:
             wanted is not None and self._bounded(wanted) < desired for each, wanted in tracked if each.scales_in
         )
         fewer = [
-            (wanted, each)
-            for wanted, each in requests
-            if wanted < desired and (agrees or isinstance(each, _Stepping)) and not is_deploying
+            (wanted, each) for wanted, each in requests if wanted < desired and (agrees or isinstance(each, _Stepping))
         ]
         if fewer:
             return self._carry_out(minute, desired, *max(fewer, key=lambda proposal: proposal[0]))

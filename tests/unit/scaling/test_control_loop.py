@@ -56,14 +56,13 @@ def _tasks(
     begin: int = 4,
     most: int = 1_000,
     variant: Variant = AT_ONCE,
-    deploying: Sequence[int] = (),
     **series: Sequence[float | None],
 ) -> list[int]:
     """Return how many tasks are to run after each minute of the series."""
     loop = ControlLoop(ScaledService(name="service", min_tasks=0, max_tasks=most, policies=policies), variant)
     desired, after = begin, []
     for minute in range(max(map(len, series.values()))):
-        desired = loop.decide(minute, desired, _known(series, minute), is_deploying=minute in deploying).desired
+        desired = loop.decide(minute, desired, _known(series, minute)).desired
         after.append(desired)
     return after
 
@@ -312,14 +311,6 @@ def test_a_decision_names_its_policy() -> None:
 
     assert loop.decide(0, 4, _known({"first": [20], "second": [30]}, 0)).because == "second"
     assert loop.decide(0, 4, _known({"first": [10], "second": [10]}, 0)).because is None
-
-
-def test_while_ecs_deploys_scaling_in_waits_and_scaling_out_does_not() -> None:
-    down = _stepping((None, 0, -1), alarm=_alarm(10, "LessThanThreshold"))
-
-    assert _tasks(_tracking(), begin=8, deploying=[0, 1], backlog=[5, 5, 5]) == [8, 8, 4]
-    assert _tasks(down, begin=8, deploying=[0, 1], backlog=[5, 5, 5]) == [8, 8, 7]
-    assert _tasks(_tracking(), deploying=[0], backlog=[20]) == [8]
 
 
 _PERCENT = [(0, 10, 0), (10, 20, 10), (20, None, 30)]

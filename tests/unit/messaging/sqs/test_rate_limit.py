@@ -1,4 +1,4 @@
-"""The token bucket: never faster than asked, never slower than needed."""
+"""The pace: never faster than asked, never slower than needed."""
 
 import pytest
 from hypothesis import given
@@ -12,10 +12,10 @@ from sluice.messaging.sqs.redrive import batch_of
 _ROUNDING = 1e-4  # the virtual clock counts microseconds
 
 
-def _passed(rate: float, burst: int, rests: list[float]) -> list[float]:
+def _passed(rate: float, rests: list[float]) -> list[float]:
     """Return when a pace was passed by somebody who rests that long before each time."""
     clock = VirtualClock()
-    pace = Pace(rate, burst=burst, clock=clock)
+    pace = Pace(rate, clock=clock)
     times = []
     for rest in rests:
         clock.sleep(rest)
@@ -24,18 +24,18 @@ def _passed(rate: float, burst: int, rests: list[float]) -> list[float]:
     return times
 
 
-@given(st.floats(0.1, 500), st.integers(1, 5), st.lists(st.floats(0, 20), min_size=1, max_size=40))
-def test_d15_no_window_has_more_than_its_rate_and_a_burst(rate: float, burst: int, rests: list[float]) -> None:
-    times = _passed(rate, burst, rests)
+@given(st.floats(0.1, 500), st.lists(st.floats(0, 20), min_size=1, max_size=40))
+def test_d15_no_window_has_more_than_its_rate_and_one(rate: float, rests: list[float]) -> None:
+    times = _passed(rate, rests)
 
     for first in range(len(times)):
         for last in range(first, len(times)):
-            assert last - first + 1 <= rate * (times[last] - times[first]) + burst + rate * _ROUNDING
+            assert last - first + 1 <= rate * (times[last] - times[first]) + 1 + rate * _ROUNDING
 
 
 @given(st.floats(0.1, 500), st.integers(1, 100))
 def test_d15_in_the_long_run_it_is_the_rate(rate: float, count: int) -> None:
-    times = _passed(rate, 1, [0.0] * count)
+    times = _passed(rate, [0.0] * count)
 
     assert abs(times[-1] - (count - 1) / rate) <= count * 1e-6
 
