@@ -15,14 +15,16 @@ from typing import NamedTuple
 from sluice import limits
 
 OR = "$or"
+_WILDCARDS_MAX = 3
 _OPERANDS = {
-    "anything-but": "a string, a number, a list of them, or {'prefix': 'us-'}",
+    "anything-but": "a string, a number, a list of them, {'prefix': 'us-'} or {'wildcard': 'us-*'}",
     "cidr": "a range of addresses such as '10.0.0.0/24'",
     "equals-ignore-case": "a string",
     "exists": "True or False",
     "numeric": "comparisons such as ['>=', 0, '<', 100]",
     "prefix": "a string",
     "suffix": "a string",
+    "wildcard": f"a string with at most {_WILDCARDS_MAX} '*'",
 }
 _CONDITIONS = "attribute names, each with a list of conditions such as ['eu', {'prefix': 'us-'}]"
 # https://docs.aws.amazon.com/sns/latest/dg/sns-message-attributes.html (read 2026-11-21)
@@ -111,12 +113,14 @@ def _is_operand(operator: str, operand: object) -> bool:
             return isinstance(operand, str) and "/" in operand and _is_range(operand)
         case "anything-but":
             return _is_excluded(operand)
+        case "wildcard":
+            return isinstance(operand, str) and operand.count("*") <= _WILDCARDS_MAX
     return isinstance(operand, str)
 
 
 def _is_excluded(operand: object) -> bool:
     if isinstance(operand, Mapping):
-        return list(operand) == ["prefix"] and isinstance(operand["prefix"], str)
+        return list(operand) in (["prefix"], ["wildcard"]) and _is_operand(*next(iter(operand.items())))
     values = operand if isinstance(operand, list | tuple) else [operand]
     return bool(values) and all(_is_value(value) and not isinstance(value, bool) for value in values)
 

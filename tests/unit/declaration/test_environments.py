@@ -28,7 +28,9 @@ from sluice.declaration import (
     SlackChannel,
     Topic,
 )
+from sluice.declaration.fields import filters
 from sluice.errors import ConfigError
+from sluice.simulator.model import filter_policy
 
 BILLING = Consumer(name="billing")
 CREDENTIALS_ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret:sluice/prod/database-AbCdEf"
@@ -62,7 +64,7 @@ RESERVED = "a name not ending in 'dlq', 'dead-letter' or 'undelivered', which it
 APPLICATION = "up to 40 lower-case letters, digits and single inner hyphens, a letter first"
 LABEL = "up to 32 lower-case letters and digits, a letter first"
 POLICY = "attribute names, each with a list of conditions such as ['eu', {'prefix': 'us-'}]"
-OPERATOR = "one of SNS's operators: anything-but, cidr, equals-ignore-case, exists, numeric, prefix, suffix"
+OPERATOR = "one of SNS's operators: anything-but, cidr, equals-ignore-case, exists, numeric, prefix, suffix, wildcard"
 ALTERNATIVES = "'$or' with two or more policies, no attribute in them called like an operator"
 ATTRIBUTE = "'$or' and names a message attribute can have: letters, digits, '_', '-', inner '.'"
 FILTERED = "Poison.SKIP and Gaps.RECORD with a filter policy: it leaves lawful gaps that look like losses"
@@ -138,14 +140,15 @@ REFUSALS: list[Refusal] = [
     *row(Consumer, "filter_policy", POLICY,
         *({"r": []}, {"r": [math.nan]}, {"r": [{}]}, {"r": [b"eu"]}, {"r": "eu"}, {"r": {"prefix": "eu"}}),
         {"$or": [{"a": ["1"]}, {"b": "1"}]}),
-    *condition(OPERATOR, {"prefx": "eu"}, {"wildcard": "eu*"}, {"$or": ["eu"]}, {1: 2}),
+    *condition(OPERATOR, {"prefx": "eu"}, {"wildcards": "eu*"}, {"$or": ["eu"]}, {1: 2}),
     *operand("prefix", "a string", 1, None, ["eu"]),
     *operand("suffix", "a string", *(True, {})),
     *operand("equals-ignore-case", "a string", ["eu"]),
     *operand("exists", "True or False", "true", 1, None),
     *operand("cidr", "a range of addresses such as '10.0.0.0/24'", "10.0.0.1", "10.0.0.1/24", "here/24", 10),
-    *operand("anything-but", "a string, a number, a list of them, or {'prefix': 'us-'}",
-        *([], None, [None], [True], {"suffix": "x"}, {"prefix": 1}, {}, math.inf)),
+    *operand("anything-but", "a string, a number, a list of them, {'prefix': 'us-'} or {'wildcard': 'us-*'}",
+        *([], None, [None], [True], {"suffix": "x"}, {"prefix": 1}, {}, math.inf, {"wildcard": "****"})),
+    *operand("wildcard", "a string with at most 3 '*'", *(1, "a*b*c*d*")),
     *operand("numeric", "comparisons such as ['>=', 0, '<', 100]",
         *(5, [], [">"], [">", "1"], ["!=", 1], [">", True], [1, ">"], [">", math.nan]),
         *([">", 1, "<"], [">", 5, "<", 5], ["<", 1, ">", 5], [">=", 1, "<=", 2, "<", 3])),
@@ -384,6 +387,11 @@ OF_ANOTHER_TYPE: list[Refusal] = [
 # fmt: on
 
 
+def test_the_operators_of_a_filter_policy_are_those_the_simulator_has() -> None:
+    """An operator that SNS has and a declaration refuses, or the other way round."""
+    assert set(filters._OPERANDS) == filter_policy._RESERVED
+
+
 @pytest.mark.parametrize(("kind", "changes", "message"), [*REFUSALS, *OF_ANOTHER_TYPE])
 def test_a_value_refuses_what_cannot_be_right(kind: type[Any], changes: dict[str, Any], message: str) -> None:
     """One line names the field, the value seen and the values allowed; types come before the relations they break."""
@@ -494,6 +502,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"filter_policy": {"r": [{"prefix": ""}, {"suffix": "x"}, {"equals-ignore-case": "x"}, {"exists": False}]}},
         {"filter_policy": {"r": [{"cidr": "10.0.0.0/24"}, {"cidr": "2001:db8::/32"}]}},
         {"filter_policy": {"r": [{"anything-but": operand} for operand in ("x", 1, ["x", 1], {"prefix": "x"})]}},
+        {"filter_policy": {"r": [{"wildcard": "*eu*x*"}, {"anything-but": {"wildcard": "eu*"}}]}},
         {"filter_policy": {"r": [{"numeric": operand} for operand in (["=", 0], ["<=", 1], [">", -1.5, "<=", 2])]}},
         {"filter_policy": {"a": (0,) * 50, "$or": [{"b": ["x"]}, {"c": ["x"], "$or": [{"d": [1]}, {"e": [1]}]}]}},
         {"visibility_timeout_seconds": 2, "processing_seconds": 0.99, "stop_timeout_seconds": 1},
