@@ -6,6 +6,7 @@ The load test imports nothing of what it loads: which modules are imported befor
 import multiprocessing
 import multiprocessing.connection
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -101,6 +102,12 @@ class ForkedWorker:
     def thaw(self) -> None:
         """Send SIGCONT, if it has not ended."""
         self._send(signal.SIGCONT)
+
+    def fill_disk(self, *, is_full: bool) -> None:
+        """Let it write to no file any more, as on a full disk, or again; if it has not ended."""
+        if self.poll() is None:
+            hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0 if is_full else hard, hard))
 
     def _send(self, number: signal.Signals) -> None:
         if self.poll() is None:  # its pid is its own until it was waited for, which `poll` does

@@ -22,6 +22,7 @@ class Place:
         worked: every process that was here, the last one at the end.
         killed: those that a fault, or who ended them, gave no time to close their journal.
         crashed: those of them that ended with an error, by themselves.
+        filled: those whose disk was full: of what they did not write down nobody knows.
         is_bad: whether the next one has handlers that fail.
         is_replaced: whether a fault ended the last one, so that another one follows.
         failures: how many ended in a row, with an error, before they worked.
@@ -32,6 +33,7 @@ class Place:
     worked: list[ForkedWorker] = field(default_factory=list)
     killed: list[ForkedWorker] = field(default_factory=list)
     crashed: list[ForkedWorker] = field(default_factory=list)
+    filled: list[ForkedWorker] = field(default_factory=list)
     is_bad: bool = False
     is_replaced: bool = False
     failures: int = 0
@@ -127,6 +129,9 @@ class Places:
                 last.terminate()
             case FaultKind.FREEZE:
                 last.freeze()
+            case FaultKind.FULL:
+                place.filled.append(last)
+                last.fill_disk(is_full=True)
         return True
 
     def heal(self, kind: FaultKind, name: str) -> None:
@@ -139,6 +144,9 @@ class Places:
     def _heal(self, kind: FaultKind, place: Place) -> None:
         if kind is FaultKind.FREEZE and place.worked:
             place.worked[-1].thaw()
+        elif kind is FaultKind.FULL:
+            for process in place.filled:
+                process.fill_disk(is_full=False)
         elif kind is FaultKind.DEPLOY:
             place.is_bad = False
             self._harm(FaultKind.TERMINATE, place)

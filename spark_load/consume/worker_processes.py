@@ -113,12 +113,13 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
         started = [Worker(queues[consumer], consumer, process) for consumer, process in places.processes]
         stop(started, clock)
     killed = {process.pid for place in places.all for process in place.killed}
+    filled = {process.pid for place in places.all for process in place.filled}
     for worker in started:
         if worker.process.pid not in killed or any(worker.process is place.given_up for place in places.all):
             require_ended_well(worker)
     return Worked(
         recorders={recorder(run, worker): worker.queue for worker in started},
-        killed=[recorder(run, worker) for worker in started if worker.process.pid in killed],
+        killed=[recorder(run, worker) for worker in started if worker.process.pid in killed - filled],
         crashed=[
             f"{place.name} ended with {process.poll()} ({process.last_words()})"
             for place in places.all

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 from spark_load.faults.shapes import FaultKind
 
@@ -97,6 +98,13 @@ class Line:
                         request = await _whole(source, chunk) if is_request else chunk
                         await self._answer(back if is_request else sink, request)
                         return
+                    case FaultKind.SWALLOW if is_request:
+                        chunk = await _whole(source, chunk)
+                        if (forged := acknowledged(chunk)) is not None:
+                            self._hit("publishes swallowed")
+                            back.write(forged)
+                            await back.drain()
+                            continue
                 sink.write(chunk)
                 await sink.drain()
 
@@ -144,6 +152,23 @@ def canned(name: str, *, is_json: bool) -> bytes:
     }[name]
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body) + cut_bytes}\r\nConnection: close\r\n\r\n"
     return head.encode() + body
+
+
+def acknowledged(request: bytes) -> bytes | None:
+    """Return the answer that says that every message of a PublishBatch was taken; None for any other request.
+
+    It gives no sequence numbers: SNS would have counted on.
+    """
+    fields = parse_qs(request.partition(b"\r\n\r\n")[2].decode(errors="replace"))
+    if fields.get("Action") != ["PublishBatch"]:
+        return None
+    ids = [values[0] for name, values in fields.items() if name.endswith(".Id")]
+    members = "".join(f"<member><Id>{id_}</Id><MessageId>{uuid4()}</MessageId></member>" for id_ in ids)
+    body = (
+        '<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishBatchResult><Successful>'
+        f"{members}</Successful><Failed/></PublishBatchResult></PublishBatchResponse>"
+    )
+    return f"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 class Lines:

@@ -38,17 +38,22 @@ class FaultKind(StrEnum):
     LOSE = "lose"
     ANSWER = "answer"
     LOCK = "lock"
+    SWALLOW = "swallow"
+    FULL = "full"
 
 
 PROCESS = (FaultKind.KILL, FaultKind.TERMINATE, FaultKind.FREEZE)
-WIRE = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE, FaultKind.ANSWER)
+NETWORK = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE, FaultKind.ANSWER)
+LOSSY = (FaultKind.SWALLOW,)
+"""What loses messages that were acknowledged, as its history says: negative controls, which are only given."""
+WIRE = (*NETWORK, *LOSSY)
 """What is done to a line between a process and its endpoint."""
 SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
     "calm": (),
     "crashes": PROCESS,
-    "network": WIRE,
+    "network": NETWORK,
     "database": (FaultKind.LOCK,),
-    "chaos": tuple(FaultKind),
+    "chaos": (*PROCESS, FaultKind.DEPLOY, *NETWORK, FaultKind.LOCK),
 }
 """Which faults a shape has."""
 type Shape = Literal["calm", "crashes", "network", "database", "chaos"]
@@ -156,11 +161,13 @@ class Targets:
 
     def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
         """Return what a kind of fault can be done to."""
+        if kind is FaultKind.SWALLOW:
+            return (f"{PUBLISH}:{ENDPOINT}",)
         if kind in WIRE:
             return tuple(f"{line}:{ENDPOINT}" for line in (*self.lines, "all"))
         if kind is FaultKind.LOCK:
             return tuple(f"{consumer}:{DATABASE}" for consumer in self.consumers)
-        return tuple(self.workers) if kind in PROCESS else tuple(self.consumers)
+        return tuple(self.consumers) if kind is FaultKind.DEPLOY else tuple(self.workers)
 
 
 def worker_names(consumers: Sequence[str], consumers_per_queue: int) -> tuple[str, ...]:

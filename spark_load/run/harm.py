@@ -13,6 +13,7 @@ from sluice.recorder.journal import Journal
 from spark_load.consume import effects
 from spark_load.consume.slots import Places
 from spark_load.consume.worker_processes import database_files
+from spark_load.faults import shapes
 from spark_load.faults.drawing import Fault
 from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
@@ -50,9 +51,10 @@ class Harm:
                 "kind": fault.kind.value,
                 "target": fault.target,
                 "how": fault.detail,
-                "is_lossy": False,
+                "is_lossy": fault.kind in shapes.LOSSY,
             }
-            for queue in self._queues(fault.target):
+            # What is lost is lost to every queue.
+            for queue in self._queues("all" if fault.kind in shapes.LOSSY else fault.target):
                 journal.add(
                     kind=Kind.FAULT.value,
                     queue=queue,

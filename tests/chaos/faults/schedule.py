@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from sluice.errors import ConfigError
 from spark_load.faults import drawing
-from spark_load.faults.shapes import PROCESS, WIRE, FaultKind, way
+from spark_load.faults.shapes import NETWORK, PROCESS, WIRE, FaultKind, way
 
 
 class Kind(StrEnum):
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 POISONS = (Kind.REJECT, Kind.RAISE, Kind.HANG, Kind.DIE, Kind.ROLLBACK)
 """What an event can do to its handler: these belong to the events and have no place in time."""
 type AnyKind = FaultKind | Kind
-KINDS: tuple[AnyKind, ...] = (*PROCESS, *WIRE, *Kind)
+KINDS: tuple[AnyKind, ...] = (*PROCESS, *NETWORK, *Kind)
 """What can be done to a run."""
 RESTARTS = ("fast", "immediate")
 """Modes of `pg_ctl restart`; an immediate one has to recover from its log."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice.errors import ConfigError
-from spark_load.faults.shapes import WIRE, FaultKind
+from spark_load.faults.shapes import NETWORK, FaultKind
 from tests.chaos.faults.schedule import POISONS, Kind, chosen, schedule
 from tests.chaos.run import Settings
 from tests.chaos.system.producers import Task, tried
@@ -47,7 +47,7 @@ def test_no_two_faults_are_done_to_one_thing_at_once(seed: int) -> None:
         for other in faults[place + 1 :]
         if meet(fault.target, other.target) and other.at_seconds < fault.until_seconds
     ] == []
-    assert {fault.kind for fault in faults} >= set(WIRE)
+    assert {fault.kind for fault in faults} >= set(NETWORK)
 
 
 def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:

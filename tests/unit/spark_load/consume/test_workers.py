@@ -1,8 +1,12 @@
 """The processes of the workers: none that nobody waits for."""
 
+import itertools
+import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +129,69 @@ def test_a_worker_that_worked_before_it_ended_with_an_error_is_not_counted_among
     assert len(begun) == 15 + 20
     assert places.all[0].given_up is not None
     assert len(places.all[0].crashed) == len(begun)
+
+
+def test_a_worker_on_a_full_disk_writes_to_no_file_until_there_is_room(tmp_path: Path) -> None:
+    """Not even to one that is there; what others write stays as it is."""
+    arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
+    worker = ForkedWorker(arguments, environment=os.environ, log=tmp_path / "worker.log")
+    unlimited = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
+
+    worker.fill_disk(is_full=True)
+    assert resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)[0] == 0
+    worker.fill_disk(is_full=False)
+    assert resource.prlimit(worker.pid, resource.RLIMIT_FSIZE) == unlimited
+
+    worker.kill()
+    assert worker.wait(30)
+    worker.fill_disk(is_full=True)
+
+
+def test_what_a_worker_on_a_full_disk_did_not_write_down_is_not_taken_for_what_a_killed_one_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have worked on, and its journal have a hole: that is unknown, whoever ended it later."""
+    run = replace(_run(tmp_path), has_faults=True)
+
+    class Full(_Refusing):
+        pids = itertools.count(1)
+
+        def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+            super().__init__(arguments, environment=environment, log=log)
+            self.pid = next(self.pids)
+            self.code: int | None = None
+
+        def poll(self) -> int | None:  # type: ignore[override]
+            return self.code
+
+        def fill_disk(self, *, is_full: bool) -> None:
+            assert is_full
+
+        def kill(self) -> None:
+            self.code = -9
+
+        terminate = kill
+
+    def harm(places: slots.Places) -> None:
+        harming = threading.Thread(target=lambda: _harm(places), daemon=True)
+        harming.start()
+
+    def _harm(places: slots.Places) -> None:
+        eventually(lambda: places.harm(FaultKind.FULL, "billing-0"), timeout_seconds=30, describe="a worker")
+        eventually(lambda: places.harm(FaultKind.KILL, "billing-1"), timeout_seconds=30, describe="the other one")
+        assert places.harm(FaultKind.KILL, "billing-0")
+        run.coordinator(SystemClock()).stop()
+
+    monkeypatch.setattr(worker_processes, "ForkedWorker", Full)
+    monkeypatch.setattr(worker_processes, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(slots, "_AGAIN_SECONDS", 600)
+    monkeypatch.setenv("SLUICE_DSN", "sqlite://")
+    run.coordinator(SystemClock()).start(SystemClock().now_us())
+
+    worked = worker_processes.work(run, harm)
+
+    assert worked.killed == ["worker-billing-2"]
+    assert sorted(worked.recorders) == ["worker-billing-1", "worker-billing-2"]
 
 
 def test_a_fault_says_whether_it_met_a_process() -> None:

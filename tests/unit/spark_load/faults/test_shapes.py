@@ -8,8 +8,9 @@ import pytest
 
 from sluice.errors import ConfigError
 from spark_load.faults.shapes import (
+    LOSSY,
+    NETWORK,
     SHAPES,
-    WIRE,
     FaultKind,
     Faults,
     Shape,
@@ -48,9 +49,10 @@ def test_every_kind_of_a_shape_comes_and_each_fault_ends_in_its_window(shape: Sh
 
 def test_a_calm_shape_has_none_and_of_raw_consumers_only_the_network_is_harmed() -> None:
     """They are Spark's tasks, which it does not run a second time."""
+    assert not set(LOSSY) & {kind for kinds in SHAPES.values() for kind in kinds}
     assert set(SHAPES) == set(get_args(Shape.__value__))
     assert scheduled(Faults(), TARGETS, seed=1, duration_seconds=60) == ()
-    assert {fault.kind for fault in scheduled(CHAOS, RAW, seed=1, duration_seconds=60)} == set(WIRE)
+    assert {fault.kind for fault in scheduled(CHAOS, RAW, seed=1, duration_seconds=60)} == set(NETWORK)
     with pytest.raises(ConfigError, match=r"faults\.shape is 'crashes', allowed with consumer 'raw' are calm, network"):
         scheduled(Faults(shape="crashes"), RAW, seed=1, duration_seconds=60)
 
