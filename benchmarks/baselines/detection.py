@@ -1,16 +1,17 @@
 """False alarms and detection power of `sluice load trend`, on the times of small runs made one after the other.
 
-Of four runs three are alike, and in one publisher and consumers wait for 1.2 times as long, which is most of a
-latency.
+Of four runs two are alike, and in two publisher and consumers wait for 1.1 and 1.2 times as long, which is most of a
+latency. Runs that are drawn, with the noise of a quiet machine, are compared as well.
 """
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import median, stdev
 
+import numpy as np
+
 from benchmarks import charts
-from benchmarks.baselines import runs
+from benchmarks.baselines import drawn, runs
 from benchmarks.charts import Bar
 from benchmarks.report import Section, table
 from spark_load.baselines.results import Result
@@ -19,16 +20,22 @@ from spark_load.baselines.trend import BEFORE_MIN, NEWEST, trend
 _LAST = 20
 _TRIES = 300
 _SECONDS = 60
-_PLANTED = 1.2
+PLANTED = (1.1, 1.2)
 _FACTORS = (1.05, 1.1, 1.15, 1.2, 1.3)
 
 
+_HEAD = ("slower by", "ratio of p50", *(f"{newest} run{'s' if newest > 1 else ''}" for newest in NEWEST))
+_DRAWN_TRIES = 500
+_DRAWN_FACTORS = (1.1, 1.15, 1.2, 1.3)
+
+
 def measure(_: Mapping[str, str], rounds: int) -> Section:
-    """Make runs for a minute a round, and compare them in many orders, also with times made longer by a factor."""
+    """Compare drawn runs; make runs for a minute a round, and compare them in many orders, some really slower."""
     with runs.deployed() as where:
-        kinds = {"first": runs.PROFILE, "second": runs.PROFILE, "third": runs.PROFILE, "slow": runs.slower(_PLANTED)}
+        slower = {f"slow{factor}": runs.slower(factor) for factor in PLANTED}
+        kinds = {"first": runs.PROFILE, "second": runs.PROFILE, **slower}
         _cold, *warm = runs.results(where, kinds, rounds * _SECONDS)  # the first one's endpoint is cold
-    same, slow = _by_kind(warm)
+    same = [run for run in warm if not run.run.startswith("slow")]
     rng = random.Random(21)
     alarms = sum(_is_slower(_drawn(same, rng)) for _ in range(_TRIES))
     in_order = [_is_slower(same[: end + 1]) for end in range(BEFORE_MIN, len(same))]
@@ -41,9 +48,10 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
         (f"{factor - 1:.0%}, of every time", f"{factor:.2f}", *(f"{share:.0%}" for share in shares))
         for factor, shares in power.items()
     ]
-    really = [_planted(same, slow, newest, rng) for newest in NEWEST]
-    rows.append(("waits 1.2 times as long", f"{_ratio(same, slow):.2f}", *(f"{share:.0%}" for share in really)))
-    head = ("slower by", "ratio of p50", *(f"{newest} run{'s' if newest > 1 else ''}" for newest in NEWEST))
+    for factor in PLANTED:
+        slow = [run for run in warm if run.run.startswith(f"slow{factor}-")]
+        found = [f"{_planted(same, slow, newest, rng):.0%}" if len(slow) >= newest else "" for newest in NEWEST]
+        rows.append((f"waits {factor} times as long", f"{_ratio(same, slow):.2f}", *found))
     bars = [
         Bar(f"{factor - 1:.0%}, {newest} run{'s' if newest > 1 else ''}", 0, max(share, 0.001), f"{share:.0%}")
         for factor, shares in power.items()
@@ -51,13 +59,37 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
     ]
     plot = charts.bars("Slowdowns that are found", "share of runs called slower", ["of every time"], bars)
     noise = f"{len(same)} identical runs; a time varies by {_noise(same):.1%} (median of the standard deviations)."
-    return Section(tables={"baselines": f"{noise}\n\n{table(head, rows, text_columns=1)}"}, plots={"baselines": plot})
+    return Section(
+        tables={"baselines": f"{noise}\n\n{table(_HEAD, rows, text_columns=1)}", "baselines-drawn": of_drawn()},
+        plots={"baselines": plot},
+    )
 
 
-def _by_kind(made: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """Return the runs that were alike, and those that were slower."""
-    same = [run for run in made if not run.run.startswith("slow")]
-    return same, [run for run in made if run not in same]
+def of_drawn() -> str:
+    """Return the table of drawn runs: the same at each call."""
+    rows: list[tuple[object, ...]] = [
+        (name, "1.00", f"{_share_drawn(1, 1, **others):.1%}", "", "")
+        for name, others in {
+            "nothing": {},
+            "nothing, and half of a deviation stays until the next run": {"stays": 0.5},
+            "nothing, and 3 % of all times are doubled": {"doubled": 0.03},
+        }.items()
+    ]
+    rows += [
+        (f"{factor - 1:.0%}", f"{factor:.2f}", *(f"{_share_drawn(factor, newest):.0%}" for newest in NEWEST))
+        for factor in _DRAWN_FACTORS
+    ]
+    return table(_HEAD, rows, text_columns=1)
+
+
+def _share_drawn(factor: float, newest: int, **others: float) -> float:
+    """Return how often the last run is called slower when the newest ones are, by a factor."""
+    random = np.random.default_rng(21)
+    found = 0
+    for _ in range(_DRAWN_TRIES):
+        of = drawn.runs(random, _LAST + max(NEWEST), **others)
+        found += _is_slower([*of[:-newest], *(drawn.slowed(run, factor) for run in of[-newest:])])
+    return found / _DRAWN_TRIES
 
 
 def _is_slower(of: Sequence[Result]) -> bool:
@@ -72,14 +104,10 @@ def _drawn(of: Sequence[Result], rng: random.Random) -> list[Result]:
 
 def _power(same: Sequence[Result], factor: float, newest: int, rng: random.Random) -> float:
     """Return how often the last run is called slower when the newest ones are, by a factor."""
-
-    def slowed(run: Result) -> Result:
-        return replace(run, seconds={name: value * factor for name, value in run.seconds.items()})
-
     found = 0
     for _ in range(_TRIES):
-        drawn = _drawn(same, rng)
-        found += _is_slower([*drawn[:-newest], *map(slowed, drawn[-newest:])])
+        of = _drawn(same, rng)
+        found += _is_slower([*of[:-newest], *(drawn.slowed(run, factor) for run in of[-newest:])])
     return found / _TRIES
 
 

@@ -2,7 +2,9 @@
 
 The unit is the run. The messages of a run wait in the same queues, so their latencies depend on each other, and a test
 of messages finds a difference between any two runs. Logarithms make differences ratios, and are nearer
-to normal than latencies are; what that assumption costs is measured: `python -m benchmarks baselines`.
+to normal than latencies are. Of a deviation some may stay until the next run, as on a machine that becomes warm: how
+much is estimated from the runs before, and a mean of such runs counts for fewer. What these assumptions cost is
+measured: `python -m benchmarks baselines`.
 """
 
 import math
@@ -14,6 +16,7 @@ import numpy as np
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _HALVINGS = 60
+_STAYS_MAX = 0.9
 _T_MAX = _RATIO_MAX = 1e6
 
 
@@ -45,7 +48,7 @@ def detectable(before: Sequence[float], *, level: float) -> float:
     """Return which ratio one run has to have, about, to be called slower at this level."""
     old = np.log(before)
     squares = float(((old - old.mean()) ** 2).sum())
-    error = math.sqrt(squares / (len(old) - 1) * (1 + 1 / len(old)))
+    error = math.sqrt(squares / (len(old) - 1) * (1 + _growth(len(old), _staying(old)) / len(old)))
     return math.exp(min(_exceeded_at(level, len(old) - 1) * error, math.log(_RATIO_MAX)))
 
 
@@ -61,8 +64,25 @@ def _exceeded_at(level: float, freedom: int) -> float:
 
 def _standard_error(old: np.ndarray, new: np.ndarray) -> float:
     squares = float(((old - old.mean()) ** 2).sum() + ((new - new.mean()) ** 2).sum())
-    variance = squares / (len(old) + len(new) - 2)
-    return math.sqrt(variance * (1 / len(old) + 1 / len(new)))
+    variance, stays = squares / (len(old) + len(new) - 2), _staying(old)
+    return math.sqrt(variance * sum(_growth(len(runs), stays) / len(runs) for runs in (old, new)))
+
+
+def _staying(runs: np.ndarray) -> float:
+    """Return how much of a run's deviation stays until the next: the autocorrelation, without its bias.
+
+    Source of the bias: Kendall, Note on bias in the estimation of autocorrelation, 1954.
+    """
+    deviations = runs - runs.mean()
+    if not deviations.any():
+        return 0.0
+    found = float((deviations[1:] * deviations[:-1]).sum() / (deviations**2).sum())
+    return min(_STAYS_MAX, max(0.0, found + (1 + 3 * found) / len(runs)))
+
+
+def _growth(count: int, stays: float) -> float:
+    """Return how many times larger the variance of a mean is than where nothing stays."""
+    return 1 + 2 * sum((1 - lag / count) * stays**lag for lag in range(1, count))
 
 
 def above(t: float, freedom: int) -> float:

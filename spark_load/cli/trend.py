@@ -46,7 +46,7 @@ def trend(folder: Path | None, path: Path | None, last: int, page: Path | None, 
     \b
     Exit codes: 0 not slower, 2 unknown (fewer than 8 runs before, or not valid), 3 wrong usage,
     99 a time became longer by 5 % or more. Of 100 runs that changed nothing about one ends with 99,
-    if runs vary independently and without outliers: with those it is more.
+    if runs vary without outliers: with those it is more, so run again before you believe it.
 
     \b
     Examples:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.baselines.drawn import runs, slowed
 from sluice.cli.commands import cli
 from spark_load import report
 from spark_load.baselines import results
 from spark_load.cli.trend import remember
-from tests.unit.spark_load.baselines.simulated import runs, slowed
 from tests.unit.spark_load.baselines.test_results import verdict
 
 
