@@ -82,12 +82,12 @@ def of_drawn() -> str:
     return table(_HEAD, rows, text_columns=1)
 
 
-def _share_drawn(factor: float, newest: int, **others: float) -> float:
+def _share_drawn(factor: float, newest: int, *, stays: float = 0, doubled: float = 0) -> float:
     """Return how often the last run is called slower when the newest ones are, by a factor."""
     random = np.random.default_rng(21)
     found = 0
     for _ in range(_DRAWN_TRIES):
-        of = drawn.runs(random, _LAST + max(NEWEST), **others)
+        of = drawn.runs(random, _LAST + max(NEWEST), stays=stays, doubled=doubled)
         found += _is_slower([*of[:-newest], *(drawn.slowed(run, factor) for run in of[-newest:])])
     return found / _DRAWN_TRIES
 
