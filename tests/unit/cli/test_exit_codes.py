@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -131,18 +129,3 @@ def test_contracts_end_as_other_commands_do(
     monkeypatch.setattr(pytest, "main", lambda *_, **__: pytests)
 
     assert run("contracts")[0] == code
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("--endpoint-url", "http://127.0.0.1:1"), COULD_NOT),
-        (("--target", "simulator", "-k", "no_test_is_called_so"), REFUSED),
-        (("--target", "moon"), REFUSED),
-    ],
-)
-def test_contracts_that_test_nothing_say_why_by_their_code(arguments: tuple[str, ...], code: int) -> None:
-    """The endpoint cannot be used, or what was given matches nothing."""
-    ended = subprocess.run([sys.executable, "-m", "sluice", "contracts", *arguments], check=False, timeout=120)
-
-    assert ended.returncode == code

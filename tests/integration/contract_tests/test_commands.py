@@ -1,11 +1,13 @@
-"""`sluice conformance` as a wheel installs it: without the package `emulator`."""
+"""`sluice contracts` and `sluice conformance`, each in a process: without a checkout, and with nothing to test."""
 
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 
 from contract_tests.command import conformance
+from sluice.terminal.exits import COULD_NOT, REFUSED
 
 _INSTALLED = "import sys; sys.modules['emulator'] = None; from sluice.cli.main import main; main(sys.argv[1:])"
 
@@ -36,3 +38,18 @@ def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
 
     assert ended.exit_code == 2
     assert "'sqs' is not one of 'simulator', 'localstack-4.14.0'" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--endpoint-url", "http://127.0.0.1:1"), COULD_NOT),
+        (("--target", "simulator", "-k", "no_test_is_called_so"), REFUSED),
+        (("--target", "moon"), REFUSED),
+    ],
+)
+def test_contracts_that_test_nothing_say_why_by_their_code(arguments: tuple[str, ...], code: int) -> None:
+    """The endpoint cannot be used, or what was given matches nothing."""
+    ended = subprocess.run([sys.executable, "-m", "sluice", "contracts", *arguments], check=False, timeout=120)
+
+    assert ended.returncode == code
