@@ -3,6 +3,7 @@
 The load test imports nothing of what it loads: which modules are imported beforehand is a list of names.
 """
 
+import importlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -14,13 +15,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sluice import clock
+
+_RECORDS = "sluice.cli.services.running"
 _PRELOADED = (__name__, "sluice.cli.services.worker")
 _WORKS = '"event": "working"'
 _forked = multiprocessing.get_context("forkserver")
 
 
-def _be_sluice(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:
+def _be_sluice(arguments: Sequence[str], environment: Mapping[str, str], log: str, ahead_seconds: float) -> None:
     """Be `sluice …`; what it writes goes to its log, and it ends with the run, whatever that dies of."""
+    if ahead_seconds:
+        _set_clock(ahead_seconds)
     threading.Thread(target=_follow_run, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
@@ -29,6 +35,14 @@ def _be_sluice(arguments: Sequence[str], environment: Mapping[str, str], log: st
         os.dup2(output, stream.fileno())
     sys.argv = ["sluice", *arguments]
     runpy.run_module("sluice", run_name="__main__")
+
+
+def _set_clock(ahead_seconds: float) -> None:
+    """Have this process's wall clock so much ahead, as on another machine: what it records is by a clock of its own."""
+    offset_us = clock.wall_minus_monotonic_us() + round(ahead_seconds * 1_000_000)
+    own_id = f"{clock.clock_id()}, {ahead_seconds:g} s ahead"
+    clock.wall_minus_monotonic_us = lambda: offset_us
+    importlib.import_module(_RECORDS).clock_id = lambda: own_id  # type: ignore[attr-defined]
 
 
 def _follow_run() -> None:
@@ -58,17 +72,20 @@ class ForkedWorker:
         arguments: of `sluice`.
         environment: all its variables.
         log: file its output is appended to.
+        ahead_seconds: how far its clock is ahead of the machine's.
 
     Raises:
         OSError: the log cannot be written.
     """
 
-    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path, ahead_seconds: float = 0
+    ) -> None:
         self.log = log
         log.open("ab").close()
         _forked.set_forkserver_preload(list(_PRELOADED))
         self._process = _forked.Process(
-            target=_be_sluice, args=(list(arguments), dict(environment), str(log)), daemon=True
+            target=_be_sluice, args=(list(arguments), dict(environment), str(log), ahead_seconds), daemon=True
         )
         self._process.start()
 

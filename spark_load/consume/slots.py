@@ -23,6 +23,7 @@ class Place:
         killed: those that a fault, or who ended them, gave no time to close their journal.
         crashed: those of them that ended with an error, by themselves.
         filled: those whose disk was full: of what they did not write down nobody knows.
+        ahead_seconds: how far the clock of the next one is ahead.
         is_bad: whether the next one has handlers that fail.
         is_replaced: whether a fault ended the last one, so that another one follows.
         failures: how many ended in a row, with an error, before they worked.
@@ -34,6 +35,7 @@ class Place:
     killed: list[ForkedWorker] = field(default_factory=list)
     crashed: list[ForkedWorker] = field(default_factory=list)
     filled: list[ForkedWorker] = field(default_factory=list)
+    ahead_seconds: float = 0
     is_bad: bool = False
     is_replaced: bool = False
     failures: int = 0
@@ -108,23 +110,27 @@ class Places:
             self._fill(place)
         return place.is_replaced or place.worked[-1] is not last
 
-    def harm(self, kind: FaultKind, name: str) -> bool:
+    def harm(self, kind: FaultKind, name: str, detail: str = "") -> bool:
         """Do that to a place, or to all of a consumer's; return whether it met a process."""
         with self._lock:
-            met = [self._harm(kind, place) for place in self.all if name in (place.name, place.consumer)]
+            met = [self._harm(kind, place, detail) for place in self.all if name in (place.name, place.consumer)]
             return any(met)
 
-    def _harm(self, kind: FaultKind, place: Place) -> bool:
-        place.is_bad = place.is_bad or kind is FaultKind.DEPLOY
-        if not place.worked or place.worked[-1].poll() is not None:
+    def _harm(self, kind: FaultKind, place: Place, detail: str) -> bool:
+        if not place.worked:
             return False
+        place.is_bad = place.is_bad or kind is FaultKind.DEPLOY
+        if kind is FaultKind.SKEW:
+            place.ahead_seconds = float(detail.removesuffix(" s"))
         last = place.worked[-1]
+        if last.poll() is not None:  # who comes next may meet it
+            return place.is_replaced and kind in (FaultKind.DEPLOY, FaultKind.SKEW)
         match kind:
             case FaultKind.KILL:
                 place.killed.append(last)
                 place.is_replaced = True
                 last.kill()
-            case FaultKind.TERMINATE | FaultKind.DEPLOY:
+            case FaultKind.TERMINATE | FaultKind.DEPLOY | FaultKind.SKEW:
                 place.is_replaced = True
                 last.terminate()
             case FaultKind.FREEZE:
@@ -147,6 +153,7 @@ class Places:
         elif kind is FaultKind.FULL:
             for process in place.filled:
                 process.fill_disk(is_full=False)
-        elif kind is FaultKind.DEPLOY:
-            place.is_bad = False
-            self._harm(FaultKind.TERMINATE, place)
+        elif kind in (FaultKind.DEPLOY, FaultKind.SKEW):
+            place.is_bad = place.is_bad and kind is not FaultKind.DEPLOY
+            place.ahead_seconds = place.ahead_seconds if kind is FaultKind.DEPLOY else 0
+            self._harm(FaultKind.TERMINATE, place, "")

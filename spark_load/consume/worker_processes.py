@@ -100,7 +100,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
 
     def begin(place: Place, name: str) -> ForkedWorker:
         consumer = place.consumer
-        return start(run, queues[consumer], consumer, name, urls[consumer], is_bad=place.is_bad).process
+        return start(run, queues[consumer], consumer, name, urls[consumer], place=place).process
 
     names = {name: consumer for consumer in queues for name in worker_names([consumer], _per_queue(run))}
     places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
@@ -159,7 +159,7 @@ def start(
     dsn: str,
     agent_uri: str | None = None,
     *,
-    is_bad: bool = False,
+    place: Place | None = None,
 ) -> Worker:
     """Start a worker of a queue, which records.
 
@@ -170,14 +170,14 @@ def start(
         name: of its log, which begins with that of its place.
         dsn: of its inbox.
         agent_uri: its ECS_AGENT_URI.
-        is_bad: whether its handlers fail.
+        place: it is to work at, which says whether its handlers fail, and how far its clock is ahead; None is neither.
     """
     profile, logs = run.plan.profile, run.folder / WORKER_LOGS
     logs.mkdir(exist_ok=True)
     options = {
         "--env": run.deployment.environment,
         "--consumer": consumer,
-        "--handlers": _handlers(run, is_bad=is_bad),
+        "--handlers": _handlers(run, is_bad=place is not None and place.is_bad),
         "--dsn": dsn,
         "--until-idle": f"{idle_seconds(profile):g}",
         "--record": str(run.journals),
@@ -186,10 +186,15 @@ def start(
     agent = {} if agent_uri is None else {"ECS_AGENT_URI": agent_uri}
     # Before the transaction, which in SQLite would keep every other message waiting: there is one writer.
     pause = {"SLUICE_FAILPOINT": f"after_receive={profile.handler_seconds:f}"} if profile.handler_seconds else {}
-    environment = {**_environment(run, name.partition(".")[0]), **agent, **pause}
-    return Worker(
-        queue, consumer, ForkedWorker(["worker", *arguments], environment=environment, log=logs / f"{name}.log")
+    offset = {"SLUICE_LOAD_CLOCK": str(run.clock_offset_us)}
+    environment = {**offset, **_environment(run, name.partition(".")[0]), **agent, **pause}
+    process = ForkedWorker(
+        ["worker", *arguments],
+        environment=environment,
+        log=logs / f"{name}.log",
+        ahead_seconds=0 if place is None else place.ahead_seconds,
     )
+    return Worker(queue, consumer, process)
 
 
 def _handlers(run: Run, *, is_bad: bool) -> str:

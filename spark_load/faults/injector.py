@@ -23,7 +23,7 @@ type Record = Callable[[Fault[FaultKind], int, int, bool], None]
 class Processes(Protocol):
     """What a fault can do to processes, by the name of their place, or of a consumer for those of all its places."""
 
-    def harm(self, kind: FaultKind, name: str) -> bool:
+    def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
         """Do it; return whether there was a process just now."""
 
     def heal(self, kind: FaultKind, name: str) -> None:
@@ -110,7 +110,7 @@ class Injector:
         if fault.kind in WIRE:
             self.lines.suffer(fault.target, fault.kind, fault.detail)
         elif fault.kind is not FaultKind.LOCK:  # which is taken when it can be, and nothing waits for it meanwhile
-            is_met = self.processes.harm(fault.kind, name)
+            is_met = self.processes.harm(fault.kind, name, fault.detail)
         self._under_way.append((fault, began_us, is_met))
 
     def _locked(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001

@@ -38,6 +38,7 @@ class FaultKind(StrEnum):
     LOSE = "lose"
     ANSWER = "answer"
     LOCK = "lock"
+    SKEW = "skew"
     SWALLOW = "swallow"
     FULL = "full"
 
@@ -99,6 +100,10 @@ class GivenFault:
             )
         if self.kind is FaultKind.ANSWER and self.detail not in ANSWERS:
             raise ValueError(f"detail is {self.detail!r}, allowed for 'answer' is one of {', '.join(ANSWERS)}")
+        if self.kind is FaultKind.SKEW and re.fullmatch(f"-?{_SLOWER}", self.detail) is None:
+            raise ValueError(
+                f"detail is {self.detail!r}, allowed for 'skew' are seconds between -1000 and 1000, such as '-30 s'"
+            )
         if self.kind is FaultKind.SLOW and re.fullmatch(_SLOWER, self.detail) is None:
             raise ValueError(f"detail is {self.detail!r}, allowed for 'slow' are seconds below 1000, such as '0.15 s'")
 

@@ -98,9 +98,9 @@ class Harm:
         of_consumer = {consumer: queue for queue, consumer in deployment.consumers.items()}
         return [of_consumer[name] if name in of_consumer else of_consumer[name.rpartition("-")[0]]]
 
-    def harm(self, kind: FaultKind, name: str) -> bool:
+    def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
         """See `Places`; before there are workers there is nobody."""
-        return self._places is not None and self._places.harm(kind, name)
+        return self._places is not None and self._places.harm(kind, name, detail)
 
     def heal(self, kind: FaultKind, name: str) -> None:
         """See `Places`."""

@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from sluice.clock import SystemClock, VirtualClock, eventually
+from sluice.clock import SystemClock, VirtualClock, clock_id, eventually
 from sluice.errors import EndpointError
 from spark_load.consume import slots, worker_processes
 from spark_load.consume.forked_worker import ForkedWorker
@@ -48,7 +48,7 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
     run, begun = _run(tmp_path), list[ForkedWorker]()
 
     class Waiting(ForkedWorker):
-        def __init__(self, _: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+        def __init__(self, _: Sequence[str], *, environment: Mapping[str, str], log: Path, **_more: float) -> None:
             nowhere = ("--dsn", "postgresql://nobody@127.0.0.1:1/none")
             super().__init__(["schema", "apply", "--wait", "60", *nowhere], environment=environment, log=log)
             begun.append(self)
@@ -67,7 +67,7 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
 class _Refusing:
     """A worker that has ended with an error by the time somebody looks, and says whether it worked before."""
 
-    def __init__(self, _: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(self, _: Sequence[str], *, environment: Mapping[str, str], log: Path, **_more: float) -> None:
         self.environment, self.log, self.pid = environment, log, 0
         self.has_worked = False
 
@@ -91,7 +91,9 @@ def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
     run, begun = replace(_run(tmp_path), has_faults=True), list[str]()
 
     class Refusing(_Refusing):
-        def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+        def __init__(
+            self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path, **_more: float
+        ) -> None:
             super().__init__(arguments, environment=environment, log=log)
             begun.append(log.name)
             assert len(begun) < 100, "they are never given up"
@@ -131,6 +133,20 @@ def test_a_worker_that_worked_before_it_ended_with_an_error_is_not_counted_among
     assert len(places.all[0].crashed) == len(begun)
 
 
+def test_a_worker_whose_clock_is_off_is_to_its_history_one_of_another_machine() -> None:
+    """Else the checker would compare two clocks as one."""
+    process = (
+        "from spark_load.consume import forked_worker\nfrom sluice.cli.services import running\n"
+        "from sluice.clock import SystemClock\nforked_worker._set_clock(-7_200)\n"
+        "print(SystemClock().now_us(), running.clock_id())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", process], cwd=PROJECT, capture_output=True, text=True, check=True)
+    now_us, _, own_id = ended.stdout.strip().partition(" ")
+
+    assert 7_000 < (SystemClock().now_us() - int(now_us)) / 1e6 < 7_400
+    assert own_id == f"{clock_id()}, -7200 s ahead"
+
+
 def test_a_worker_on_a_full_disk_writes_to_no_file_until_there_is_room(tmp_path: Path) -> None:
     """Not even to one that is there; what others write stays as it is."""
     arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
@@ -156,7 +172,9 @@ def test_what_a_worker_on_a_full_disk_did_not_write_down_is_not_taken_for_what_a
     class Full(_Refusing):
         pids = itertools.count(1)
 
-        def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
+        def __init__(
+            self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path, **_more: float
+        ) -> None:
             super().__init__(arguments, environment=environment, log=log)
             self.pid = next(self.pids)
             self.code: int | None = None
@@ -217,10 +235,13 @@ def test_a_fault_says_whether_it_met_a_process() -> None:
     places.fill()
     assert not places.harm(FaultKind.TERMINATE, "billing-0")
     assert places.harm(FaultKind.DEPLOY, "billing")
-    assert not places.harm(FaultKind.DEPLOY, "billing")
+    assert not places.harm(FaultKind.KILL, "billing-1")
+    assert places.harm(FaultKind.SKEW, "billing-1", "-7.5 s")
     assert [place.is_bad for place in places.all] == [True, True]
     places.heal(FaultKind.DEPLOY, "billing")
-    assert [place.is_bad for place in places.all] == [False, False]
+    assert [(place.is_bad, place.ahead_seconds) for place in places.all] == [(False, 0), (False, -7.5)]
+    places.heal(FaultKind.SKEW, "billing-1")
+    assert places.all[1].ahead_seconds == 0
 
 
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class _Processes:
     def __init__(self, *absent: str) -> None:
         self.absent, self.done = absent, list[str]()
 
-    def harm(self, kind: FaultKind, name: str) -> bool:
+    def harm(self, kind: FaultKind, name: str, _detail: str) -> bool:
         self.done.append(f"{kind} {name}")
         return name not in self.absent
 

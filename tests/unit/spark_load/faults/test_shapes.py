@@ -80,6 +80,10 @@ def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
             "{given: [{kind: answer, target: a, at_seconds: 3, until_seconds: 4, detail: '418'}]}",
             r"detail is '418', allowed for 'answer' is one of 500, 503, throttled",
         ),
+        (
+            "{given: [{kind: skew, target: a, at_seconds: 3, until_seconds: 4, detail: a day}]}",
+            r"detail is 'a day', allowed for 'skew' are seconds between -1000 and 1000, such as '-30 s'",
+        ),
         *(
             (
                 f"{{given: [{{kind: slow, target: a, at_seconds: 3, until_seconds: 4, detail: '{detail}'}}]}}",
