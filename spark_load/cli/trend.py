@@ -56,8 +56,9 @@ def trend(folder: Path | None, path: Path | None, last: int, page: Path | None, 
     if page is not None:
         require_writable(page, "--page")
     file = path or ((Path("runs") if folder is None else folder.resolve().parent) / RESULTS_FILE)
+    named = None if folder is None else results.result_of(report.read_verdict(folder))
     others = results.read(file)
-    found = compared(_chosen(folder, others, file), others, last=last)
+    found = compared(named or _newest(others, file), others, last=last)
     if as_json:
         output.as_json(found.as_json())
     else:
@@ -72,9 +73,7 @@ def trend(folder: Path | None, path: Path | None, last: int, page: Path | None, 
     sys.exit(found.exit_code)
 
 
-def _chosen(folder: Path | None, others: Sequence[Result], file: Path) -> Result:
-    if folder is not None:
-        return results.result_of(report.read_verdict(folder))
+def _newest(others: Sequence[Result], file: Path) -> Result:
     if not others:
         raise ConfigError(f"there is no run in {file}; `sluice load run` adds each run")
     return others[-1]

@@ -28,7 +28,8 @@ class Written:
             return f"{field} is missing"
         if error["type"] == "unexpected_keyword_argument":
             return f"{field}{line} is not a field of a profile{close_to(str(error['loc'][-1]), fields)}"
-        message = sentence(error)
+        is_mapping = error["type"] == "dataclass_type"
+        message = "allowed are fields of its own, such as 'name: value' on a line" if is_mapping else sentence(error)
         return f"{field} is {BRIEF.repr(error['input'])}{line}: {message}" if field else message
 
 

@@ -98,7 +98,7 @@ def test_a_run_that_cannot_be_remembered_keeps_its_verdict(tmp_path: Path, capsy
     ("arguments", "why"),
     [
         (["--results", "none.jsonl"], "there are no results in none.jsonl"),
-        (["nowhere"], "there are no results in"),
+        (["nowhere"], "nowhere is not the folder of a run with a verdict"),
         (["--last", "3"], "3"),
         (["--page", "no/such/folder.html"], "--page"),
     ],

@@ -215,7 +215,7 @@ REFUSED_BEHIND_A_STEP = {
         "phases.1.messages_per_second is 'fast' (line 4): Input should be a valid number, unable to parse string as"
         " a number"
     ),
-    "- 5": "phases.1 is 5 (line 4): Input should be a dictionary or an instance of Phase",
+    "- 5": "phases.1 is 5 (line 4): allowed are fields of its own, such as 'name: value' on a line",
 }
 
 
