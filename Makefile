@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Given on the command line only: a shell's own ENV must not choose what is deployed.
 ENV := local
-PROFILE := smoke
+PROFILE := $(if $(filter demo,$(MAKECMDGOALS)),demo,smoke)
 YES :=
 # More than processors: a contract mostly waits for the service.
 WORKERS ?= 16

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from emulator.processes import Supervised
 from sluice.clock import Clock, SystemClock
+from sluice.history.checker.verdict import EXIT_CROSSED
+from spark_load.report import read_verdict
+from spark_load.report.summary import harmed
 
 _RUNS = Path("runs")
 _GRACE_SECONDS = 10
@@ -171,16 +174,23 @@ def parts(profile: str) -> list[Part]:
     ]
 
 
+def faults_done(run: Path) -> str:
+    """Return what was done to a run on purpose, behind a semicolon; empty where nothing was."""
+    done = harmed(read_verdict(run))
+    return "" if done is None else f"; {done}"
+
+
 def main(profile: str) -> int:
     """Run the demo and show its result; return the exit code."""
     _RUNS.mkdir(exist_ok=True)
     everything = parts(profile)
     demo = Demo(everything)
     demo.run()
+    runs = sorted(_RUNS.glob(f"*-local-{Path(profile).stem}"))
     print("\n=== result")
     for part in everything:
-        print(f"{part.name + ':':28} {part.verdict(demo.codes.get(part.name))}")
-    runs = sorted(_RUNS.glob(f"*-local-{Path(profile).stem}"))
+        faults = faults_done(runs[-1]) if part.name == _LOAD and demo.codes.get(_LOAD) in (0, EXIT_CROSSED) else ""
+        print(f"{part.name + ':':28} {part.verdict(demo.codes.get(part.name))}{faults}")
     print(f"artefacts: {runs[-1] if runs else 'none'} (report.html, verdict.json, summary.md, history/, journals/)")
     if demo.codes[_DEPLOYMENT]:
         return 2

@@ -33,7 +33,7 @@ _CONFIG: dict[str, Any] = {
         "tickColor": "var(--line)",
     },
     "axisX": {"grid": False},
-    "axisY": {"minExtent": 46},
+    "axisY": {"minExtent": 52},
     "padding": {"left": 12, "right": 8, "top": 5, "bottom": 5},  # the browser's letters are wider than these
     "legend": {
         "orient": "top",

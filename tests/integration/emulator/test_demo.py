@@ -1,13 +1,18 @@
 """`make demo` runs its parts side by side where they may be, counts what fails, and leaves no process."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from scripts.demo import Demo, Part, parts
+import pytest
+
+from scripts.demo import Demo, Part, faults_done, parts
 from sluice.clock import eventually
+from spark_load import report
+from tests.support.histories import finished_runs
 from tests.support.project import PROJECT
 
 _AWAITS = "timeout 20 sh -c 'until test -e {path}; do sleep 0.1; done'"
@@ -136,3 +141,26 @@ def test_what_uses_the_queues_of_local_runs_one_after_the_other() -> None:
         "orders": ("contracts of the deployment",),
         "load test": ("orders",),
     }
+
+
+def test_the_result_says_what_was_done_to_the_load_test_on_purpose(tmp_path: Path) -> None:
+    report.write(finished_runs.faulty(), tmp_path)
+    assert faults_done(tmp_path).startswith("; 4 of 5 faults done (2 kill, 1 slow, 1 answer), recovered after at most")
+
+    report.write(finished_runs.valid(), tmp_path)
+    assert faults_done(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "profile"), [(["demo"], "demo"), (["demo", "PROFILE=tiny"], "tiny"), (["load"], "smoke")]
+)
+def test_only_the_demo_has_faults_unless_a_profile_is_named(arguments: list[str], profile: str) -> None:
+    variables = subprocess.run(
+        ["make", "--print-data-base", "--question", *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert re.findall(r"^PROFILE := (.*)$", variables.stdout, re.MULTILINE) == [profile]

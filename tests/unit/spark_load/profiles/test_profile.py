@@ -1,6 +1,7 @@
 """A profile is read as a whole: what comes along is legal, what cannot be is refused in one line."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from spark_load.profiles.profile import Phase, Profile, parse
 GOOD = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
 SHIPPED = {
     "backlog-drain",
+    "demo",
     "duplicate-storm",
     "hot-group",
     "many-groups",
@@ -44,6 +46,8 @@ def test_there_is_a_profile_for_every_shape() -> None:
     assert set(loaded) == SHIPPED
     assert loaded["smoke"].message_count == 3_000
     assert loaded["smoke"].messages_per_second == 40
+    calm = replace(loaded["demo"], faults=loaded["smoke"].faults, recovery_seconds_max=None)
+    assert (calm, len(loaded["demo"].faults.given)) == (loaded["smoke"], 2)
     assert loaded["many-groups"].group_count == 100_000
     assert loaded["soak"].duration_seconds >= 2 * 3_600
     assert loaded["spike"].peak_per_second >= 10 * loaded["spike"].steps[0].messages_per_second
