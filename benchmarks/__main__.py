@@ -3,6 +3,7 @@
 import logging
 import os
 import platform
+import signal
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from benchmarks.baselines import detection
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
 from benchmarks.outbox import backlog, delays, growth, relay, storage, writers
-from benchmarks.publishing import client, publish
+from benchmarks.publishing import client, executors, publish
 from benchmarks.report import Section
 from benchmarks.rounds import Measured
 from benchmarks.worker import lanes, pace, standard
@@ -35,6 +36,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "client": client.measure,
     "worker": pace.measure,
     "publish": publish.measure,
+    "executors": executors.measure,
     "check": check.measure,
     "baselines": detection.measure,
 }
@@ -63,16 +65,19 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     client    what a call to AWS costs the processor, beside boto3
     worker    what workers do by processes, beside others; an inbox of ten million rows
     publish   what a message costs the load test to publish, beside other clients
+    executors what more Spark executors publish, each in a network namespace of its own
     check     events the checker judges in a second, beside DuckDB
     baselines how often a run is called slower, where it is and where it is not
 
-    publish and check need Java, and install what they are held against. The machine has to be quiet for all.
+    publish, executors and check need Java; publish and check install what they are held against. The machine has to be
+    quiet for all.
 
     \b
     Examples:
       python -m benchmarks
       python -m benchmarks publish --rounds 5
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
     os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
     load = os.getloadavg()[1]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

@@ -78,9 +78,10 @@ def running(
     *,
     spread_seconds: float = 0,
     calls_per_second: float | None = None,
+    host: str = "127.0.0.1",
 ) -> Iterator[str]:
     """Yield the URL of a sink, which ends with the block; with TLS, by that certificate and key."""
-    command = [sys.executable, "-m", "benchmarks.sink"]
+    command = [sys.executable, "-m", "benchmarks.sink", "--host", host]
     command += ["--delay-seconds", str(delay_seconds), "--spread-seconds", str(spread_seconds)]
     if calls_per_second is not None:
         command += ["--calls-per-second", str(calls_per_second)]
@@ -134,11 +135,11 @@ def _answered(head: bytes, body: bytes) -> tuple[str, bytes]:
     return "application/x-amz-json-1.0", source.answer(match[1].decode(), body)
 
 
-async def _serve(delay_seconds: Callable[[], float], tls: ssl.SSLContext | None) -> None:
+async def _serve(delay_seconds: Callable[[], float], tls: ssl.SSLContext | None, host: str) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(delay_seconds), "127.0.0.1", 0, ssl=tls, backlog=1_000)
+    server = await loop.create_server(lambda: _Connection(delay_seconds), host, 0, ssl=tls, backlog=1_000)
     port = server.sockets[0].getsockname()[1]
-    print(f"http://127.0.0.1:{port}" if tls is None else f"https://localhost:{port}", flush=True)
+    print(f"http://{host}:{port}" if tls is None else f"https://localhost:{port}", flush=True)
     await server.serve_forever()
 
 
@@ -146,12 +147,14 @@ async def _serve(delay_seconds: Callable[[], float], tls: ssl.SSLContext | None)
 @click.option("--delay-seconds", default=0.0, show_default=True, help="Before each answer.")
 @click.option("--spread-seconds", default=0.0, show_default=True, help="Mean of an exponential delay behind it.")
 @click.option("--calls-per-second", type=float, help="Answer no more than these; others wait for their turn.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where it listens.")
 @click.option("--certificate", type=click.Path(exists=True), help="Speak TLS.")
 @click.option("--key", type=click.Path(exists=True), help="Of the certificate.")
 def main(
     delay_seconds: float,
     spread_seconds: float,
     calls_per_second: float | None,
+    host: str,
     certificate: str | None,
     key: str | None,
 ) -> None:
@@ -171,7 +174,7 @@ def main(
             waits = free_at - now
         return waits + delay_seconds + (draws.expovariate(1 / spread_seconds) if spread_seconds else 0)
 
-    asyncio.run(_serve(delay, tls))
+    asyncio.run(_serve(delay, tls, host))
 
 
 if __name__ == "__main__":

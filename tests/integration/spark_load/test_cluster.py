@@ -5,29 +5,23 @@ of this machine reaches.
 """
 
 import json
-import os
-import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.clock import eventually
+from benchmarks.publishing import standalone
+from benchmarks.publishing.standalone import Standalone
 from spark_load.run.driver import TASK_MODULES
 from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-SPARK_HOME = Path(pyspark.__file__).parent
 SLOTS = 4  # of the profile below: one publishes, three consume
 RUN_SECONDS_MAX = 600
 PROFILE = """
@@ -43,59 +37,11 @@ drain_timeout_seconds: 30
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Standalone:
-    """A standalone cluster of one worker on the loopback interface."""
-
-    folder: Path
-    master: str
-
-
-def _variables(folder: Path) -> dict[str, str]:
-    own = {
-        "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(folder / "local"),
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    alien = ("PYTHONPATH", "AWS_ENDPOINT_URL", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
-    return {name: value for name, value in os.environ.items() if name not in alien} | own
-
-
-@contextmanager
-def process(folder: Path, name: str, command: list[str], *, pattern: str) -> Iterator[re.Match[str]]:
-    """Run a program of Spark's until the block ends; yield what it said when it was ready."""
-    log = folder / name
-    with log.open("wb") as output:
-        started = subprocess.Popen(
-            command, env=_variables(folder), stdout=output, stderr=output, cwd=folder, start_new_session=True
-        )
-    try:
-
-        def ready() -> list[re.Match[str]]:
-            assert started.poll() is None, log.read_text()
-            return list(re.finditer(pattern, log.read_text()))
-
-        yield eventually(ready, timeout_seconds=90, describe=f"{name} to say {pattern!r}")[0]
-    finally:
-        os.killpg(started.pid, signal.SIGTERM)
-        started.wait(30)
-
-
 @pytest.fixture(scope="module")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """Yield a cluster whose worker offers more cores than there are."""
-    folder, deploy = tmp_path_factory.mktemp("cluster"), "org.apache.spark.deploy"
-    own = [str(SPARK_HOME / "bin" / "spark-class")]
-    loopback_only = ["--host", "127.0.0.1", "--webui-port", "0"]
-    starting = [*own, f"{deploy}.master.Master", *loopback_only, "--port", "0"]
-    with process(folder, "master", starting, pattern=r"Starting Spark master at (spark://\S+)") as match:
-        master = match[1]
-        working = [*own, f"{deploy}.worker.Worker", *loopback_only, "--cores", str(SLOTS), "--memory", "2g", master]
-        with process(folder, "worker", working, pattern="Successfully registered with master"):
-            yield Standalone(folder, master)
+    with standalone.running(tmp_path_factory.mktemp("cluster"), cores=SLOTS, memory="2g") as running:
+        yield running
 
 
 @pytest.fixture
@@ -109,7 +55,7 @@ def _ended(
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        env=_variables(folder) | {"AWS_ENDPOINT_URL": server.url} | more,
+        env=standalone.variables(folder) | {"AWS_ENDPOINT_URL": server.url} | more,
         cwd=folder,
         capture_output=True,
         text=True,
@@ -132,19 +78,19 @@ RUN = ["run", "brief.yaml"]
 
 
 @pytest.mark.slow
-def test_a_standalone_cluster_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+def test_a_standalone_cluster_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
     """The executors are sent the code: nothing of the project is on their path."""
-    command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master]
+    command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", cluster.master]
 
     ended = _ended(command, server=endpoint, folder=work)
 
     _assert_valid(ended, work)
-    assert list((standalone.folder / "work").glob("app-*/0/sluice_tasks.zip"))
+    assert list((cluster.folder / "work").glob("app-*/0/sluice_tasks.zip"))
 
 
 @pytest.mark.slow
-def test_spark_submit_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master]
+def test_spark_submit_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+    command = [str(standalone.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
 
     ended = _ended(command, server=endpoint, folder=work)
@@ -153,8 +99,8 @@ def test_spark_submit_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoin
 
 
 @pytest.mark.slow
-def test_a_spark_connect_server_runs_it(standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
-    serving = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master]
+def test_a_spark_connect_server_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+    serving = [str(standalone.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     serving += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for name, value in {
         "spark.task.maxFailures": "1",
@@ -163,14 +109,14 @@ def test_a_spark_connect_server_runs_it(standalone: Standalone, endpoint: fake_a
         "spark.connect.grpc.binding.port": "0",
     }.items():
         serving += ["--conf", f"{name}={value}"]
-    with process(
-        standalone.folder, "connect", [*serving, "spark-internal"], pattern=r"server started at: \S*:(\d+)"
-    ) as match:
+    with standalone.process(
+        cluster.folder, "connect", [*serving, "spark-internal"], pattern=r"server started at: \S*:(\d+)"
+    ) as (_, ready):
         ended = _ended(
             [sys.executable, str(PROJECT / "load.py"), *RUN],
             server=endpoint,
             folder=work,
-            SPARK_REMOTE=f"sc://127.0.0.1:{match[1]}",
+            SPARK_REMOTE=f"sc://127.0.0.1:{ready()[1]}",
             JAVA_HOME="/nowhere",
         )
 
@@ -178,14 +124,12 @@ def test_a_spark_connect_server_runs_it(standalone: Standalone, endpoint: fake_a
 
 
 @pytest.mark.slow
-def test_a_cluster_with_too_few_slots_is_refused(
-    standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path
-) -> None:
+def test_a_cluster_with_too_few_slots_is_refused(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
     """With both numbers, and before anything is published: tasks that wait for each other would never begin."""
     many = PROFILE + "consumers_per_queue: 9\n"
     (work / "brief.yaml").write_text(many, encoding="utf-8")
 
-    command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", standalone.master]
+    command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", cluster.master]
 
     ended = _ended(command, server=endpoint, folder=work)
 
@@ -195,13 +139,19 @@ def test_a_cluster_with_too_few_slots_is_refused(
 
 @pytest.mark.slow
 def test_a_cluster_that_runs_failed_tasks_again_is_refused(
-    standalone: Standalone, endpoint: fake_aws.Endpoint, work: Path
+    cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path
 ) -> None:
     """A task that is run again publishes again; Spark's default is four times.
 
     spark-submit puts all its program says on its own standard output.
     """
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", standalone.master, str(PROJECT / "load.py"), *RUN]
+    command = [
+        str(standalone.SPARK_HOME / "bin" / "spark-submit"),
+        "--master",
+        cluster.master,
+        str(PROJECT / "load.py"),
+        *RUN,
+    ]
 
     ended = _ended(command, server=endpoint, folder=work)
 

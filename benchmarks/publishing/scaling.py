@@ -1,0 +1,104 @@
+"""What more publishers bring, each of which is offered the same: tasks of one machine, or executors of a cluster.
+
+They are measured at a rate that leaves cores free: two cores cannot show more of tasks that go as fast as they can.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from benchmarks.processes import processor_seconds
+from benchmarks.report import table
+from benchmarks.rounds import Measured, interleaved
+from sluice.history.delays import percentile
+
+type Publish = Callable[..., dict[str, Any]]
+
+_SECONDS, _LINGER_SECONDS = 5, 0.02
+_FEW_MESSAGES = 100
+
+
+class Scaled(NamedTuple):
+    """What so many publishers do: messages a second, microseconds of processor time a message, and seconds late."""
+
+    rate: Measured
+    cost: Measured
+    late: Measured
+
+
+@contextmanager
+def publishers(*options: str) -> Iterator[Publish]:
+    """Yield what does one job, in a process of its own; options are those of `in_spark`."""
+    command = [sys.executable, "-m", "benchmarks.publishing.in_spark", *options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        questions, answers = process.stdin, process.stdout
+
+        def publish_with(**job: Any) -> dict[str, Any]:
+            print(json.dumps(job), file=questions, flush=True)
+            answer: dict[str, Any] = json.loads(answers.readline())
+            assert answer["messages"] >= job["messages"], f"{job} sent only {answer['messages']} messages"
+            return answer
+
+        yield publish_with
+        questions.close()
+
+
+def measured(
+    publish_with: Publish,
+    url: str,
+    counts: Sequence[int],
+    per_second: int,
+    rounds: int,
+    executor_pids: Sequence[int] = (),
+) -> dict[int, Scaled]:
+    """Return what so many publishers do, without what a job costs that publishes next to nothing.
+
+    Each is offered `per_second`. What the processes of `executor_pids` use counts, beside what `publish_with` returns.
+    """
+    costs: dict[int, list[float]] = {count: [] for count in counts}
+    lates: dict[int, list[float]] = {count: [] for count in counts}
+
+    def done(count: int, messages: int) -> tuple[float, dict[str, Any]]:
+        job = {"transport": "sockets", "service": "sqs", "url": url, "tasks": count, "rate": per_second * count}
+        before = sum(map(processor_seconds, executor_pids))
+        took = publish_with(**job, messages=messages, linger_seconds=_LINGER_SECONDS)
+        return took["processor_seconds"] + sum(map(processor_seconds, executor_pids)) - before, took
+
+    def rate(count: int) -> float:
+        few_seconds, few = done(count, _FEW_MESSAGES)
+        seconds, took = done(count, per_second * count * _SECONDS)
+        costs[count].append(1e6 * (seconds - few_seconds) / (took["messages"] - few["messages"]))
+        lates[count].append((percentile(took["late_us"], 0.99) or 0) / 1e6)
+        return float(took["messages"] / took["load_seconds"])
+
+    rates = interleaved({count: partial(rate, count) for count in counts}, rounds)
+    return {
+        count: Scaled(rates[count], Measured(tuple(costs[count])), Measured(tuple(lates[count]))) for count in counts
+    }
+
+
+def scaling_table(publishers_are: str, per_second: int, scaled: Mapping[int, Scaled]) -> str:
+    """Return the table of what was measured of so many tasks, or executors."""
+    rows = [
+        (
+            count,
+            f"{per_second * count:,}",
+            f"{found.rate.median:,.0f}",
+            found.rate.over(scaled[1].rate).ratio,
+            f"{found.late.median:.2f}",
+            f"{found.cost.median:.0f}",
+            found.cost.noise,
+        )
+        for count, found in scaled.items()
+    ]
+    head = (
+        *(publishers_are, "offered/s", "answered/s", "to one"),
+        *("99% answered within, s", "processor µs a message", "noise"),
+    )
+    return table(head, rows, text_columns=0)
