@@ -5,10 +5,10 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
-_SECONDS_MAX = 20
+_SECONDS_MAX = 300  # of a connection that its client keeps
 
 
 class End(Enum):
@@ -26,7 +26,6 @@ class Server:
     answer: bytes = b""
     end: End = End.KEPT
     ended_count: int = 0
-    over: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
@@ -35,10 +34,7 @@ def serving() -> Iterator[Server]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}")
         threading.Thread(target=_accept, args=(listener, server), daemon=True).start()
-        try:
-            yield server
-        finally:
-            server.over.set()
+        yield server
 
 
 def _accept(listener: socket.socket, server: Server) -> None:
@@ -59,12 +55,13 @@ def _answer(connected: socket.socket, server: Server) -> None:
     connected.settimeout(_SECONDS_MAX)
     with connected, suppress(OSError):
         while _is_whole_request(connected):
-            connected.sendall(server.answer)
-            if server.end is End.SILENT:
-                server.over.wait(_SECONDS_MAX)
-            if server.end is End.RESET:
+            answer, end = server.answer, server.end  # once it is sent, they may be those of the next request
+            connected.sendall(answer)
+            if end is End.SILENT:
+                connected.recv(1)  # until its client gives up
+            if end is End.RESET:
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            if server.end is not End.KEPT:
+            if end is not End.KEPT:
                 return
 
 

@@ -53,11 +53,12 @@ PUBLISH: dict[str, Any] = {
     ],
 }
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {"sns": ("publish_batch", PUBLISH), "sqs": ("receive_message", RECEIVE)}
+_PATIENT_SECONDS, _SHORT_SECONDS = 30, 0.5  # a busy machine answers within the first; the second is for silence alone
 _KEYS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalr/x+y", "aws_session_token": "t0/k"}
 
 
 def _client(service: str, url: str, *, config: Config | None = None, **options: Any) -> Any:
-    config = sdk.config(answer_seconds=0.5) if config is None else config
+    config = sdk.config(answer_seconds=_PATIENT_SECONDS) if config is None else config
     return boto3.Session(**_KEYS).client(service, endpoint_url=url, region_name="eu-west-1", config=config, **options)
 
 
@@ -288,9 +289,14 @@ ANSWERS: dict[str, tuple[bytes, End]] = {
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[raw_server.Server, dict[str, tuple[Any, Any]]]]:
+def served() -> Iterator[tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]]:
+    """Yield a server and the pairs of clients by service and whether they wait for a short time only."""
     with raw_server.serving() as server:
-        pairs = {service: _both(service, server.url) for service in CALLS}
+        pairs = {
+            (service, is_short): _both(service, server.url, config=sdk.config(answer_seconds=seconds))
+            for service in CALLS
+            for is_short, seconds in ((False, _PATIENT_SECONDS), (True, _SHORT_SECONDS))
+        }
         yield server, pairs
         for client in (client for pair in pairs.values() for client in pair):
             client.close()
@@ -299,26 +305,34 @@ def served() -> Iterator[tuple[raw_server.Server, dict[str, tuple[Any, Any]]]]:
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("case", ANSWERS)
 def test_an_answer_means_what_botocore_makes_of_it(
-    service: str, case: str, served: tuple[raw_server.Server, dict[str, tuple[Any, Any]]]
+    service: str, case: str, served: tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]
 ) -> None:
     server, pairs = served
-    plain, fast = pairs[service]
     server.answer, server.end = ANSWERS[case]
+    is_silent = server.end is End.SILENT
+    plain, fast = pairs[service, is_silent]
 
     outcomes = []
     for client in (plain, fast, fast):
         ended_count = server.ended_count
         outcomes.append(_outcome(client, service))
-        if server.end in (End.CLOSED, End.RESET):  # who is faster, the next request or the end, is nobody's promise
+        if server.end is not End.KEPT:  # who is faster, the next request or the end, is nobody's promise
             eventually(
                 partial(_has_ended, server, ended_count), timeout_seconds=30, describe="the connection has ended"
             )
     server.answer, server.end = _http(_published(_MEMBER) if service == "sns" else "{}"), End.KEPT
-    afterwards = [_outcome(client, service) for client in (plain, fast)]
+    seconds = 30 if is_silent else 0  # a busy machine may not answer in a short time: such a client asks again
+    afterwards = [
+        eventually(partial(_outcome, client, service), timeout_seconds=seconds, describe="an answer", until=_is_answer)
+        for client in (plain, fast)
+    ]
 
     assert outcomes[1:] == [outcomes[0]] * 2
     assert afterwards[0] == afterwards[1]
-    assert "ResponseMetadata" in afterwards[0]
+
+
+def _is_answer(outcome: object) -> bool:
+    return isinstance(outcome, dict)
 
 
 def _has_ended(server: raw_server.Server, ended_count: int) -> bool:
