@@ -9,9 +9,17 @@ import json
 import uuid
 from itertools import count
 
+from sluice.declaration import Consumer
 from sluice.messaging.envelope import Envelope, Event
 
 _GROUPS = 1_000
+_DECLARED = Consumer(name="benchmark")
+_ATTRIBUTES = {
+    "FifoQueue": "true",
+    "MessageRetentionPeriod": str(_DECLARED.message_retention_seconds),
+    "RedrivePolicy": json.dumps({"deadLetterTargetArn": "", "maxReceiveCount": _DECLARED.max_attempts}),
+    "VisibilityTimeout": str(_DECLARED.visibility_timeout_seconds),
+}
 _numbers = count()
 
 
@@ -20,6 +28,8 @@ def answer(operation: str, body: bytes) -> bytes:
     request = json.loads(body)
     if operation == "ReceiveMessage":
         return json.dumps({"Messages": [_message() for _ in range(request.get("MaxNumberOfMessages", 1))]}).encode()
+    if operation == "GetQueueAttributes":
+        return json.dumps({"Attributes": _ATTRIBUTES}).encode()
     if "Entries" in request:
         return json.dumps({"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}).encode()
     return b"{}"

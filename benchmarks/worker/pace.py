@@ -2,6 +2,7 @@
 
 import json
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from benchmarks import databases, locked, sink
 from benchmarks.charts import Line, lines
 from benchmarks.databases import POSTGRES
 from benchmarks.report import Section, table
-from benchmarks.rounds import interleaved
+from benchmarks.rounds import Measured, interleaved
 from benchmarks.worker.lanes import REGION, cpu_seconds, inboxed, looping
 from benchmarks.worker.workers import CONSUMER, inbox_of
 from sluice import sdk
@@ -74,9 +75,8 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     ]
     head = ("what", "messages/s", "noise", "to boto3", "processor, ms a message")
     grown = _growth(url, rounds)
-    return Section(
-        tables={"worker": table(head, rows, text_columns=1), "inbox-growth": grown[0]}, plots={"inbox-growth": grown[1]}
-    )
+    tables = {"worker": table(head, rows, text_columns=1), "start": _start(url, rounds), "inbox-growth": grown[0]}
+    return Section(tables=tables, plots={"inbox-growth": grown[1]})
 
 
 def _rate(cell: Callable[[], _Worked], worked: list[_Worked]) -> float:
@@ -115,6 +115,54 @@ def _workers(url: str, endpoint: str, processes: int) -> _Worked:
         _clock.sleep(pause_seconds)
     each = [_Worked(*json.loads(process.communicate()[0])) for process in started]
     return _Worked(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
+
+
+def _start(url: str, rounds: int) -> str:
+    """Return the table of what passes from the start of a command to its end, or to a worker's first message."""
+    spent: dict[str, list[float]] = {"sluice --help": [], "sluice worker, to its first handler": []}
+    cells = {
+        name: partial(start, seconds)
+        for (name, seconds), start in zip(spent.items(), (_help, _first(url)), strict=True)
+    }
+    walls = interleaved(cells, rounds)
+    rows = [
+        (name, f"{Measured(tuple(spent[name])).median:.2f}", Measured(tuple(spent[name])).noise, f"{wall.median:.2f}")
+        for name, wall in walls.items()
+    ]
+    return table(("what", "processor seconds", "noise", "seconds"), rows, text_columns=1)
+
+
+def _help(spent: list[float]) -> float:
+    began, before = _clock.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "sluice", "--help"], check=True, stdout=subprocess.DEVNULL)
+    seconds, after = _clock.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return seconds
+
+
+def _first(url: str) -> Callable[[list[float]], float]:
+    """Return what starts the command on an empty inbox and a queue that has a message at once."""
+    command = [sys.executable, "-m", "sluice"]
+
+    def start(spent: list[float]) -> float:
+        with databases.fresh(url, inbox_tables.metadata):
+            apply = [*command, "schema", "apply", "inbox", "--dsn", url, "--log-level", "error"]
+            subprocess.run(apply, check=True, stdout=subprocess.DEVNULL)
+        with sink.running(_DELAY_SECONDS) as endpoint:
+            arguments = ["--env", "local", "--consumer", "billing", "--handlers", "benchmarks.worker.first_message"]
+            place = ["--dsn", url, "--endpoint-url", endpoint, "--queue-url", f"{endpoint}/000000000000/benchmark.fifo"]
+            began = _clock.monotonic()
+            ended = subprocess.run(
+                [*command, "worker", *arguments, *place, "--log-level", "error"],
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        processor_seconds, handled_at = json.loads(ended.stdout.splitlines()[0])
+        spent.append(processor_seconds)
+        return float(handled_at - began)
+
+    return start
 
 
 @contextmanager

@@ -18,6 +18,19 @@ from tests.support.command_line import Run
 from tests.support.project import PROJECT
 
 HEAVY = {"boto3", "botocore", "psycopg", "pyarrow", "rich", "sqlalchemy", "structlog"}
+OF_OTHERS = {
+    "aws_cdk",
+    "jsii",
+    "jinja2",
+    "lark",
+    "numba",
+    "numpy",
+    "opentelemetry",
+    "pandas",
+    "pyarrow",
+    "pyspark",
+    "yaml",
+}
 _LOADED = """
 import json, sys
 from sluice.cli.main import main
@@ -65,6 +78,18 @@ def test_help_and_wrong_usage_load_nothing_heavy(arguments: tuple[str, ...], cod
     loaded = set(json.loads(ended.stderr.splitlines()[-1]))
     assert "click" in loaded
     assert loaded & HEAVY == set()
+
+
+def test_a_worker_loads_nothing_of_the_other_parts(dsn: str) -> None:
+    """ECS starts one when messages wait, and its first message waits for what it loads."""
+    command = ("worker", "--consumer", "billing", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1")
+    ended = subprocess.run(
+        [sys.executable, "-c", _LOADED, *command], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    loaded = set(json.loads(ended.stderr.splitlines()[-1]))
+    assert {"botocore", "sqlalchemy", "structlog"} <= loaded
+    assert loaded & OF_OTHERS == set()
 
 
 @pytest.mark.parametrize(
