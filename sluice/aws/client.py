@@ -37,6 +37,7 @@ from botocore.exceptions import (
 from botocore.utils import normalize_url_path
 from urllib3 import HTTPHeaderDict, HTTPResponse
 from urllib3.exceptions import ProtocolError
+from urllib3.exceptions import ReadTimeoutError as URLLib3ReadTimeoutError
 
 from sluice.aws import codec
 from sluice.aws.connections import Answered, Connections, NotConnected, Route, Stream
@@ -352,7 +353,7 @@ class _Replay:
             raise _not_connected(request.url, error.__cause__) from error
         except ssl.SSLError as error:
             raise SSLError(endpoint_url=request.url, error=error) from error
-        except TimeoutError as error:
+        except (TimeoutError, URLLib3ReadTimeoutError) as error:
             raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
         except (OSError, http.client.HTTPException, ProtocolError) as error:
             raise ConnectionClosedError(error=error, request=request, endpoint_url=request.url) from error

@@ -12,16 +12,24 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple
+
+from sluice.clock import SystemClock
 
 _CHUNK_BYTES = 65_536
 _CHUNK_BYTES_MAX = 1_048_576
 _HEAD_BYTES_MAX = 65_536
+_clock = SystemClock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where requests go and how. `tls` is None for plain HTTP; timeouts in seconds, None waits without end."""
+    """Where requests go and how. `tls` is None for plain HTTP; timeouts in seconds, None waits without end.
+
+    A request has both timeouts together to be sent and answered, however many pieces the answer comes in. What resolves
+    the host's name has bounds of its own, and each of its addresses is tried for as long as the first timeout.
+    """
 
     host: str
     port: int
@@ -29,6 +37,12 @@ class Route:
     answer_seconds: float | None
     tls: ssl.SSLContext | None
     socket_options: Sequence[tuple[int, int, int]] = ()
+
+    def ends_at(self) -> float:
+        """Return when a request that begins now has to be answered, by the machine's clock."""
+        if self.connect_seconds is None or self.answer_seconds is None:
+            return inf
+        return _clock.monotonic() + self.connect_seconds + self.answer_seconds
 
 
 class NotConnected(Exception):
@@ -46,9 +60,9 @@ class Answered(NamedTuple):
 class Stream(io.RawIOBase):
     """What came of an answer, then what still comes, as `http.client` reads it; closing it ends the connection."""
 
-    def __init__(self, received: bytes, connected: socket.socket) -> None:
+    def __init__(self, received: bytes, connected: socket.socket, ends_at: float) -> None:
         super().__init__()
-        self._received, self._connected = memoryview(received), connected
+        self._received, self._connected, self._ends_at = memoryview(received), connected, ends_at
 
     def readable(self) -> bool:
         """Return that it can be read."""
@@ -57,6 +71,7 @@ class Stream(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read what is there; 0 at the end."""
         if not self._received:
+            _limit(self._connected, self._ends_at)
             return self._connected.recv_into(buffer)
         size = min(len(buffer), len(self._received))
         buffer[:size] = self._received[:size]
@@ -92,11 +107,12 @@ class Connections:
             NotConnected: the request never left.
             OSError: it may have had its effect; TimeoutError and ssl.SSLError among them.
         """
+        ends_at = self._route.ends_at()
         connected = self._connection()
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # an answer may be there nevertheless: a refusal
                 connected.sendall(request)
-            answered = _received(connected)
+            answered = _received(connected, ends_at)
         except BaseException:
             connected.close()
             raise
@@ -135,6 +151,8 @@ class Connections:
         if len(self._idle) >= self._idle_max or "close" in answered.headers.get("connection", "").lower():
             connected.close()
         else:
+            if connected.gettimeout() != self._route.answer_seconds:
+                connected.settimeout(self._route.answer_seconds)
             self._idle.append(connected)
 
     def close(self) -> None:
@@ -150,27 +168,43 @@ def _has_ended(connected: socket.socket) -> bool:
     return bool(look.poll(0))
 
 
-def _received(connected: socket.socket) -> Answered | Stream:
+def _limit(connected: socket.socket, ends_at: float) -> None:
+    """Let the next wait for an answer end when the request has to.
+
+    Raises:
+        TimeoutError: that is over.
+    """
+    left, timeout = ends_at - _clock.monotonic(), connected.gettimeout()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    if timeout is not None and left < timeout:
+        connected.settimeout(left)
+
+
+def _received(connected: socket.socket, ends_at: float) -> Answered | Stream:
+    _limit(connected, ends_at)
     received = connected.recv(_CHUNK_BYTES)
     while (end := received.find(b"\r\n\r\n")) < 0:
+        _limit(connected, ends_at)
         more = connected.recv(_CHUNK_BYTES) if received and len(received) < _HEAD_BYTES_MAX else b""
         if not more:
-            return Stream(received, connected)
+            return Stream(received, connected, ends_at)
         received += more
     head = _head(received[:end])
     if head is None:
-        return Stream(received, connected)
+        return Stream(received, connected, ends_at)
     status, headers, length = head
     missing = end + 4 + length - len(received)
     pieces = [received]
     while missing > 0:
+        _limit(connected, ends_at)
         more = connected.recv(max(_CHUNK_BYTES, min(missing, _CHUNK_BYTES_MAX)))
         pieces.append(more)
         missing -= len(more)
         if not more:
             break
     whole = received if len(pieces) == 1 else b"".join(pieces)
-    return Stream(whole, connected) if missing else Answered(status, headers, whole[end + 4 :])
+    return Stream(whole, connected, ends_at) if missing else Answered(status, headers, whole[end + 4 :])
 
 
 def _head(head: bytes) -> tuple[int, dict[str, str], int] | None:

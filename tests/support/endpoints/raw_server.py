@@ -1,5 +1,6 @@
 """A server on the loopback that answers with the very bytes it is given, or does not."""
 
+import select
 import socket
 import struct
 import threading
@@ -8,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 
+_PAUSE_MILLISECONDS = 50
 _SECONDS_MAX = 300  # of a connection that its client keeps
 
 
@@ -18,6 +20,7 @@ class End(Enum):
     CLOSED = "closed"
     RESET = "reset"
     SILENT = "silent"
+    SLOW = "slow"
 
 
 @dataclass(slots=True)
@@ -56,6 +59,9 @@ def _answer(connected: socket.socket, server: Server) -> None:
     with connected, suppress(OSError):
         while _is_whole_request(connected):
             answer, end = server.answer, server.end  # once it is sent, they may be those of the next request
+            if end is End.SLOW:
+                _send_slowly(connected, answer)
+                return
             connected.sendall(answer)
             if end is End.SILENT:
                 connected.recv(1)  # until its client gives up
@@ -63,6 +69,16 @@ def _answer(connected: socket.socket, server: Server) -> None:
                 connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             if end is not End.KEPT:
                 return
+
+
+def _send_slowly(connected: socket.socket, answer: bytes) -> None:
+    """Send a byte at a time, until the client hangs up."""
+    hung_up = select.poll()
+    hung_up.register(connected, select.POLLIN)
+    for position in range(len(answer)):
+        connected.sendall(answer[position : position + 1])
+        if hung_up.poll(_PAUSE_MILLISECONDS):
+            return
 
 
 def _is_whole_request(connected: socket.socket) -> bool:

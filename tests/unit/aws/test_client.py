@@ -278,6 +278,8 @@ ANSWERS: dict[str, tuple[bytes, End]] = {
     "reset in it": (_http("{}", length=9_999), End.RESET),
     "silent in it": (_http("{}", length=9_999), End.SILENT),
     "silent in its head": (b"HTTP/1.1 200 OK\r\nA", End.SILENT),
+    "silent, without a length": (b"HTTP/1.1 200 OK\r\nA: 1\r\n\r\n{", End.SILENT),
+    "silent in a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{", End.SILENT),
     "silent": (b"", End.SILENT),
     "closed": (b"", End.CLOSED),
     "reset": (b"", End.RESET),
@@ -331,6 +333,19 @@ def test_an_answer_means_what_botocore_makes_of_it(
     assert afterwards[0] == afterwards[1]
 
 
+@pytest.mark.parametrize("length", [10, None], ids=["of known length", "without a length"])
+def test_an_answer_that_comes_byte_by_byte_is_given_up_when_its_time_is_over(length: int | None) -> None:
+    """Botocore waits as long as it takes. The relay's lease goes by how long a call may take."""
+    head = b"HTTP/1.1 200 OK\r\n" + (b"" if length is None else b"Content-Length: 10\r\n") + b"\r\n"
+    with raw_server.serving() as server:
+        server.answer, server.end = head + b"{" + b" " * 200 + b"}", End.SLOW
+        client = fast_client(_client("sqs", server.url, config=sdk.config(answer_seconds=_SHORT_SECONDS)))
+        outcome = _outcome(client, "sqs")
+        client.close()
+
+    assert outcome[0] == "ReadTimeoutError"
+
+
 def _is_answer(outcome: object) -> bool:
     return isinstance(outcome, dict)
 
@@ -364,7 +379,8 @@ def test_a_connection_that_is_not_taken_is_what_botocore_says() -> None:
         for unanswered in fill:
             unanswered.settimeout(0)
             unanswered.connect_ex(full.getsockname())
-        outcomes = [_outcome(client, "sqs") for client in _both("sqs", f"http://127.0.0.1:{full.getsockname()[1]}")]
+        url, short = f"http://127.0.0.1:{full.getsockname()[1]}", sdk.config(answer_seconds=_SHORT_SECONDS)
+        outcomes = [_outcome(client, "sqs") for client in _both("sqs", url, config=short)]
         for unanswered in fill:
             unanswered.close()
 
