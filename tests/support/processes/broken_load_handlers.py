@@ -16,4 +16,4 @@ build.assemble_worker = partial(
     build.assemble_worker, processor_type=KeepsNoInbox if is_without_inbox else DeletesFirst
 )
 # Each is slow where it can be found out: with the effect and without the delete, or the other way round.
-os.environ[failpoints.VARIABLE] = "after_commit=0.2" if is_without_inbox else "after_receive=0.2"
+os.environ[failpoints.VARIABLE] = "after_commit=0.5" if is_without_inbox else "after_receive=0.5"
