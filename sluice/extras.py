@@ -17,7 +17,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cdk": ("aws_cdk", "cdk_nag", "constructs"),
     "contracts": ("boto3", "botocore", "localstack_client", "pytest", "pytest_timeout", "xdist"),
     "testing": (*_WORKER, "pytest"),
-    "load": (*_WORKER, *_CHECKER, "google", "grpc", "grpc_status", "py4j", "pyspark", "zstandard"),
+    "load": (*_WORKER, *_CHECKER, "google", "grpc", "grpc_status", "numba", "py4j", "pyspark", "zstandard"),
     "rehearse": (*_CHECKER, "lark", "numba"),
 }
 """Extra to the modules that are there when it is installed. Where it is not known which is meant, the first counts."""

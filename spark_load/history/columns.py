@@ -11,6 +11,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NONE = int(np.iinfo(np.int64).min)
+HASHED = (
+    "call_id",
+    "deduplication_id",
+    "sns_message_id",
+    "sns_sequence_number",
+    "sqs_message_id",
+    "sqs_sequence_number",
+    "receipt_handle_hash",
+    "body_hash",
+    "attributes_hash",
+)
+"""Columns of many texts, of which the judge needs no more than hashes."""
+_NUMBERED = ("sns_sequence_number", "sqs_sequence_number")
+_HASH, _LOW = "_64", "_low"
+HASH_SCHEMA = pa.schema(
+    [*((f"{name}{_HASH}", pa.int64()) for name in HASHED), *((f"{name}{_LOW}", pa.int64()) for name in _NUMBERED)]
+)
+"""Of `hash_columns`. A sequence number has the hash of its first digits, and its last ones as a number."""
 _WORD = 8
 _NUMBER_DIGITS = 39
 _LOW_DIGITS = 18
@@ -23,7 +41,10 @@ type Columns = dict[str, np.ndarray]
 
 
 class Events:
-    """Events of a table, column by column, as in `sluice.history.events`; texts are plain or dictionaries."""
+    """Events of a table, column by column, as in `sluice.history.events`; texts are plain or dictionaries.
+
+    Those of HASHED may be hashes already.
+    """
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -38,7 +59,7 @@ class Events:
 
     def is_known(self, name: str) -> np.ndarray:
         """Return where the column says something."""
-        return self._array(name).is_valid().to_numpy(zero_copy_only=False)
+        return self._array(self._stored(name)).is_valid().to_numpy(zero_copy_only=False)
 
     def is_false(self, name: str) -> np.ndarray:
         """Return where a column of truths says that it is not so."""
@@ -58,17 +79,13 @@ class Events:
         codes, values = self.codes(name)
         return np.array([decode(value) for value in values], dtype=dtype)[codes]
 
-    def hashes(self, name: str, where: np.ndarray | None = None) -> np.ndarray:
-        """Return a column of texts as hashes, only of the rows where, if that is said."""
-        array = self._array(name)
+    def hashes(self, name: str) -> np.ndarray:
+        """Return a column of texts as hashes."""
+        array = self._array(self._stored(name))
         if pa.types.is_dictionary(array.type):  # each is hashed once
             codes, values = self.codes(name)
             return hashes(pa.array(values, pa.string()))[codes]
-        if where is None or array.null_count == len(array):
-            return hashes(array)
-        found = np.zeros(len(array), dtype=np.uint64)
-        found[where] = hashes(array.filter(pa.array(where)))
-        return found
+        return array.fill_null(0).to_numpy().view(np.uint64) if pa.types.is_integer(array.type) else hashes(array)
 
     def sequence_numbers(self, *names: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the last digits of sequence numbers as numbers, and the others hashed; of the first that has one.
@@ -77,17 +94,38 @@ class Events:
         """
         low, high = np.full(len(self), NONE), np.zeros(len(self), dtype=np.uint64)
         for name in reversed(names):
-            array = self._array(name)
-            if array.null_count < len(array):
-                where = array.is_valid().to_numpy(zero_copy_only=False)
-                low[where], high[where] = _sequence_numbers(array.drop_null())
+            where = np.flatnonzero(self.is_known(name))
+            if not len(where):
+                continue
+            if self._stored(name) == name:
+                low[where], high[where] = _sequence_numbers(self._array(name).drop_null())
+            else:
+                low[where], high[where] = self.numbers(f"{name}{_LOW}")[where], self.hashes(name)[where]
         return low, high
+
+    def _stored(self, name: str) -> str:
+        """Return the column that has the hashes of the texts of this one; if there is none, this one."""
+        stored = f"{name}{_HASH}"
+        return stored if stored in self._table.schema.names else name
 
     def _array(self, name: str) -> pa.Array:
         column = self._table.column(name)
         if column.num_chunks == 1:
             return column.chunk(0)
         return column.unify_dictionaries().combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+def hash_columns(table: pa.Table) -> dict[str, pa.Array]:
+    """Return the columns of HASH_SCHEMA of a table with the texts; null where there is no text, or no number."""
+    events, found = Events(table), dict[str, pa.Array]()
+    for name in HASHED:
+        if name in _NUMBERED:
+            low, hashed = events.sequence_numbers(name)
+            found[f"{name}{_LOW}"] = pa.array(low, mask=low == NONE)
+        else:
+            hashed = events.hashes(name)
+        found[f"{name}{_HASH}"] = pa.array(hashed.view(np.int64), mask=hashed == 0)
+    return {field: found[field] for field in HASH_SCHEMA.names}
 
 
 def hashes(texts: pa.Array) -> np.ndarray:
@@ -116,15 +154,6 @@ def mixed(*numbers: np.ndarray) -> np.ndarray:
 def starts(ordered: np.ndarray) -> np.ndarray:
     """Return where each stretch of the same value begins."""
     return np.flatnonzero(np.concatenate((np.ones(len(ordered[:1]), dtype=bool), ordered[1:] != ordered[:-1])))
-
-
-def alike(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where one of each value is, and the number of its value for each row."""
-    order = np.argsort(values)
-    begins = starts(values[order])
-    number = np.empty(len(values), dtype=np.int32)
-    number[order] = np.repeat(np.arange(len(begins), dtype=np.int32), np.diff(begins, append=len(values)))
-    return order[begins], number
 
 
 def _rows(dense: pa.Array, lengths: np.ndarray) -> np.ndarray:

@@ -4,6 +4,9 @@ A journal is written in *buckets*, a file for each: all events of a message grou
 journal. Who judges groups reads bucket after bucket, and nothing has to be exchanged. Other files with the columns of a
 history work too, with an exchange. Files rewritten by Arrow carry ARROW:schema and may keep our bucket metadata
 although their rows moved: ignore their bucket metadata.
+
+Beside its texts, a file in buckets has the hashes of those that the judge only compares: it reads eight bytes in place
+of some forty, and hashes nothing.
 """
 
 import json
@@ -23,7 +26,7 @@ from sluice.errors import HistoryError
 from sluice.recorder import journal
 from sluice.recorder.valid_rows import require_valid_rows
 from spark_load.history import checksums
-from spark_load.history.columns import Events, hashes
+from spark_load.history.columns import HASH_SCHEMA, HASHED, Events, hash_columns, hashes
 
 BUCKETS_MAX = 128  # whoever writes them has so many files open, and a process may be allowed no more than 256
 _READ_EVENTS = 400_000
@@ -66,8 +69,14 @@ _READ = (
     "md5_ok",
 )
 _CODED = pa.dictionary(pa.int32(), pa.string())
-_WRITTEN = pa.schema([(field.name, _CODED if field.name in _FEW_WRITTEN else field.type) for field in journal.SCHEMA])
-_READ_SCHEMA = pa.schema([(name, _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type) for name in _READ])
+_CODED_SCHEMA = pa.schema(
+    [(field.name, _CODED if field.name in _FEW_WRITTEN else field.type) for field in journal.SCHEMA]
+)
+_WRITTEN_SCHEMA = pa.unify_schemas([_CODED_SCHEMA, HASH_SCHEMA])
+_PLAIN_SCHEMA = pa.schema([(name, _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type) for name in _READ])
+_READ_SCHEMA = pa.unify_schemas(
+    [pa.schema([field for field in _PLAIN_SCHEMA if field.name not in HASHED]), HASH_SCHEMA]
+)
 _HOW: dict[str, Any] = {
     "use_dictionary": list(_FEW_WRITTEN),
     "compression": "lz4",  # read in half the time of snappy, and no larger
@@ -92,7 +101,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
     """Write events to a file for each bucket, a row group of each table; a history has one `bucket_count`."""
     paths = [folder / f"{name}-{bucket:03d}.parquet" for bucket in range(bucket_count)]
     with ExitStack() as files:
-        writers = [files.enter_context(pq.ParquetWriter(path, _WRITTEN, **_HOW)) for path in paths]
+        writers = [files.enter_context(pq.ParquetWriter(path, _WRITTEN_SCHEMA, **_HOW)) for path in paths]
         for bucket, writer in enumerate(writers):
             description = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
             writer.add_key_value_metadata({_BUCKETS: json.dumps(description)})
@@ -104,7 +113,10 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
             for writer, count in zip(writers, np.bincount(of_bucket, minlength=bucket_count).tolist(), strict=True):
                 begin, end = end, end + count
                 if count:
-                    writer.write_table(_slim(ordered.slice(begin, count)), row_group_size=count)
+                    part = _slim(ordered.slice(begin, count))
+                    for field, hashed in hash_columns(part).items():
+                        part = part.append_column(field, hashed)
+                    writer.write_table(part, row_group_size=count)
     for path in paths:
         checksums.write(path)
 
@@ -115,7 +127,7 @@ def _coded(table: pa.Table) -> pa.Table:
         column.combine_chunks().dictionary_encode() if name in _FEW_WRITTEN else column
         for name, column in zip(table.column_names, table.columns, strict=True)
     ]
-    return pa.table(columns, schema=_WRITTEN)
+    return pa.table(columns, schema=_CODED_SCHEMA)
 
 
 def _slim(table: pa.Table) -> pa.Table:
@@ -236,13 +248,28 @@ def read(found: Iterable[Piece]) -> Iterator[Events]:
 def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
     for piece in found:
         with _opened(piece) as file:
+            has_hashes = _has_hashes(file)
             for number in _numbers(piece):
                 row_group = file.metadata.row_group(number)
-                names, count = _with_values(row_group, _READ), 0
+                names = _with_values(row_group, _READ_SCHEMA.names if has_hashes else _READ)
+                count = 0
                 for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
                     count += len(batch)
-                    yield _filled(pa.Table.from_batches([batch]), _READ_SCHEMA)
+                    table = pa.Table.from_batches([batch])
+                    yield _filled(table, _READ_SCHEMA) if has_hashes else _hashed(_filled(table, _PLAIN_SCHEMA))
                 _require_count(piece, count, row_group.num_rows)
+
+
+def _has_hashes(file: pq.ParquetFile) -> bool:
+    """Return whether a file has the hashes of its own texts: older ones of ours have not."""
+    names = set(file.schema_arrow.names)
+    return _bucket_description(file.metadata) is not None and names.issuperset(HASH_SCHEMA.names)
+
+
+def _hashed(table: pa.Table) -> pa.Table:
+    """Return events with hashes in place of texts."""
+    columns = dict(zip(table.column_names, table.columns, strict=True)) | hash_columns(table)
+    return pa.table([columns[name] for name in _READ_SCHEMA.names], schema=_READ_SCHEMA)
 
 
 def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -285,6 +312,10 @@ def examined(piece: Piece) -> Iterator[pa.Table]:
         for number in _numbers(piece):
             table = _whole(file, number)
             _require_count(piece, len(table), sizes[number])
+            if _has_hashes(file):
+                stored = file.read_row_group(number, columns=HASH_SCHEMA.names, use_threads=False)
+                if not stored.select(HASH_SCHEMA.names).equals(pa.table(hash_columns(table))):
+                    raise OSError(f"{piece.path} has hashes that are not those of its texts")
             require_valid_rows(table, piece.path, sum(sizes[:number]))
             yield table
 

@@ -29,8 +29,9 @@ from spark_load.judge.counts import AROUND, CALLS, count
 from spark_load.judge.groups import UNKNOWN, UNKNOWNS_MAX, WITNESSED_MAX, Findings, found_in, gathered, groups_of
 from spark_load.judge.judge import Recovery
 from spark_load.judge.local_series import series
-from spark_load.judge.screening.buckets import MAYBE, Cleared, Rows, cleared, concluded, group_names
+from spark_load.judge.screening.buckets import MAYBE, Cleared, cleared, concluded, group_names
 from spark_load.judge.screening.encode import encode_events
+from spark_load.judge.screening.rollup import Messages
 from spark_load.judge.screening.stretches import needed
 from spark_load.judge.timing import SETTLED, TIMED, Timed, least
 
@@ -78,11 +79,11 @@ class LocalEngine:
 
     def screen(self, expectation: Expectation) -> Cleared:
         """Return what one pass over the whole history finds."""
-        rows = Rows()
-        rows.add(encode_events(self._events, expectation))
+        messages = Messages(expectation)
+        messages.add(encode_events(self._events, expectation))
         maybe, seen = MAYBE.empty_table(), []
-        if len(rows):
-            maybe, observed = cleared(rows, group_names(self._events), expectation)
+        if len(messages):
+            maybe, observed = cleared(messages, group_names(self._events), expectation)
             seen.append(observed)
         return concluded(count(self._events, expectation), maybe, seen, expectation)
 

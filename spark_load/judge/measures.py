@@ -30,7 +30,7 @@ def observed(messages: Columns, groups: Columns, expectation: Expectation) -> Se
     """
     window_us = expectation.deduplication_window_seconds * _US
     is_message, is_acked, is_repeated = messages["count_0"] > 0, messages["acked_0"] > 0, messages["acked_0"] > 1
-    is_late = difference(messages["asked_last_us_0"], messages["asked_us_0"]) >= window_us
+    is_late = difference(messages["invoked_last_us_0"], messages["invoked_us_0"]) >= window_us
     is_open = is_message & ~is_acked
     is_measured = (messages["idx"] >= 0) & ~messages["is_warm_up"]
     is_published = is_measured & is_acked
@@ -47,9 +47,9 @@ def observed(messages: Columns, groups: Columns, expectation: Expectation) -> Se
     }
     found: Seen = {name: [_SUM, int(column.sum())] for name, column in counts.items()}
     found |= {
-        "published_from_us": [_MIN, _least(messages["asked_us_0"][is_published])],
+        "published_from_us": [_MIN, _least(messages["invoked_us_0"][is_published])],
         "published_until_us": [_MAX, _most(messages["answered_us_0"][is_published])],
-        "asked_last_us": [_MAX, _most(messages["asked_us_0"][is_measured])],
+        "invoked_last_us": [_MAX, _most(messages["invoked_us_0"][is_measured])],
         "late": _distribution(messages["late_us_0"][is_published]),
         "took": _distribution(messages["took_us_0"][is_published]),
     }
@@ -72,7 +72,7 @@ def nothing(expectation: Expectation) -> Seen:
         **{name: [_SUM, 0] for name in ("published_count", "groups", "later", "shared")},
         **{f"{name}_from_us": [_MIN, None] for name in ("published", *of_queues)},
         **{f"{name}_until_us": [_MAX, None] for name in ("published", *of_queues)},
-        "asked_last_us": [_MAX, None],
+        "invoked_last_us": [_MAX, None],
         **{name: _distribution(np.array([], dtype=np.int64)) for name in _names(expectation)},
     }
 
@@ -161,7 +161,7 @@ def _names(expectation: Expectation) -> list[str]:
 
 def _of_queue(seen: Mapping[str, Any], queue_index: int) -> dict[str, Any]:
     from_us, until_us = seen[f"received_{queue_index}_from_us"], seen[f"received_{queue_index}_until_us"]
-    invoked_us = seen["asked_last_us"]
+    invoked_us = seen["invoked_last_us"]
     return {
         "received": _rate(seen[f"received_{queue_index}"], from_us, until_us),
         "drain_seconds": None if until_us is None or invoked_us is None else (until_us - invoked_us) / 1e6,

@@ -8,49 +8,19 @@ in this process.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from sluice.history.checker import Activity, Expectation
-from spark_load.history.columns import Columns, Events, hashes
+from spark_load.history.columns import Events, hashes
 from spark_load.judge.counts import EventCounts, facts
 from spark_load.judge.measures import Seen, joined, nothing, observed
-from spark_load.judge.screening.encode import SCHEMA
-from spark_load.judge.screening.rollup import messages
+from spark_load.judge.screening.rollup import Messages
 from spark_load.judge.screening.suspects import answered_empty, groups
 
-_ROWS_INITIALLY = 1 << 22  # of 8 bytes: from there on pages are mapped when they are touched, and moved, not copied
-_GROWTH = 1.1
 NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
 """Of `group_names`."""
 MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
 """Of what `cleared` says of groups."""
-
-
-class Rows:
-    """Narrow rows as they come, as columns that grow: a group may be a tenth of a history, and is here once."""
-
-    def __init__(self) -> None:
-        self._columns: Columns = {
-            field.name: np.empty(_ROWS_INITIALLY, field.type.to_pandas_dtype()) for field in SCHEMA
-        }
-        self._count = 0
-
-    def add(self, rows: pa.Table) -> None:
-        """Copy some more."""
-        begin, self._count = self._count, self._count + rows.num_rows
-        for name, column in self._columns.items():
-            if self._count > len(column):
-                column.resize(max(self._count, int(len(column) * _GROWTH)), refcheck=False)
-            column[begin : self._count] = rows.column(name).to_numpy()
-
-    def __len__(self) -> int:
-        return self._count
-
-    def taken(self) -> Columns:
-        """Return the columns; they are not here any more."""
-        columns, self._columns = self._columns, {}
-        return {name: column[: self._count] for name, column in columns.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +48,19 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & empty]
 
 
-def cleared(rows: Rows, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
+def cleared(messages: Messages, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
-    `rows` are those of whole groups, at least one, and are taken. `names` may have duplicates.
+    `messages` are those of whole groups, at least one, and are taken. `names` may have duplicates.
     """
-    cleared_messages = messages(rows.taken(), expectation)
-    judged = groups(cleared_messages, expectation)
+    taken = messages.taken()
+    judged = groups(taken, expectation)
     suspect = pa.table({name: judged[name] for name in ("group", "is_suspect", "waited")}).filter(
         pa.array(judged["is_suspect"] | (judged["waited"] != 0))
     )
     named = names.group_by(["group", "name"], use_threads=False).aggregate([])
     return suspect.join(named, "group", join_type="inner", use_threads=False).select(MAYBE.names), observed(
-        cleared_messages, judged, expectation
+        taken, judged, expectation
     )
 
 

@@ -15,7 +15,7 @@ from spark_load.history.columns import NONE, Columns, Events, mixed
 
 NO_IDX = -(2**62)
 NO_QUEUE_INDEX = -1
-PUBLISHED, RECEIVED, DELETED, HANDLED, OTHER = range(5)
+PUBLISHED, RECEIVED, DELETED, HANDLED, OTHER, LEFT_OUT = range(6)
 OK, INFO, FAILED = range(3)
 WARM_UP = "warm_up"
 CONTENT = ("body", "attributes", "deduplication")
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
         "outcome": pa.int8(),
         "is_odd": pa.bool_(),
         "is_warm_up": pa.bool_(),
-        "asked_us": pa.int64(),
+        "invoked_us": pa.int64(),
         "answered_us": pa.int64(),
         "call": pa.uint64(),
         "position": pa.int32(),
@@ -55,10 +55,11 @@ SCHEMA = pa.schema(
 )
 """Of narrow rows.
 
+    kind                        LEFT_OUT of what is of no group, or of another run
     group, instance             hashes: of the group, and of it, the queue and the SQS message id
     outcome                     OK, INFO or FAILED
     is_odd                      it does not belong into a run where nothing happens
-    asked_us, answered_us       the call
+    invoked_us, answered_us       the call
     call, position              of a publish or receive
     low, high                   of its sequence number
     handle                      of a receive or delete the receipt handle, of a publish where to
@@ -68,8 +69,8 @@ SCHEMA = pa.schema(
 """
 
 
-def encode_events(events: Events, expectation: Expectation) -> pa.Table:
-    """Return the events that belong to a group of this run as a table of SCHEMA."""
+def encode_events(events: Events, expectation: Expectation) -> Columns:
+    """Return the events as columns of SCHEMA; the kind of those that belong to no group of this run is LEFT_OUT."""
     kind = events.decoded("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
     queue_index = events.decoded("queue", lambda value: _queue_index(value, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED
@@ -101,18 +102,18 @@ def encode_events(events: Events, expectation: Expectation) -> pa.Table:
     is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
     is_kept &= is_odd | ~events.decoded("kind", lambda value: value == Kind.OUTBOXED, bool)
     has_one_message = events.decoded("detail", lambda detail: detail == answer_detail(1), bool)
-    columns: Columns = {
+    return {
         "group": group,
         "instance": mixed(group, queue_number, instance),
         "queue_index": queue_number,
         "idx": idx,
-        "kind": kind,
+        "kind": np.where(is_kept, kind, np.int8(LEFT_OUT)),
         "outcome": outcome,
         "is_odd": is_odd,
         "is_warm_up": events.decoded("phase", lambda value: value == WARM_UP, bool),
-        "asked_us": invoked_us,
+        "invoked_us": invoked_us,
         "answered_us": answered_us,
-        "call": np.where(is_made, events.hashes("call_id", is_made), np.uint64(0)),
+        "call": np.where(is_made, events.hashes("call_id"), np.uint64(0)),
         "position": np.where(is_made, events.numbers("batch_position", 0), 0).astype(np.int32),
         "low": low,
         "high": high,
@@ -124,8 +125,12 @@ def encode_events(events: Events, expectation: Expectation) -> pa.Table:
         "lease_seconds": np.where(is_received, _lease_seconds(events, expectation), -1).astype(np.int32),
         "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & has_one_message,
     }
-    table = pa.table([pa.array(columns[name]) for name in SCHEMA.names], schema=SCHEMA)
-    return table if is_kept.all() else table.filter(pa.array(is_kept))
+
+
+def kept(rows: Columns) -> Columns:
+    """Return the rows without those that are left out."""
+    is_kept = rows["kind"] != LEFT_OUT
+    return rows if is_kept.all() else {name: column[is_kept] for name, column in rows.items()}
 
 
 def sent_to(handle: np.ndarray) -> np.ndarray:

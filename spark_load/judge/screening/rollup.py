@@ -1,19 +1,80 @@
 """From narrow rows to messages: how each was published, and received from each queue.
 
-What a message has only once where all is well (a receive from each queue, a delete, an effect) is looked up, not
-aggregated; where there are several, one of them stands for all, and the message is odd.
+One loop over the rows tells each message what happened to it. What it has only once where all is well (a receive from
+each queue, a delete, an effect) is that of its last row; where there are several, the message is odd.
 """
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from sluice.history.checker import Expectation
-from spark_load.history.columns import NONE, Columns, alike, mixed
-from spark_load.judge.screening.encode import CONTENT, DELETED, HANDLED, INFO, NO_QUEUE_INDEX, OK, RECEIVED, sent_to
+from spark_load.history.columns import NONE, Columns, mixed
+from spark_load.judge.screening.compiled import compiled
+from spark_load.judge.screening.encode import DELETED, HANDLED, INFO, LEFT_OUT, NO_QUEUE_INDEX, OK, RECEIVED, sent_to
 
 _US = 1_000_000
 _LATEST = np.iinfo(np.int64).max
 _END_MARKERS = 2**61  # behind every other message
-_OF_RECEIVE = ("asked_us", "call", "position", "low", "high", "since_us", "is_alone", "handle", "instance")
+_GROWTH = 1.1
+_NEAR = 2_048
+_TIME, _HASH, _COUNT, _FLAG = "i8", "u8", "i4", "?"
+_CALL = [("invoked_us", _TIME), ("answered_us", _TIME), ("since_us", _TIME), ("low", _TIME), ("high", _HASH)]
+_CALL += [("handle", _HASH), ("call", _HASH), ("position", _COUNT), ("count", _COUNT), ("is_odd", _FLAG)]
+_MESSAGE = np.dtype(
+    [("body", _HASH), ("attributes", _HASH), ("deduplication", _HASH), ("is_odd", _FLAG), ("is_warm_up", _FLAG)],
+    align=True,
+)
+_PUBLISH = np.dtype(
+    [
+        *_CALL,
+        ("invoked_last_us", _TIME),
+        ("took_us", _TIME),
+        ("late_us", _TIME),
+        ("acked", _COUNT),
+        ("unanswered", _COUNT),
+    ],
+    align=True,
+)
+_RECEIVE = np.dtype(
+    [
+        *_CALL,
+        *(
+            (name, _TIME)
+            for name in ("lease_seconds", "deleted_us", "settled_us", "handled_from_us", "handled_until_us")
+        ),
+        *((name, _HASH) for name in ("instance", "deleted_instance", "deleted_handle", "handled_instance")),
+        *((name, _COUNT) for name in ("deleted_count", "handled_count")),
+        *((name, _FLAG) for name in ("is_alone", "is_planned")),
+    ],
+    align=True,
+)
+
+
+class _Rows(NamedTuple):
+    """Columns of narrow rows, see `encode.SCHEMA`."""
+
+    kind: np.ndarray
+    queue_index: np.ndarray
+    outcome: np.ndarray
+    is_odd: np.ndarray
+    is_warm_up: np.ndarray
+    body: np.ndarray
+    attributes: np.ndarray
+    deduplication: np.ndarray
+    idx: np.ndarray
+    invoked_us: np.ndarray
+    answered_us: np.ndarray
+    since_us: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    handle: np.ndarray
+    call: np.ndarray
+    position: np.ndarray
+    instance: np.ndarray
+    lease_seconds: np.ndarray
+    is_alone: np.ndarray
 
 
 def queue_indexes(expectation: Expectation) -> range:
@@ -31,179 +92,264 @@ def difference(after: np.ndarray, before: np.ndarray) -> np.ndarray:
     return np.where(is_known(after, before), after - before, NONE)
 
 
-def messages(rows: Columns, expectation: Expectation) -> Columns:
-    """Return one row for each message of each group, all of a group together and in the order of the plan.
+class Messages:
+    """What the messages of whole groups went through, told by narrow rows that come in any order and number.
 
-    `rows` are narrow ones of whole groups, at least one, in any order; their columns are given up on the way.
-
-    Returns:
-        `group`, `idx` (NO_IDX for what has none), `is_odd` (something about it is unusual), `is_warm_up`, and with the
-        queue index as suffix how and when it was published (0), and received, held and handled. Without a plan the
-        order is that of the numbers it was published under.
+    A message takes some 600 bytes with three queues, however many rows it has.
     """
-    first, message_numbers = alike(mixed(rows["group"], rows["idx"]))
-    all_ = _RowsOfMessages(rows, message_numbers, len(first))
-    published = all_.where(rows["queue_index"] == 0)
-    found: Columns = {
-        "group": rows["group"][first],
-        "idx": rows["idx"][first],
-        "is_warm_up": all_.any(rows["is_warm_up"]),
-        "is_odd": all_.any(rows["is_odd"] | (rows["queue_index"] == NO_QUEUE_INDEX) | _is_double(rows)),
-    }
-    found["is_odd"] |= all_.where(rows["kind"] != DELETED).differ(*CONTENT)
-    for name in ("group", "is_odd", "is_warm_up", *CONTENT):
-        del rows[name]
-    found |= _published(published, expectation)
-    for queue_index in queue_indexes(expectation):
-        found |= _received(queue_index, all_, expectation)
-    found["is_odd"] = np.logical_or.reduce([found.pop(name) for name in [*found] if name.startswith("is_odd")])
-    planned = _planned(found["idx"]) if expectation.is_planned else found["low_0"]
-    order = np.lexsort((planned, found["group"]))
-    for name in found:  # one at a time: a group may be a tenth of a history
-        found[name] = found[name][order]
+
+    def __init__(self, expectation: Expectation) -> None:
+        self._expectation = expectation
+        self._count = 0
+        self._places = np.full(2, -1, np.int32)  # where a message is found by its hash
+        self._keys = np.zeros(0, np.dtype([("group", _HASH), ("idx", _TIME), ("hash", _TIME)]))
+        self._about, self._published = np.zeros(0, _MESSAGE), np.zeros(0, _PUBLISH)
+        self._received = np.zeros((0, len(expectation.queues)), _RECEIVE)
+        self._instances: list[np.ndarray] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, rows: Columns) -> None:
+        """Add some more; `rows` have the columns of `encode.SCHEMA`."""
+        hashed = mixed(rows["group"], rows["idx"]).view(np.int64)
+        self._reserve(self._count + len(hashed))
+        numbers, count = _numbered(
+            hashed, rows["group"], rows["idx"], rows["kind"], self._keys, self._places, self._count
+        )
+        for records in (self._about, self._published, self._received):
+            _grow(records, count)
+            records[self._count : count] = _nothing(records.dtype)
+        self._count = count
+        _gather(numbers, _Rows(*(rows[name] for name in _Rows._fields)), self._about, self._published, self._received)
+        self._instances.append(rows["instance"][rows["kind"] == RECEIVED])
+
+    def _reserve(self, count: int) -> None:
+        """Make room for the keys of so many messages, and let half of the places be free."""
+        _grow(self._keys, count)
+        if len(self._places) < 2 * count:
+            self._places = np.full(1 << (2 * count).bit_length(), -1, np.int32)
+            _place(self._keys[: self._count]["hash"].copy(), self._places)
+
+    def taken(self) -> Columns:
+        """Return one row for each message of each group, all of a group together and in the order of the plan.
+
+        What was added is not here any more.
+
+        Returns:
+            `group`, `idx` (NO_IDX for what has none), `is_odd` (something about it is unusual), `is_warm_up`, and with
+            the queue index as suffix how and when it was published (0), and received, held and handled. Without a plan
+            the order is that of the numbers it was published under.
+        """
+        group, idx = (self._keys[name][: self._count].copy() for name in ("group", "idx"))
+        planned = np.where(idx < 0, _END_MARKERS - idx, idx)
+        order = np.lexsort((planned if self._expectation.is_planned else self._published["low"][: self._count], group))
+        found: Columns = {"group": group[order], "idx": idx[order]} | _columns(self._about, order)
+        found |= _published(_columns(self._published, order), self._expectation)
+        doubles = _doubles(self._instances)
+        for queue_index in queue_indexes(self._expectation):
+            received = _columns(self._received[:, queue_index - 1], order)
+            if len(doubles):
+                received["is_odd"] |= np.isin(received["instance"], doubles)
+            found |= _received(queue_index, received, self._expectation)
+        del self._keys, self._about, self._published, self._received
+        odd = [found.pop(name) for name in [*found] if name.startswith("is_odd")]
+        return found | {"is_odd": np.logical_or.reduce(odd)}
+
+
+def messages(rows: Columns, expectation: Expectation) -> Columns:
+    """Return what `Messages` makes of these rows."""
+    all_ = Messages(expectation)
+    all_.add(rows)
+    return all_.taken()
+
+
+def _grow(records: np.ndarray, count: int) -> None:
+    if len(records) < count:
+        records.resize((max(count, int(len(records) * _GROWTH)), *records.shape[1:]), refcheck=False)
+
+
+def _nothing(dtype: np.dtype) -> np.ndarray:
+    """Return a record that says nothing."""
+    record = np.zeros((), dtype)
+    for name in dtype.names or ():
+        if dtype[name] == _TIME:
+            record[name] = NONE
+    return record
+
+
+def _columns(records: np.ndarray, order: np.ndarray) -> Columns:
+    """Return records as columns in this order; a few at a time, so that they are near when they are taken apart."""
+    names = records.dtype.names or ()
+    found = {name: np.empty(len(order), records.dtype[name]) for name in names}
+    for begin in range(0, len(order), _NEAR):
+        part = records[order[begin : begin + _NEAR]]
+        for name in names:
+            found[name][begin : begin + _NEAR] = part[name]
     return found
 
 
-def _planned(idx: np.ndarray) -> np.ndarray:
-    return np.where(idx < 0, _END_MARKERS - idx, idx)
+def _doubles(instances: Sequence[np.ndarray]) -> np.ndarray:
+    """Return which SQS message ids were received more than once."""
+    ids = np.sort(np.concatenate(instances)) if instances else np.zeros(0, np.uint64)
+    return ids[1:][ids[1:] == ids[:-1]]
 
 
-def _is_double(rows: Columns) -> np.ndarray:
-    """Return which receives share their SQS message id with another."""
-    is_received = rows["kind"] == RECEIVED
-    ids = np.sort(rows["instance"][is_received])
-    doubles = ids[1:][ids[1:] == ids[:-1]]
-    return is_received & np.isin(rows["instance"], doubles) if len(doubles) else np.zeros(len(is_received), dtype=bool)
+@compiled
+def _place(hashed: np.ndarray, places: np.ndarray) -> None:
+    mask = len(places) - 1
+    for number in range(len(hashed)):
+        place = hashed[number] & mask
+        while places[place] >= 0:
+            place = (place + 1) & mask
+        places[place] = number
 
 
-class _RowsOfMessages:
-    """Narrow rows, and of each the number of its message."""
-
-    def __init__(self, rows: Columns, numbers: np.ndarray, count: int) -> None:
-        self._rows, self._numbers, self._count = rows, numbers, count
-
-    def where(self, which: np.ndarray) -> "_RowsOfMessages":
-        """Return some of them."""
-        return _RowsOfMessages(_Some(self._rows, np.flatnonzero(which)), self._numbers[which], self._count)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._rows[name]
-
-    def count(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Return how many rows each message has."""
-        return np.bincount(self._numbers[which], minlength=self._count)
-
-    def any(self, which: np.ndarray) -> np.ndarray:
-        """Return which messages have such a row."""
-        return self.count(which) > 0
-
-    def of(self, column: np.ndarray) -> np.ndarray:
-        """Return of each row what a column of messages says."""
-        return column[self._numbers]
-
-    def single(self, name: str) -> np.ndarray:
-        """Return of each message what one of its rows says, the last of them."""
-        values = self._rows[name]
-        column = np.full(self._count, _none(values.dtype), dtype=values.dtype)
-        column[self._numbers] = values
-        return column
-
-    def least(self, values: np.ndarray) -> np.ndarray:
-        """Return of each message the least known."""
-        column = np.full(self._count, _LATEST)
-        np.minimum.at(column, self._numbers, values - 1)  # what is not known becomes the latest
-        return np.where(column == _LATEST, NONE, column + 1)
-
-    def most(self, values: np.ndarray) -> np.ndarray:
-        """Return of each message the highest known."""
-        column = np.full(self._count, _none(values.dtype), dtype=values.dtype)
-        np.maximum.at(column, self._numbers, values)
-        return column
-
-    def differ(self, *names: str) -> np.ndarray:
-        """Return which messages have rows that say different things in one of the columns."""
-        do_differ = np.zeros(self._count, dtype=bool)
-        for name in names:
-            values = self._rows[name]
-            known_positions = np.flatnonzero(is_known(values))
-            numbers, values = self._numbers[known_positions], values[known_positions]
-            last = np.zeros(self._count, dtype=values.dtype)
-            last[numbers] = values
-            do_differ[numbers[last[numbers] != values]] = True
-        return do_differ
+@compiled
+def _numbered(
+    hashed: np.ndarray,
+    group: np.ndarray,
+    idx: np.ndarray,
+    kind: np.ndarray,
+    keys: np.ndarray,
+    places: np.ndarray,
+    count: int,
+) -> tuple[np.ndarray, int]:
+    """Return the number of each row's message, -1 for what is left out, and how many messages there are now."""
+    numbers, mask = np.empty(len(hashed), np.int32), len(places) - 1
+    for row in range(len(hashed)):
+        if kind[row] == LEFT_OUT:
+            numbers[row] = -1
+            continue
+        place = hashed[row] & mask
+        while True:
+            number = places[place]
+            if number < 0:
+                places[place] = number = count
+                key = keys[count]
+                key["group"], key["idx"], key["hash"] = group[row], idx[row], hashed[row]
+                count += 1
+            if keys[number]["group"] == group[row] and keys[number]["idx"] == idx[row]:
+                numbers[row] = number
+                break
+            place = (place + 1) & mask
+    return numbers, count
 
 
-class _Some(dict[str, np.ndarray]):
-    """Some rows; a column is taken out when it is asked for."""
+@compiled
+def _gather(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
+    numbers: np.ndarray, rows: _Rows, about: np.ndarray, published: np.ndarray, received: np.ndarray
+) -> None:
+    """Put what the rows say into the records of their messages; one with rows that contradict each other is odd."""
+    for row in range(len(numbers)):
+        if numbers[row] < 0:
+            continue
+        number, queue_index, kind = numbers[row], rows.queue_index[row], rows.kind[row]
+        invoked_us, answered_us, since_us = rows.invoked_us[row], rows.answered_us[row], rows.since_us[row]
+        low, high, handle = rows.low[row], rows.high[row], rows.handle[row]
+        message = about[number]
+        if rows.is_odd[row] or queue_index == NO_QUEUE_INDEX:
+            message["is_odd"] = True
+        if rows.is_warm_up[row]:
+            message["is_warm_up"] = True
+        if kind != DELETED:
+            body, attributes, deduplication = rows.body[row], rows.attributes[row], rows.deduplication[row]
+            if body != 0:
+                if message["body"] != 0 and message["body"] != body:
+                    message["is_odd"] = True
+                message["body"] = body
+            if attributes != 0:
+                if message["attributes"] != 0 and message["attributes"] != attributes:
+                    message["is_odd"] = True
+                message["attributes"] = attributes
+            if deduplication != 0:
+                if message["deduplication"] != 0 and message["deduplication"] != deduplication:
+                    message["is_odd"] = True
+                message["deduplication"] = deduplication
+        if queue_index == 0:
+            publish = published[number]
+            publish["count"] += 1
+            publish["acked"] += rows.outcome[row] == OK
+            publish["unanswered"] += rows.outcome[row] == INFO
+            publish["call"], publish["position"] = rows.call[row], rows.position[row]
+            if low != NONE:
+                if publish["low"] != NONE and publish["low"] != low:
+                    publish["is_odd"] = True
+                publish["low"] = max(publish["low"], low)
+            if high != 0:
+                if publish["high"] != 0 and publish["high"] != high:
+                    publish["is_odd"] = True
+                publish["high"] = max(publish["high"], high)
+            if handle != 0:
+                if publish["handle"] != 0 and publish["handle"] != handle:
+                    publish["is_odd"] = True
+                publish["handle"] = handle
+            if invoked_us != NONE:
+                if publish["invoked_us"] == NONE or invoked_us < publish["invoked_us"]:
+                    publish["invoked_us"] = invoked_us
+                publish["invoked_last_us"] = max(publish["invoked_last_us"], invoked_us)
+                if answered_us != NONE:
+                    publish["took_us"] = max(publish["took_us"], answered_us - invoked_us)
+                if since_us != NONE:
+                    publish["late_us"] = max(publish["late_us"], invoked_us - since_us)
+            if answered_us != NONE and (publish["answered_us"] == NONE or answered_us < publish["answered_us"]):
+                publish["answered_us"] = answered_us
+            if since_us != NONE and (publish["since_us"] == NONE or since_us < publish["since_us"]):
+                publish["since_us"] = since_us
+        elif queue_index > 0:
+            receive = received[number, queue_index - 1]
+            if kind == RECEIVED:
+                receive["count"] += 1
+                receive["invoked_us"], receive["since_us"] = invoked_us, since_us
+                receive["low"], receive["high"], receive["handle"] = low, high, handle
+                receive["call"], receive["position"] = rows.call[row], rows.position[row]
+                receive["instance"], receive["is_alone"] = rows.instance[row], rows.is_alone[row]
+                receive["lease_seconds"] = rows.lease_seconds[row]
+                receive["is_planned"] = receive["is_planned"] or rows.idx[row] >= 0
+                if answered_us != NONE and (receive["answered_us"] == NONE or answered_us < receive["answered_us"]):
+                    receive["answered_us"] = answered_us
+            elif kind == DELETED:
+                receive["deleted_count"] += 1
+                receive["deleted_us"], receive["settled_us"] = invoked_us, answered_us
+                receive["deleted_instance"], receive["deleted_handle"] = rows.instance[row], handle
+            elif kind == HANDLED:
+                receive["handled_count"] += 1
+                receive["handled_from_us"], receive["handled_until_us"] = invoked_us, answered_us
+                receive["handled_instance"] = rows.instance[row]
 
-    def __init__(self, rows: Columns, which: np.ndarray) -> None:
-        super().__init__()
-        self._rows, self._which = rows, which
 
-    def __missing__(self, name: str) -> np.ndarray:
-        self[name] = self._rows[name][self._which]
-        return self[name]
-
-
-def _published(rows: _RowsOfMessages, expectation: Expectation) -> Columns:
+def _published(found: Columns, expectation: Expectation) -> Columns:
     """Return how messages were published; one published in several ways, or again too late, is odd."""
-    found = {
-        "count": rows.count(),
-        "acked": rows.count(rows["outcome"] == OK),
-        "unanswered": rows.count(rows["outcome"] == INFO),
-        "sent_to": sent_to(rows.single("handle")),
-        "asked_us": rows.least(rows["asked_us"]),
-        "asked_last_us": rows.most(rows["asked_us"]),
-        "answered_us": rows.least(rows["answered_us"]),
-        "took_us": rows.most(difference(rows["answered_us"], rows["asked_us"])),
-        "late_us": rows.most(difference(rows["asked_us"], rows["since_us"])),
-        "since_us": rows.least(rows["since_us"]),
-        "call": rows.single("call"),
-        "position": rows.single("position"),
-        "low": rows.most(rows["low"]),
-        "high": rows.most(rows["high"]),
-    }
-    after_us = difference(found["asked_last_us"], found["asked_us"])
-    is_late = (found["count"] > 1) & (after_us >= expectation.deduplication_window_seconds * _US)
-    found["is_odd"] = is_late | rows.differ("low", "high", "handle")
+    found["sent_to"] = sent_to(found.pop("handle"))
+    after_us = difference(found["invoked_last_us"], found["invoked_us"])
+    found["is_odd"] |= (found["count"] > 1) & (after_us >= expectation.deduplication_window_seconds * _US)
     return {f"{name}_0": column for name, column in found.items()}
 
 
-def _received(queue_index: int, rows: _RowsOfMessages, expectation: Expectation) -> Columns:
+def _received(queue_index: int, found: Columns, expectation: Expectation) -> Columns:
     """Return how messages were received from a queue; one not deleted once, in time, with that handle, is odd."""
-    is_here = rows["queue_index"] == queue_index
-    received = rows.where(is_here & (rows["kind"] == RECEIVED))
-    deleted = rows.where(is_here & (rows["kind"] == DELETED))
-    handled = rows.where(is_here & (rows["kind"] == HANDLED))
-    found = {name: received.single(name) for name in _OF_RECEIVE} | {
-        "count": received.count(),
-        "answered_us": received.least(received["answered_us"]),
-        "handled_from_us": handled.single("asked_us"),
-        "handled_until_us": handled.single("answered_us"),
-    }
-    deleted_us, settled_us = deleted.single("asked_us"), deleted.single("answered_us")
-    lease_seconds = received.single("lease_seconds").astype(np.int64)
-    has_lease = (lease_seconds >= 0) & is_known(found["asked_us"])
-    expires_us = np.where(has_lease, found["asked_us"] + lease_seconds * _US, NONE)
+    is_received = found["count"] > 0
+    deleted_us, settled_us = found["deleted_us"], found["settled_us"]
+    lease_seconds = found.pop("lease_seconds")
+    has_lease = (lease_seconds >= 0) & is_known(found["invoked_us"])
+    expires_us = np.where(has_lease, found["invoked_us"] + lease_seconds * _US, NONE)
     free_us = np.minimum(np.where(has_lease, expires_us, _LATEST), deleted_us)
+    is_deleted, is_handled = found["deleted_count"] > 0, found["handled_count"] > 0
     is_between = is_known(found["handled_from_us"], deleted_us)
     is_between &= (found["answered_us"] <= found["handled_from_us"]) & (found["handled_until_us"] <= deleted_us)
-    is_received, handled_count = found["count"] > 0, handled.count()
-    is_other = (deleted["instance"] != deleted.of(found["instance"])) | (
-        deleted["handle"] != deleted.of(found["handle"])
-    )
-    found["is_odd"] = (
+    is_other = (found["deleted_instance"] != found["instance"]) | (found["deleted_handle"] != found["handle"])
+    found["is_odd"] |= (
         (found["count"] > 1)
-        | (deleted.count() != is_received)
-        | deleted.any(is_other)
+        | (found["deleted_count"] != is_received)
+        | is_deleted & is_other
         | is_received & (~is_known(found["answered_us"], deleted_us, settled_us) | (deleted_us < found["answered_us"]))
         | is_received & has_lease & (settled_us > expires_us)
-        | (handled_count > 1)
-        | (handled_count == 1) & ~(is_received & is_between)
-        | handled.any(handled["instance"] != handled.of(found["instance"]))
+        | (found["handled_count"] > 1)
+        | is_handled & ~(is_received & is_between)
+        | is_handled & (found["handled_instance"] != found["instance"])
     )
     if expectation.queues[queue_index - 1] in expectation.effects_recorded:
-        found["is_odd"] |= (received.most(received["idx"]) >= 0) & (handled_count == 0)
+        found["is_odd"] |= found["is_planned"] & ~is_handled
     found["free_us"] = np.where(is_known(deleted_us), free_us, expires_us)
     return {f"{name}_{queue_index}": column for name, column in found.items()}
 

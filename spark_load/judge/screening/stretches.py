@@ -28,7 +28,7 @@ from sluice.history.checker.standing import gone_from_us
 from sluice.history.events import Event
 from sluice.recorder.journal import events_of
 from spark_load.history.columns import NONE, Columns, Events, mixed
-from spark_load.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, encode_events
+from spark_load.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, encode_events, kept
 from spark_load.judge.screening.rollup import messages, queue_indexes
 from spark_load.judge.screening.suspects import answered_empty, unusual
 
@@ -52,11 +52,10 @@ def needed(events: pa.Table, expectation: Expectation, around: QueueContext) -> 
     """
     if len(events) <= WHOLE_MAX or not _is_simple_run(expectation, around):
         return Needed(events)
-    rows = encode_events(Events(events), expectation)
-    columns = {name: rows.column(name).to_numpy() for name in rows.column_names}
+    columns = kept(encode_events(Events(events), expectation))
     if not _is_simple(events, columns, expectation):
         return Needed(events)
-    found = messages(dict(columns), expectation)
+    found = messages(columns, expectation)
     is_off, waited = unusual(found, expectation)
     is_off |= (waited & answered_empty(around.activity, expectation)) != 0
     places = _places(columns["idx"], found["idx"])
@@ -120,8 +119,8 @@ def _is_of(events: pa.Table, idxs: np.ndarray) -> pa.ChunkedArray:
 def _published_before(rows: Columns, places: np.ndarray, is_off: np.ndarray) -> np.ndarray:
     """Return which messages were published last before an unusual one came: of a phantom they are the witness (A4)."""
     published, came = np.flatnonzero(rows["kind"] == PUBLISHED), (rows["kind"] == RECEIVED) & is_off[places]
-    published = published[np.argsort(rows["asked_us"][published], kind="stable")]
-    before = np.searchsorted(rows["asked_us"][published], rows["answered_us"][came]) - 1
+    published = published[np.argsort(rows["invoked_us"][published], kind="stable")]
+    before = np.searchsorted(rows["invoked_us"][published], rows["answered_us"][came]) - 1
     found: np.ndarray = places[published[before[before >= 0]]]
     return found
 
@@ -148,7 +147,7 @@ def _may_be_underfilled(rows: Columns, queue_index: int) -> bool:
     answered_us = rows["answered_us"][which]
     begin, end = (np.searchsorted(answered_us, answered_us, side) for side in ("left", "right"))
     after = np.where(end - begin == 1, end, begin)  # what was answered at once may be in any order
-    is_there = least_us[after] + ENQUEUED_WITHIN_US < rows["asked_us"][which]
+    is_there = least_us[after] + ENQUEUED_WITHIN_US < rows["invoked_us"][which]
     return int((rows["is_alone"][which] & is_there).sum()) >= UNDERFILLED_MIN
 
 
@@ -159,8 +158,8 @@ def _stretches(rows: Columns, places: np.ndarray, found: Columns, odd: Group, ex
     for queue_index in (0, *queue_indexes(expectation)):
         is_here = rows["queue_index"] == queue_index
         from_us, until_us = np.full(count, NEVER_US), np.full(count, -NEVER_US)
-        invoked_us = np.where(rows["asked_us"] == NONE, 0, rows["asked_us"])[is_here]
-        answered_us = np.where(rows["answered_us"] == NONE, rows["asked_us"], rows["answered_us"])[is_here]
+        invoked_us = np.where(rows["invoked_us"] == NONE, 0, rows["invoked_us"])[is_here]
+        answered_us = np.where(rows["answered_us"] == NONE, rows["invoked_us"], rows["answered_us"])[is_here]
         np.minimum.at(from_us, places[is_here], np.minimum(invoked_us, answered_us))
         np.maximum.at(until_us, places[is_here], np.maximum(invoked_us, answered_us))
         if queue_index:

@@ -125,7 +125,7 @@ def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
     for queue_index in queue_indexes(expectation):
         is_owed = (messages["sent_to_0"] < 0) | (messages["sent_to_0"] == queue_index)
         is_off |= messages[f"count_{queue_index}"] != is_owed
-        published_us, received_us = messages["asked_us_0"], messages[f"answered_us_{queue_index}"]
+        published_us, received_us = messages["invoked_us_0"], messages[f"answered_us_{queue_index}"]
         is_off |= is_known(published_us, received_us) & (received_us < published_us)
     return is_off | _is_skewed(messages, expectation)
 
@@ -142,8 +142,8 @@ def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:
 
 def _is_together(of: _OfQueue) -> np.ndarray:
     """Return whether a message stands right behind the one before it in the same call, at the same time."""
-    is_same = of.is_second & is_known(of["call"], of["asked_us"], of["answered_us"])
-    for name in ("call", "asked_us", "answered_us"):
+    is_same = of.is_second & is_known(of["call"], of["invoked_us"], of["answered_us"])
+    for name in ("call", "invoked_us", "answered_us"):
         is_same &= of[name] == of.before(name)
     return is_same & (of["position"] > of.before("position"))
 
@@ -158,7 +158,7 @@ def _is_numbered_off(of: _OfQueue) -> np.ndarray:
 def _is_published_off(of: _OfQueue) -> np.ndarray:
     """Return whether a message was published before the one before it was acknowledged, or with no higher number."""
     is_together = _is_together(of) & (of["count"] == 1) & (of.before("count") == 1)
-    is_after = is_known(of["asked_us"], of.before("answered_us")) & (of["asked_us"] >= of.before("answered_us"))
+    is_after = is_known(of["invoked_us"], of.before("answered_us")) & (of["invoked_us"] >= of.before("answered_us"))
     return of.is_second & ~(is_together | is_after) | _is_numbered_off(of)
 
 
@@ -178,20 +178,20 @@ def _is_handled_off(of: _OfQueue) -> np.ndarray:
 
 def _is_underfilled(of: _OfQueue) -> np.ndarray:
     """Return whether the answer before had room for more, and this message had been there."""
-    is_there = is_known(of["since_us"], of.before("asked_us"))
-    is_there &= of["since_us"] + ENQUEUED_WITHIN_US < of.before("asked_us")
+    is_there = is_known(of["since_us"], of.before("invoked_us"))
+    is_there &= of["since_us"] + ENQUEUED_WITHIN_US < of.before("invoked_us")
     return of.is_second & of.before("is_alone") & is_there
 
 
 def _available_from_us(of: _OfQueue, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:
     """Return when a message could have been received, NONE where nobody knows."""
     from_us = np.maximum(of["since_us"] + ENQUEUED_WITHIN_US, held_until_us) + expectation.clock_bound_us
-    return np.where(is_known(of["since_us"], of["asked_us"]), from_us, NONE)
+    return np.where(is_known(of["since_us"], of["invoked_us"]), from_us, NONE)
 
 
 def _has_waited(of: _OfQueue, from_us: np.ndarray) -> np.ndarray:
     """Return whether a whole second lay between when a message could have been received and when it was."""
-    return is_known(from_us) & (-(-from_us // _US) < of["asked_us"] // _US)
+    return is_known(from_us) & (-(-from_us // _US) < of["invoked_us"] // _US)
 
 
 def _has_waited_long(of: _OfQueue, from_us: np.ndarray, expectation: Expectation) -> np.ndarray:
@@ -200,4 +200,4 @@ def _has_waited_long(of: _OfQueue, from_us: np.ndarray, expectation: Expectation
     allowed = [seconds for seconds in waits if seconds is not None]
     if not allowed:
         return np.zeros(len(from_us), dtype=bool)
-    return is_known(from_us) & (of["asked_us"] - from_us > int(min(allowed) * _US))
+    return is_known(from_us) & (of["invoked_us"] - from_us > int(min(allowed) * _US))

@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.errors import HistoryError
 from sluice.history.checker import Expectation
-from spark_load.history.columns import Events
+from spark_load.history.columns import Columns, Events
 from spark_load.history.parquet_files import Piece, pieces, read
 from spark_load.history.reading import describe_history, spread
 from spark_load.judge.counts import COUNTED, count
-from spark_load.judge.screening.buckets import MAYBE, NAMES, Cleared, Rows, cleared, concluded, group_names
-from spark_load.judge.screening.encode import SCHEMA, encode_events
+from spark_load.judge.screening.buckets import MAYBE, NAMES, Cleared, cleared, concluded, group_names
+from spark_load.judge.screening.encode import LEFT_OUT, SCHEMA, encode_events, kept
+from spark_load.judge.screening.rollup import Messages
 
 _PARTITION_EVENTS = 500_000
 _PARTITIONS_MAX = 10_000
@@ -29,15 +30,15 @@ _BLOCK_SCHEMA = "partition int, label string, block binary"
 _BLOCK = pa.schema({"partition": pa.int32(), "label": pa.string(), "block": pa.binary()})
 _COUNTED, _NAMES, _ROWS, _MAYBE, _SEEN = "counted", "names", "rows", "suspects", "seen"
 
-type Look = Callable[[Rows, pa.Table], Iterable[tuple[str, bytes]]]
-"""Is given narrow rows and the names of whole groups, see `cleared`; says what it found, and its bytes."""
+type Look = Callable[[Messages, pa.Table], Iterable[tuple[str, bytes]]]
+"""Is given the messages and the names of whole groups, see `cleared`; says what it found, and its bytes."""
 
 
 def clear(spark: SparkSession, history: Path, expectation: Expectation) -> Cleared:
     """Look at a whole history once; executors see its folder of Parquet."""
 
-    def look(rows: Rows, names: pa.Table) -> Iterator[tuple[str, bytes]]:
-        maybe, seen = cleared(rows, names, expectation)
+    def look(messages: Messages, names: pa.Table) -> Iterator[tuple[str, bytes]]:
+        maybe, seen = cleared(messages, names, expectation)
         yield _MAYBE, _bytes(maybe)
         yield _SEEN, json.dumps(seen).encode()
 
@@ -56,7 +57,7 @@ def screened(spark: SparkSession, history: Path, expectation: Expectation, look:
     """Return what was counted of the events of a history, and what `look` says of each part of its groups."""
     found, bucket_count = pieces(history)
     if bucket_count is None:
-        return behind(exchanged(spark, found, expectation), look)
+        return behind(exchanged(spark, found, expectation), expectation, look)
     return _of_buckets(spark, found, bucket_count, expectation, look)
 
 
@@ -64,22 +65,23 @@ def _of_buckets(
     spark: SparkSession, found: Sequence[Piece], bucket_count: int, expectation: Expectation, look: Look
 ) -> DataFrame:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        mine, rows, names = list(describe_history(batches)), Rows(), [NAMES.empty_table()]
+        mine, messages, names = list(describe_history(batches)), Messages(expectation), [NAMES.empty_table()]
         for events in read(mine):
             yield _batch([(0, _COUNTED, _bytes(count(events, expectation)))])
             narrowed = encode_events(events, expectation)
             if _is_astray(narrowed, mine[0].bucket, bucket_count):
                 raise _refused(mine, bucket_count, expectation)
-            rows.add(narrowed)
+            messages.add(narrowed)
             names.append(group_names(events))
-        yield from _judged(rows, pa.concat_tables(names), look)
+        yield from _judged(messages, pa.concat_tables(names), look)
 
     return spread(spark, ((piece.bucket, piece) for piece in found), bucket_count).mapInArrow(judge, _BLOCK_SCHEMA)
 
 
-def _is_astray(rows: pa.Table, bucket: int, bucket_count: int) -> bool:
+def _is_astray(rows: Columns, bucket: int, bucket_count: int) -> bool:
     """Return whether one of the groups is of another bucket."""
-    return bool((rows.column("group").to_numpy() % np.uint64(bucket_count) != np.uint64(bucket)).any())
+    is_astray = rows["group"] % np.uint64(bucket_count) != np.uint64(bucket)
+    return bool((is_astray & (rows["kind"] != LEFT_OUT)).any())
 
 
 def _refused(mine: Sequence[Piece], bucket_count: int, expectation: Expectation) -> HistoryError:
@@ -95,9 +97,9 @@ def _refused(mine: Sequence[Piece], bucket_count: int, expectation: Expectation)
     )
 
 
-def _judged(rows: Rows, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
-    if len(rows):
-        yield _batch((0, label, block) for label, block in look(rows, names))
+def _judged(messages: Messages, names: pa.Table, look: Look) -> Iterator[pa.RecordBatch]:
+    if len(messages):
+        yield _batch((0, label, block) for label, block in look(messages, names))
 
 
 def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectation) -> DataFrame:
@@ -118,7 +120,7 @@ def exchanged(spark: SparkSession, found: Sequence[Piece], expectation: Expectat
 def _blocks(events: Events, expectation: Expectation, partition_count: int) -> pa.RecordBatch:
     """Return the counts of the events, and for each partition its rows and the names of its groups."""
     blocks = [(0, _COUNTED, _bytes(count(events, expectation)))]
-    shares = _shares(encode_events(events, expectation), partition_count)
+    shares = _shares(pa.table(kept(encode_events(events, expectation)), schema=SCHEMA), partition_count)
     names = _shares(group_names(events), partition_count)
     for partition, (rows, named) in enumerate(zip(shares, names, strict=True)):
         if rows.num_rows:
@@ -152,20 +154,21 @@ def _table(blocks: Sequence[bytes], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches([pa.ipc.read_record_batch(block, schema) for block in blocks], schema=schema)
 
 
-def behind(blocks: DataFrame, look: Look) -> DataFrame:
+def behind(blocks: DataFrame, expectation: Expectation, look: Look) -> DataFrame:
     """Return what was counted of the events, and what `look` says of all groups of each partition of `exchanged`."""
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows, names = Rows(), list[bytes]()
+        messages, names = Messages(expectation), list[bytes]()
         for batch in batches:
             for label, block in _pairs(batch):
                 if label == _COUNTED:
                     yield _batch([(0, label, block)])
                 elif label == _ROWS:
-                    rows.add(_table([block], SCHEMA))
+                    rows = _table([block], SCHEMA)
+                    messages.add({name: rows.column(name).to_numpy() for name in SCHEMA.names})
                 else:
                     names.append(block)
-        yield from _judged(rows, _table(names, NAMES), look)
+        yield from _judged(messages, _table(names, NAMES), look)
 
     return blocks.mapInArrow(judge, _BLOCK_SCHEMA)
 

@@ -17,7 +17,7 @@ from sluice.errors import HistoryError
 from sluice.history.events import Event
 from sluice.recorder.journal import SCHEMA
 from spark_load.history import checksums, parquet_files
-from spark_load.history.columns import NONE, Events
+from spark_load.history.columns import HASHED, NONE, Events
 from spark_load.history.damage import require_undamaged, undamaged
 from spark_load.history.parquet_files import Piece, pieces, pieces_of, read, read_groups, write
 from tests.support.histories.by_hand import sane
@@ -28,6 +28,10 @@ _METADATA = b"sluice.buckets"
 
 def _groups(names: Sequence[str]) -> list[Event]:
     return [replace(event, message_group_id=name) for name in names for event in sane()]
+
+
+def _whole(path: Path) -> pa.Table:
+    return pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
 
 
 def _names(parts: Sequence[Events]) -> set[str]:
@@ -57,7 +61,7 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
     ]
     assert sum(groupless) == 100
     assert min(groupless) > 10
-    back = [row for path in tmp_path.glob("*.parquet") for row in pq.read_table(path).cast(SCHEMA).to_pylist()]
+    back = [row for path in tmp_path.glob("*.parquet") for row in _whole(path).to_pylist()]
     assert sorted(map(str, back)) == sorted(str(asdict(event)) for event in events)
 
 
@@ -80,6 +84,43 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
     assert events.hashes("sqs_message_id").tolist() == events.hashes("call_id").tolist() == [0, 0]
     assert events.decoded("error", str, object).tolist() == ["None", "None"]
     assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
+
+
+def test_hashes_are_read_from_our_files_and_made_of_the_texts_of_others(tmp_path: Path) -> None:
+    """Both say the same; a sequence number that is none has a hash, and no number."""
+    events = [*sane(), replace(sane()[0], sns_sequence_number="7", deduplication_id=None)]
+    write([table_of(events)], tmp_path, "e", 1)
+    (ours,) = tmp_path.glob("*.parquet")
+    (tmp_path / "other").mkdir()
+    pq.write_table(_whole(ours), tmp_path / "other" / "e.parquet")
+
+    (stored,), (made,) = ([*read(pieces(folder)[0])] for folder in (tmp_path, tmp_path / "other"))
+    texts = Events(_whole(ours))
+
+    names = "sns_sequence_number", "sqs_sequence_number"
+    for name in HASHED:
+        if name not in names:
+            assert stored.hashes(name).tolist() == made.hashes(name).tolist() == texts.hashes(name).tolist()
+        assert stored.is_known(name).tolist() == made.is_known(name).tolist() == texts.is_known(name).tolist()
+    found = [[column.tolist() for column in each.sequence_numbers(*names)] for each in (stored, made, texts)]
+    assert found[0] == found[1] == found[2]
+    assert (found[0][0][-1], found[0][1][-1] == 0) == (NONE, False)
+
+
+def test_hashes_that_are_not_those_of_the_texts_are_refused(tmp_path: Path) -> None:
+    """Somebody changed texts, and kept what we say of the file."""
+    write([table_of(sane())], tmp_path, "e", 1)
+    (path,) = tmp_path.glob("*.parquet")
+    require_undamaged(path)
+    table, metadata = pq.read_table(path), pq.read_metadata(path).metadata
+    place = table.schema.get_field_index("body_hash")
+    with pq.ParquetWriter(path, table.schema.remove_metadata(), store_schema=False) as writer:
+        writer.add_key_value_metadata({_METADATA: metadata[_METADATA]})
+        writer.write_table(table.set_column(place, "body_hash", pa.array(["other"] * len(table))))
+    checksums.write(path)
+
+    with pytest.raises(HistoryError, match="hashes that are not those of its texts"):
+        require_undamaged(path)
 
 
 def test_a_large_row_group_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +254,8 @@ def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
     names = [
         column
         for column in map(group.column, range(group.num_columns))
-        if column.path_in_schema in parquet_files._READ and column.statistics.null_count < column.num_values
+        if column.path_in_schema in parquet_files._READ_SCHEMA.names
+        and column.statistics.null_count < column.num_values
     ]
     assert len(names) > 15
 

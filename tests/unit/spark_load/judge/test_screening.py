@@ -1,6 +1,7 @@
 """What stands behind the suspects: texts as hashes, numbers as text, measures joined of parts, events counted."""
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,16 @@ import pytest
 
 from sluice.history.checker import Activity, Expectation
 from sluice.history.events import Event, Kind, answer_detail
-from spark_load.history.columns import NONE, Events, alike, hashes
+from spark_load.history.columns import NONE, Columns, Events, hashes
 from spark_load.history.parquet_files import pieces, read
 from spark_load.judge.counts import count, facts
 from spark_load.judge.measures import _rounded, joined, measures, nothing
-from spark_load.judge.screening.buckets import Rows, cleared, group_names
-from spark_load.judge.screening.encode import encode_events
+from spark_load.judge.screening import compiled, rollup
+from spark_load.judge.screening.buckets import cleared, group_names
+from spark_load.judge.screening.encode import SCHEMA, encode_events, kept
+from spark_load.judge.screening.rollup import Messages
 from tests.support.histories.by_hand import EXPECTATION, full, published, received
+from tests.support.histories.mutations import mutated
 from tests.support.histories.recording_cases import table_of
 
 _random = np.random.default_rng(5)
@@ -31,9 +35,9 @@ def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> di
 
 
 def _cleared(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, dict[str, Any]]:
-    rows = Rows()
-    rows.add(encode_events(events, expectation))
-    return cleared(rows, group_names(events), expectation)
+    messages = Messages(expectation)
+    messages.add(encode_events(events, expectation))
+    return cleared(messages, group_names(events), expectation)
 
 
 def _measured(*parts: Sequence[Event]) -> dict[str, Any]:
@@ -53,8 +57,6 @@ def test_a_text_has_one_hash_whatever_it_stands_among() -> None:
         Events(pa.table({"queue": array})) for array in (pa.array(texts), pa.array(texts).dictionary_encode())
     )
     assert coded.hashes("queue").tolist() == plain.hashes("queue").tolist() == together.tolist()
-    only = np.array([text == "b" for text in texts])
-    assert plain.hashes("queue", only).tolist() == np.where(only, together, 0).tolist()
 
 
 def test_numbered_texts_do_not_collide() -> None:
@@ -94,14 +96,44 @@ def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low:
     assert (highs[0] == highs[1]) == (text is not None and text.startswith(_NUMBER[:21]) and len(text) == 39)
 
 
-def test_equal_values_have_one_number() -> None:
-    values = np.array([7, 3, 7, 9, 3, 3], dtype=np.uint64)
+def _messages(parts: Sequence[Columns]) -> dict[str, list[Any]]:
+    messages = Messages(EXPECTATION)
+    for part in parts:
+        messages.add(part)
+    return {name: column.tolist() for name, column in messages.taken().items()}
 
-    first, number = alike(values)
 
-    assert values[first].tolist() == [3, 7, 9]
-    assert values[first][number].tolist() == values.tolist()
-    assert [len(found) for found in alike(values[:0])] == [0, 0]
+def _mutated_rows() -> Columns:
+    rng = random.Random(11)  # noqa: S311 (a test)
+    groups = {f"g{number}": mutated(full(), rng) for number in range(300)}
+    events = [replace(event, message_group_id=name) for name, events in groups.items() for event in events]
+    return encode_events(Events(table_of(events)), EXPECTATION)
+
+
+def test_what_is_compiled_finds_what_the_same_loops_find_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = _mutated_rows()
+    found = _messages([rows])
+
+    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+
+    assert _messages([rows]) == found
+
+
+def test_messages_are_the_same_however_many_rows_come_at_a_time() -> None:
+    rows = _mutated_rows()
+    parts = [{name: column[begin : begin + 500] for name, column in rows.items()} for begin in range(0, 20_000, 500)]
+
+    assert _messages(parts) == _messages([rows])
+
+
+def test_messages_with_one_hash_are_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = kept(_mutated_rows())
+    rows = {name: column[:1_000] for name, column in rows.items()}
+    expected = _messages([rows])
+
+    monkeypatch.setattr(rollup, "mixed", lambda *columns: np.full(len(columns[0]), 7, dtype=np.uint64))
+
+    assert _messages([rows]) == expected
 
 
 def test_the_order_of_events_and_chunks_does_not_matter() -> None:
@@ -124,9 +156,9 @@ def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path
     pq.write_table(other, tmp_path / "events.parquet")
 
     (events,) = read(pieces(tmp_path)[0])
-    rows = encode_events(events, EXPECTATION)
+    rows, expected = (encode_events(each, EXPECTATION) for each in (events, Events(table)))
 
-    assert rows.equals(encode_events(Events(table), EXPECTATION))
+    assert all(np.array_equal(rows[name], expected[name]) for name in SCHEMA.names)
 
 
 def test_what_came_twice_is_not_behind_itself() -> None:

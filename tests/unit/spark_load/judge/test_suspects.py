@@ -17,8 +17,9 @@ from sluice.history.checker import Activity, Expectation, Finding, QueueContext,
 from sluice.history.events import Event, Kind
 from spark_load.history.columns import Events
 from spark_load.judge.screening import suspects as under_test
-from spark_load.judge.screening.buckets import Rows, cleared, group_names, suspects
+from spark_load.judge.screening.buckets import cleared, group_names, suspects
 from spark_load.judge.screening.encode import encode_events
+from spark_load.judge.screening.rollup import Messages
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, deleted, full, handled, published, received, sane
 from tests.support.histories.mutations import mutated
@@ -61,9 +62,9 @@ class Question:
         """Return the names of those that are."""
         events = [event for name, events in self.groups.items() for event in _in_group(events, name)]
         table = table_of(events)
-        rows = Rows()
-        rows.add(encode_events(Events(table), self.expectation))
-        maybe, _ = cleared(rows, group_names(Events(table)), self.expectation)
+        messages = Messages(self.expectation)
+        messages.add(encode_events(Events(table), self.expectation))
+        maybe, _ = cleared(messages, group_names(Events(table)), self.expectation)
         return set(suspects(maybe, self.around.activity, self.expectation))
 
 
