@@ -5,20 +5,27 @@ from collections import defaultdict
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def processor_seconds(pid: int) -> float:
     """Return the processor time of a process and its living descendants, and of those they waited for."""
-    return sum(sum(map(int, fields[11:15])) for fields in _tree(pid)) / _TICKS
+    return sum(sum(map(int, fields[11:15])) for fields in _tree(pid).values()) / _TICKS
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory a process and its living descendants occupy."""
-    return sum(int(fields[21]) for fields in _tree(pid)) * _PAGE_BYTES
+    """Return the memory a process and its living descendants occupy; of a page that n share, each has an n-th."""
+    return sum(_proportional_bytes(process) for process in _tree(pid))
 
 
-def _tree(pid: int) -> list[list[str]]:
+def _proportional_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    except OSError:  # it has ended
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+def _tree(pid: int) -> dict[int, list[str]]:
     """Return the fields of /proc/<pid>/stat from the third on, of a process and its descendants."""
     fields, children = {}, defaultdict(list)
     for folder in Path("/proc").iterdir():
@@ -29,10 +36,10 @@ def _tree(pid: int) -> list[list[str]]:
                 continue
             fields[int(folder.name)] = stat
             children[int(stat[1])].append(int(folder.name))
-    found, waiting = [], [pid]
+    found, waiting = {}, [pid]
     while waiting:
         item = waiting.pop()
         if item in fields:
-            found.append(fields[item])
+            found[item] = fields[item]
             waiting += children[item]
     return found

@@ -18,7 +18,7 @@ from spark_load.judge.screening.stretches import Needed, needed
 
 _SIZES = (10_000, 100_000, 1_000_000)
 _LARGE_SIZE = 10_000_000
-_WHOLE_MAX = 100_000  # the checker takes some 700 bytes and 70 microseconds an event
+_WHOLE_MAX = 10_000  # the checker takes some 700 bytes and 70 microseconds an event
 _AROUND = QueueContext()
 
 

@@ -49,13 +49,16 @@ class Events:
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self._coded: dict[str, tuple[np.ndarray, list[str | None]]] = {}
+        self._numbers: dict[tuple[str, int], np.ndarray] = {}
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     def numbers(self, name: str, none: int = NONE) -> np.ndarray:
         """Return a column of numbers, `none` where there is none."""
-        return self._array(name).cast(pa.int64()).fill_null(none).to_numpy()
+        if (name, none) not in self._numbers:
+            self._numbers[name, none] = self._array(name).cast(pa.int64()).fill_null(none).to_numpy()
+        return self._numbers[name, none]
 
     def is_known(self, name: str) -> np.ndarray:
         """Return where the column says something."""

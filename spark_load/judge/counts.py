@@ -106,8 +106,7 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
         "attempt": np.where(is_frame, events.numbers("task_attempt", 0), -1),
         "second": np.where(is_answered & (invoked_us != NONE), invoked_us // 1_000_000, NONE),
     }
-    sums = {
-        "events": np.ones(len(events), dtype=bool),
+    sorts = {
         "received": is_ours,
         "ended": is_ours & (events.numbers("idx", 0) < 0),
         "redelivered": is_ours & (events.numbers("receive_count", 0) > 1),
@@ -119,13 +118,19 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
         "served": is_answered & (received_count > 0),
         "empty": is_answered & (received_count == 0) & is_long,
     }
-    counted = (
-        pa.table(keys | sums | {"answered_by_us": np.where(is_answered, answered_us, NONE)})
-        .group_by(list(keys), use_threads=False)
-        .aggregate([*((name, "sum") for name in sums), ("answered_by_us", "max")])
-        .rename_columns([*keys, *sums, "answered_by_us"])
+    sort = np.zeros(len(events), dtype=np.int16)  # a bit for each, so that there is little to add up
+    for bit, is_of_sort in enumerate(sorts.values()):
+        sort |= is_of_sort.astype(np.int16) << bit
+    alike = (
+        pa.table(keys | {"sort": sort, "answered_by_us": np.where(is_answered, answered_us, NONE)})
+        .group_by([*keys, "sort"], use_threads=False)
+        .aggregate([([], "count_all"), ("answered_by_us", "max")])
     )
-    return _named(counted, events)
+    columns = {name: alike.column(name) for name in keys}
+    columns |= {"events": alike.column("count_all"), "answered_by_us": alike.column("answered_by_us_max")}
+    counts, sort = alike.column("count_all").to_numpy(), alike.column("sort").to_numpy()
+    columns |= {name: pa.array(np.where(sort >> bit & 1, counts, 0)) for bit, name in enumerate(sorts)}
+    return _named(pa.table(columns), events)
 
 
 def _named(counted: pa.Table, events: Events) -> pa.Table:

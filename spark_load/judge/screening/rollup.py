@@ -17,6 +17,7 @@ from spark_load.judge.screening.encode import DELETED, HANDLED, INFO, LEFT_OUT, 
 _US = 1_000_000
 _LATEST = np.iinfo(np.int64).max
 _END_MARKERS = 2**61  # behind every other message
+_MESSAGES_INITIALLY = 1 << 18  # pages are mapped when they are touched, and moved, not copied, when there are more
 _GROWTH = 1.1
 _NEAR = 2_048
 _TIME, _HASH, _COUNT, _FLAG = "i8", "u8", "i4", "?"
@@ -102,9 +103,9 @@ class Messages:
         self._expectation = expectation
         self._count = 0
         self._places = np.full(2, -1, np.int32)  # where a message is found by its hash
-        self._keys = np.zeros(0, np.dtype([("group", _HASH), ("idx", _TIME), ("hash", _TIME)]))
-        self._about, self._published = np.zeros(0, _MESSAGE), np.zeros(0, _PUBLISH)
-        self._received = np.zeros((0, len(expectation.queues)), _RECEIVE)
+        self._keys = np.empty(_MESSAGES_INITIALLY, np.dtype([("group", _HASH), ("idx", _TIME), ("hash", _TIME)]))
+        self._about, self._published = (np.empty(_MESSAGES_INITIALLY, dtype) for dtype in (_MESSAGE, _PUBLISH))
+        self._received = np.empty((_MESSAGES_INITIALLY, len(expectation.queues)), _RECEIVE)
         self._instances: list[np.ndarray] = []
 
     def __len__(self) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from sluice.history.checker import Activity, Expectation
 from sluice.history.checker.rules.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
 from spark_load.history.columns import NONE, Columns, starts
+from spark_load.judge.screening.compiled import compiled
 from spark_load.judge.screening.encode import NO_IDX
 from spark_load.judge.screening.rollup import is_known, queue_indexes
 
@@ -95,12 +96,15 @@ class _OfQueue:
     def __init__(self, messages: Columns, queue_index: int, begins: np.ndarray) -> None:
         self._messages, self._queue_index, self._count = messages, queue_index, len(begins)
         self.where = np.flatnonzero(messages[f"count_{queue_index}"] > 0)
-        self._of_group = np.searchsorted(begins, self.where, side="right") - 1
+        sizes = np.diff(begins, append=len(messages["group"]))
+        self._of_group = np.repeat(np.arange(len(begins)), sizes)[self.where]
+        self._is_all = len(self.where) == len(messages["group"])
         self.is_second = np.ones(len(self.where), dtype=bool)
         self.is_second[starts(self._of_group)] = False
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._messages[f"{name}_{self._queue_index}"][self.where]
+        column = self._messages[f"{name}_{self._queue_index}"]
+        return column if self._is_all else column[self.where]
 
     def before(self, name: str) -> np.ndarray:
         """Return what the message before had; of the first of a group it says nothing, see `is_second`."""
@@ -109,14 +113,22 @@ class _OfQueue:
 
     def highest_before(self, name: str) -> np.ndarray:
         """Return the highest known of all before in the group, NONE where there is none."""
-        values, ranks = np.unique(self[name], return_inverse=True)
-        ranks = ranks + self._of_group * len(values)  # so that a group begins above all before it
-        highest = np.concatenate((ranks[:1], np.maximum.accumulate(ranks)[:-1])) - self._of_group * len(values)
-        return np.where(self.is_second, values[np.where(self.is_second, highest, 0)], NONE) if len(values) else ranks
+        return _highest_before(self[name], self.is_second)
 
     def count(self, flags: np.ndarray) -> np.ndarray:
         """Return how many messages of each group have the flag."""
         return np.bincount(self._of_group[flags], minlength=self._count)
+
+
+@compiled
+def _highest_before(values: np.ndarray, is_second: np.ndarray) -> np.ndarray:
+    found, highest = np.empty(len(values), np.int64), NONE
+    for place in range(len(values)):
+        if not is_second[place]:
+            highest = NONE
+        found[place] = highest
+        highest = max(highest, values[place])
+    return found
 
 
 def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
