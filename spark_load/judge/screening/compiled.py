@@ -13,7 +13,7 @@ INTERPRETED_MAX = 20_000
 
 
 def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
-    """Compile a loop over the rows of its first argument. Compiled once a machine, where a folder can be written to.
+    """Compile a loop over the rows of its first argument, once a machine where a folder can be written to.
 
     Numba keeps it in `__pycache__` beside the module, else in the user's cache; `NUMBA_CACHE_DIR` names another place.
     """

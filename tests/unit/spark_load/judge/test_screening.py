@@ -2,6 +2,7 @@
 
 import math
 import random
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,15 @@ def test_what_is_compiled_finds_what_the_same_loops_find_in_python(monkeypatch: 
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
 
     assert _messages([rows]) == found
+
+
+def test_without_numba_the_loop_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.setitem(sys.modules, "numba", None)
+
+    loop = compiled.compiled(lambda rows: [*map(str, rows)])  # numba cannot compile this
+
+    assert loop(np.arange(2)) == ["0", "1"]
 
 
 def test_messages_are_the_same_however_many_rows_come_at_a_time() -> None:
