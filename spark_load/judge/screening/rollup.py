@@ -52,6 +52,9 @@ _RECEIVE = np.dtype(
     align=True,
 )
 
+_SETTLED = ("handle", "instance", "deleted_instance", "deleted_handle", "handled_instance", "deleted_us", "settled_us")
+"""Of a receive: what is not looked at any more when it is known whether it is odd."""
+
 
 class _Rows(NamedTuple):
     """Columns of narrow rows, see `encode.SCHEMA`."""
@@ -105,7 +108,7 @@ class Messages:
         self._places = np.full(2, -1, np.int32)  # where a message is found by its hash
         self._keys = np.empty(_MESSAGES_INITIALLY, np.dtype([("group", _HASH), ("idx", _TIME), ("hash", _TIME)]))
         self._about, self._published = (np.empty(_MESSAGES_INITIALLY, dtype) for dtype in (_MESSAGE, _PUBLISH))
-        self._received = np.empty((_MESSAGES_INITIALLY, len(expectation.queues)), _RECEIVE)
+        self._received = [np.empty(_MESSAGES_INITIALLY, _RECEIVE) for _ in expectation.queues]
         self._instances: list[np.ndarray] = []
 
     def __len__(self) -> int:
@@ -118,11 +121,14 @@ class Messages:
         numbers, count = _numbered(
             hashed, rows["group"], rows["idx"], rows["kind"], self._keys, self._places, self._count
         )
-        for records in (self._about, self._published, self._received):
+        for records in (self._about, self._published, *self._received):
             _grow(records, count)
             records[self._count : count] = _nothing(records.dtype)
         self._count = count
-        _gather(numbers, _Rows(*(rows[name] for name in _Rows._fields)), self._about, self._published, self._received)
+        columns = _Rows(*(rows[name] for name in _Rows._fields))
+        _publish(numbers, columns, self._about, self._published)
+        for queue_index, records in zip(queue_indexes(self._expectation), self._received, strict=True):
+            _receive(numbers, columns, queue_index, records)
         self._instances.append(rows["instance"][rows["kind"] == RECEIVED])
 
     def _reserve(self, count: int) -> None:
@@ -148,12 +154,12 @@ class Messages:
         found: Columns = {"group": group[order], "idx": idx[order]} | _columns(self._about, order)
         found |= _published(_columns(self._published, order), self._expectation)
         doubles = _doubles(self._instances)
-        for queue_index in queue_indexes(self._expectation):
-            received = _columns(self._received[:, queue_index - 1], order)
+        del self._keys, self._about, self._published
+        for queue_index in queue_indexes(self._expectation):  # a hot group may be a tenth of a history
+            received = _columns(self._received.pop(0), order)
             if len(doubles):
                 received["is_odd"] |= np.isin(received["instance"], doubles)
             found |= _received(queue_index, received, self._expectation)
-        del self._keys, self._about, self._published, self._received
         odd = [found.pop(name) for name in [*found] if name.startswith("is_odd")]
         return found | {"is_odd": np.logical_or.reduce(odd)}
 
@@ -167,7 +173,7 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
 
 def _grow(records: np.ndarray, count: int) -> None:
     if len(records) < count:
-        records.resize((max(count, int(len(records) * _GROWTH)), *records.shape[1:]), refcheck=False)
+        records.resize(max(count, int(len(records) * _GROWTH)), refcheck=False)
 
 
 def _nothing(dtype: np.dtype) -> np.ndarray:
@@ -238,10 +244,10 @@ def _numbered(
 
 
 @compiled
-def _gather(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
-    numbers: np.ndarray, rows: _Rows, about: np.ndarray, published: np.ndarray, received: np.ndarray
+def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
+    numbers: np.ndarray, rows: _Rows, about: np.ndarray, published: np.ndarray
 ) -> None:
-    """Put what the rows say into the records of their messages; one with rows that contradict each other is odd."""
+    """Put what rows say of messages and their publishes into the records; rows that contradict each other are odd."""
     for row in range(len(numbers)):
         if numbers[row] < 0:
             continue
@@ -297,26 +303,34 @@ def _gather(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read
                 publish["answered_us"] = answered_us
             if since_us != NONE and (publish["since_us"] == NONE or since_us < publish["since_us"]):
                 publish["since_us"] = since_us
-        elif queue_index > 0:
-            receive = received[number, queue_index - 1]
-            if kind == RECEIVED:
-                receive["count"] += 1
-                receive["invoked_us"], receive["since_us"] = invoked_us, since_us
-                receive["low"], receive["high"], receive["handle"] = low, high, handle
-                receive["call"], receive["position"] = rows.call[row], rows.position[row]
-                receive["instance"], receive["is_alone"] = rows.instance[row], rows.is_alone[row]
-                receive["lease_seconds"] = rows.lease_seconds[row]
-                receive["is_planned"] = receive["is_planned"] or rows.idx[row] >= 0
-                if answered_us != NONE and (receive["answered_us"] == NONE or answered_us < receive["answered_us"]):
-                    receive["answered_us"] = answered_us
-            elif kind == DELETED:
-                receive["deleted_count"] += 1
-                receive["deleted_us"], receive["settled_us"] = invoked_us, answered_us
-                receive["deleted_instance"], receive["deleted_handle"] = rows.instance[row], handle
-            elif kind == HANDLED:
-                receive["handled_count"] += 1
-                receive["handled_from_us"], receive["handled_until_us"] = invoked_us, answered_us
-                receive["handled_instance"] = rows.instance[row]
+
+
+@compiled
+def _receive(numbers: np.ndarray, rows: _Rows, queue_index: int, received: np.ndarray) -> None:
+    """Put what rows say of receives, deletes and effects of a queue into the records of their messages."""
+    for row in range(len(numbers)):
+        if rows.queue_index[row] != queue_index or numbers[row] < 0:
+            continue
+        receive, kind = received[numbers[row]], rows.kind[row]
+        invoked_us, answered_us = rows.invoked_us[row], rows.answered_us[row]
+        if kind == RECEIVED:
+            receive["count"] += 1
+            receive["invoked_us"], receive["since_us"] = invoked_us, rows.since_us[row]
+            receive["low"], receive["high"], receive["handle"] = rows.low[row], rows.high[row], rows.handle[row]
+            receive["call"], receive["position"] = rows.call[row], rows.position[row]
+            receive["instance"], receive["is_alone"] = rows.instance[row], rows.is_alone[row]
+            receive["lease_seconds"] = rows.lease_seconds[row]
+            receive["is_planned"] = receive["is_planned"] or rows.idx[row] >= 0
+            if answered_us != NONE and (receive["answered_us"] == NONE or answered_us < receive["answered_us"]):
+                receive["answered_us"] = answered_us
+        elif kind == DELETED:
+            receive["deleted_count"] += 1
+            receive["deleted_us"], receive["settled_us"] = invoked_us, answered_us
+            receive["deleted_instance"], receive["deleted_handle"] = rows.instance[row], rows.handle[row]
+        elif kind == HANDLED:
+            receive["handled_count"] += 1
+            receive["handled_from_us"], receive["handled_until_us"] = invoked_us, answered_us
+            receive["handled_instance"] = rows.instance[row]
 
 
 def _published(found: Columns, expectation: Expectation) -> Columns:
@@ -352,7 +366,7 @@ def _received(queue_index: int, found: Columns, expectation: Expectation) -> Col
     if expectation.queues[queue_index - 1] in expectation.effects_recorded:
         found["is_odd"] |= found["is_planned"] & ~is_handled
     found["free_us"] = np.where(is_known(deleted_us), free_us, expires_us)
-    return {f"{name}_{queue_index}": column for name, column in found.items()}
+    return {f"{name}_{queue_index}": column for name, column in found.items() if name not in _SETTLED}
 
 
 def _none(dtype: np.dtype) -> int:
