@@ -21,7 +21,7 @@ def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
     @cache
     def made() -> Callable[P, R]:
         try:
-            from numba import njit  # noqa: PLC0415 (a second to load)
+            from numba import njit  # noqa: PLC0415 (0.3 seconds to load)
         except ImportError:
             return loop
         try:
