@@ -256,8 +256,8 @@ class _Intended(_Operation):
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         if self._entries is None:
             return [(row | self._ok_fields(parsed), Outcome.OK) for row in call["rows"]]
-        good = {entry["Id"]: entry for entry in parsed.get("Successful", [])}
-        bad = {entry["Id"]: entry for entry in parsed.get("Failed", [])}
+        good = {entry.get("Id"): entry for entry in parsed.get("Successful", [])}
+        bad = {entry.get("Id"): entry for entry in parsed.get("Failed", [])}
         return [
             self._answered_entry(row, entry["Id"], good, bad)
             for row, entry in zip(call["rows"], call["params"][self._entries], strict=True)

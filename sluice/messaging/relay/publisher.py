@@ -122,10 +122,11 @@ class Publisher:
         except ClientError as error:
             return _refused(heads, error)
         results = {
-            success["Id"]: Sent(success["MessageId"], success.get("SequenceNumber"))
+            success.get("Id"): Sent(success["MessageId"], success.get("SequenceNumber"))
             for success in answer.get("Successful", [])
+            if "MessageId" in success
         }
-        results |= {failure["Id"]: _failed(failure) for failure in answer.get("Failed", [])}
+        results |= {failure.get("Id"): _failed(failure) for failure in answer.get("Failed", [])}
         unanswered = Retry("the answer does not name it")
         return [results.get(str(position), unanswered) for position, _ in enumerate(heads)]
 

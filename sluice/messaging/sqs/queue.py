@@ -7,9 +7,10 @@ AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_R
 API_DeleteMessage.html, API_ChangeMessageVisibility.html (read 2026-11-21).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import boto3
@@ -126,18 +127,21 @@ class Queue:
     def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLost | TransientError | None]:
         """Delete up to ten messages in one call; return what each met, in order.
 
-        An answer of HTTP 200 can hold failures.
+        An answer of HTTP 200 can hold failures. Where the call is refused as a whole for one of them, each is deleted
+        by itself.
 
         Raises:
-            HoldLost: there is one, and its handle is worth nothing any more.
             TransientError: the queue could not be asked; they may be deleted.
         """
-        if len(receipt_handles) == 1:
-            self.delete(receipt_handles[0])
-            return [None]
+        each = [partial(self.delete, handle) for handle in receipt_handles]
+        if len(each) == 1:
+            return _one_by_one(each)
         entries = [{"Id": str(position), "ReceiptHandle": handle} for position, handle in enumerate(receipt_handles)]
-        with explained():
-            answer = self._sqs.delete_message_batch(QueueUrl=self.url, Entries=entries)
+        try:
+            with explained():
+                answer = self._sqs.delete_message_batch(QueueUrl=self.url, Entries=entries)
+        except HoldLost:
+            return _one_by_one(each)
         return _outcomes(answer, len(entries))
 
     def release(self, receipt_handle: str, delay_seconds: int) -> None:
@@ -155,7 +159,8 @@ class Queue:
     def extend(self, extended: Sequence[tuple[str, int]]) -> list[HoldLost | TransientError | None]:
         """Hide up to ten messages for longer, (receipt handle, seconds from now) each; return what each met, in order.
 
-        An answer of HTTP 200 can hold failures.
+        An answer of HTTP 200 can hold failures. Where the call is refused as a whole for one of them, each is hidden
+        by itself.
 
         Raises:
             TransientError: the queue could not be asked.
@@ -164,8 +169,11 @@ class Queue:
             {"Id": str(position), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
             for position, (handle, seconds) in enumerate(extended)
         ]
-        with explained():
-            answer = self._sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
+        try:
+            with explained():
+                answer = self._sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
+        except HoldLost:
+            return _one_by_one([partial(self.release, handle, seconds) for handle, seconds in extended])
         return _outcomes(answer, len(entries))
 
     def attributes(self) -> dict[str, str]:
@@ -193,10 +201,25 @@ def explained() -> Iterator[None]:
         raise _meaning_of(code, str(error)) from error
 
 
+def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLost | TransientError | None]:
+    """Return what each call met; when the queue cannot be asked, those that are left meet the same."""
+    met: list[HoldLost | TransientError | None] = []
+    for call in calls:
+        try:
+            call()
+        except HoldLost as error:
+            met.append(error)
+        except TransientError as error:
+            return met + [error] * (len(calls) - len(met))
+        else:
+            met.append(None)
+    return met
+
+
 def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLost | TransientError | None]:
     """Return what each entry of a call met, in order; their ids are their positions."""
-    done_ids = {success["Id"] for success in answer.get("Successful", [])}
-    failed = {failure["Id"]: failure for failure in answer.get("Failed", [])}
+    done_ids = {success.get("Id") for success in answer.get("Successful", [])}
+    failed = {failure.get("Id"): failure for failure in answer.get("Failed", [])}
     ids = [str(position) for position in range(count)]
     return [None if id_ in done_ids else _entry_error(failed.get(id_)) for id_ in ids]
 

@@ -109,6 +109,27 @@ def test_w6_an_entry_whose_handle_is_worthless_is_reported_and_not_tried_again(w
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
 
 
+def test_w6_messages_whose_batch_is_refused_as_a_whole_are_deleted_one_by_one(world: World) -> None:
+    """The refusal is for one of the handles, and does not say which."""
+    worker = handed_over(world, "a", "b", "c")
+    lost = Fault(operation=SINGLE, refused="InvalidParameterValue")
+    worker.line.faults = [Fault(operation=BATCH, refused="InvalidParameterValue"), lost]
+
+    worker.deleter.step()
+
+    assert (places(world.left()), len(worker.line.calls(SINGLE))) == ([("a", 1)], 3)
+    assert worker.tally.take()[metrics.NOT_DELETED] == 1
+
+
+def test_w6_a_queue_that_goes_away_meanwhile_is_not_asked_for_the_rest(world: World) -> None:
+    worker = handed_over(world, "a", "b", "c")
+    worker.line.faults = [Fault(operation=BATCH, refused="InvalidParameterValue"), Fault(unreachable=True)]
+
+    worker.deleter.step()
+
+    assert (len(worker.line.calls(SINGLE)), len(worker.line.calls(BATCH)), world.left()) == (1, 2, [])
+
+
 def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> None:
     worker = handed_over(world, "a", "b")
     worker.line.faults = [Fault(operation=BATCH, unreachable=True), Fault(operation=BATCH, lost=True)]

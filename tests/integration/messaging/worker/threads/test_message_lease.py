@@ -125,6 +125,23 @@ def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -
     assert round(shaky.remaining_seconds()) == TIMEOUT_SECONDS
 
 
+def test_l2_where_a_call_is_refused_as_a_whole_each_is_extended_by_itself(world: World) -> None:
+    """The refusal is for one of the handles, and does not say which."""
+    world.send("a", "b")
+    worker = world.worker()
+    kept, lost = held(world, worker), held(world, worker)
+    by_itself = "ChangeMessageVisibility"
+    worker.line.faults = [Fault(operation=EXTEND, refused="InvalidParameterValue")]
+
+    with worker.heartbeat.keeping(kept), worker.heartbeat.keeping(lost):
+        worker.queue.delete(lost.message.receipt_handle)
+        world.simulator.advance(20)
+        worker.heartbeat.beat()
+
+    assert [round(lease.remaining_seconds()) for lease in (kept, lost)] == [TIMEOUT_SECONDS, 0]
+    assert len(worker.line.calls(by_itself)) == 2
+
+
 def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
     world.send(*"abcdefghijkl")
     worker = world.worker()
