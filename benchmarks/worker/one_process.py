@@ -12,6 +12,7 @@ import structlog
 
 from benchmarks.worker.lanes import REGION, cpu_seconds
 from benchmarks.worker.workers import Conditions, working
+from sluice.cli.services import running
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
 from sluice.messaging.database import engines
@@ -23,6 +24,7 @@ from sluice.messaging.worker.processing.deleter import threads_of
 
 def main() -> None:
     """Run it."""
+    running.collect_rarely()  # as the command does
     dsn, endpoint, lanes = sys.argv[1], sys.argv[2], int(sys.argv[3])
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     clock = SystemClock()

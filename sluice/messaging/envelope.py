@@ -179,17 +179,16 @@ def decode(body: str) -> Envelope:
     first = fields.get("first", 1)
     _require(type(first) is int and 1 <= first <= fields["seq"], "first", first, f"1 to seq, which is {fields['seq']}")
     _require("data" in fields, "data", None, "a value")
-    data = _copied("data", fields["data"])  # JSON knows no Infinity, and Python reads one
-    hashed = _content_hash(fields["type"], data)
-    _require(fields["hash"] == hashed, "hash", fields["hash"], f"{hashed}, which is that of type and data")
     event = Event(
         type=fields["type"],
         group=fields["group"],
-        data=data,
+        data=fields["data"],
         id=fields["id"],
         at=_instant(fields.get("at")),
         trace=fields.get("trace", {}),
     )
+    hashed = event.content_hash
+    _require(fields["hash"] == hashed, "hash", fields["hash"], f"{hashed}, which is that of type and data")
     return Envelope(event=event, seq=fields["seq"], epoch=fields["epoch"], first=first)
 
 

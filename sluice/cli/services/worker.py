@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sluice.cli.place import ConsumerTarget
-from sluice.cli.services.running import log_to, measuring, recording
+from sluice.cli.services.running import collect_rarely, log_to, measuring, recording
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError
@@ -71,6 +71,7 @@ def worker(
         if recorder is not None:
             recorder.attach(prompt)
             hooks.append(WorkerRecording(recorder, queue_url=source.url))
+        collect_rarely()
         build_worker(
             consumer,
             queue=source,

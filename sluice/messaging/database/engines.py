@@ -330,7 +330,7 @@ def _end_waits(seconds: float, connection: Any, _: object) -> None:
 
 def opened(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
-    return _Impatient.connect(*arguments, **named)
+    return Impatient.connect(*arguments, **named)
 
 
 def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
@@ -343,7 +343,7 @@ def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
     return cast("psycopg.Connection[Any]", connection)
 
 
-class _Impatient(psycopg.Connection[Any]):
+class Impatient(psycopg.Connection[Any]):
     """A connection that is closed when an answer takes too long."""
 
     seconds_max: float | None = None
@@ -357,6 +357,27 @@ class _Impatient(psycopg.Connection[Any]):
         except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 (its documentation names it)
             self.pgconn.finish()
             raise psycopg.OperationalError(f"the database gave no answer for {self.seconds_max:g} s") from error
+
+    def execute_directly(self, statement: bytes, values: Sequence[str | None]) -> psycopg.pq.abc.PGresult:
+        """Execute a statement in the transaction, begun if it is not, without a cursor: a third of its time.
+
+        Args:
+            statement: its parameters are $1, $2 ….
+            values: of the parameters, as text that Postgres reads.
+
+        Raises:
+            psycopg.Error: Postgres refused it, or is gone.
+        """
+        encoding = self.info.encoding
+        texts = [None if value is None else value.encode(encoding) for value in values]
+        with self.lock:
+            if self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                self.wait(self._start_query())  # BEGIN, as the connection is set up
+            self.pgconn.send_query_params(statement, texts)
+            result: psycopg.pq.abc.PGresult = self.wait(psycopg.generators.execute(self.pgconn))[-1]
+        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result, encoding=encoding)
+        return result
 
 
 def now_us_sql(dialect: str, clock: Clock | None = None) -> ColumnElement[int]:

@@ -2,12 +2,14 @@
 
 import re
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -54,11 +56,6 @@ class BegunTransaction:
         self._id = transaction_id
         self._mark: Mark | None = None
         self._has_committed = self.has_refused_driver = False
-        self._hooks: dict[str, Callable[..., None]] = {
-            "commit": self._on_commit,
-            "rollback": self._on_rollback,
-            "before_cursor_execute": self._on_statement,
-        }
 
     def __enter__(self) -> Self:
         if self._is_sqlite:
@@ -66,13 +63,12 @@ class BegunTransaction:
             self._driver.set_authorizer(self._authorize)
         elif self._id is None:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
-        for name, hook in self._hooks.items():
-            event.listen(self._connection, name, hook)
+        _listen(self._connection.engine)
+        _guarded[self._connection] = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name, hook in self._hooks.items():
-            event.remove(self._connection, name, hook)
+        _guarded.pop(self._connection, None)
         self._let_go()
 
     def require_open(self) -> None:
@@ -102,7 +98,8 @@ class BegunTransaction:
         if not self._has_committed:
             raise TransactionEnded(TransactionEnded.ENDED)
 
-    def _on_commit(self, connection: Connection) -> None:
+    def on_commit(self, connection: Connection) -> None:
+        """Write the mark, or refuse: SQLAlchemy is about to commit."""
         try:
             self._require_whole(connection)
         except BaseException:
@@ -134,10 +131,12 @@ class BegunTransaction:
             return False
         return True
 
-    def _on_rollback(self, _: Connection) -> None:
+    def on_rollback(self) -> None:
+        """Let go: SQLAlchemy rolls back."""
         self._let_go()
 
-    def _on_statement(self, _: Connection, __: object, statement: str, *___: object) -> None:
+    def on_statement(self, statement: str) -> None:
+        """Refuse a statement that would end the transaction."""
         if self._mark is None and _ENDS_TRANSACTION.match(statement):
             raise TransactionEnded(TransactionEnded.ENDED)
 
@@ -153,6 +152,38 @@ class BegunTransaction:
         if self._is_sqlite:
             with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
                 self._driver.set_authorizer(None)
+
+
+_guarded: WeakKeyDictionary[Connection, BegunTransaction] = WeakKeyDictionary()
+_listened: WeakSet[Engine] = WeakSet()
+_listening = threading.Lock()
+
+
+def _listen(engine: Engine) -> None:
+    """Listen to an engine once: to listen to the connection of each transaction takes a tenth of a message's time."""
+    if engine in _listened:
+        return
+    with _listening:
+        if engine not in _listened:
+            event.listen(engine, "commit", _on_commit)
+            event.listen(engine, "rollback", _on_rollback)
+            event.listen(engine, "before_cursor_execute", _on_statement)
+            _listened.add(engine)
+
+
+def _on_commit(connection: Connection) -> None:
+    if (begun := _guarded.get(connection)) is not None:
+        begun.on_commit(connection)
+
+
+def _on_rollback(connection: Connection) -> None:
+    if (begun := _guarded.get(connection)) is not None:
+        begun.on_rollback()
+
+
+def _on_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
+    if (begun := _guarded.get(connection)) is not None:
+        begun.on_statement(statement)
 
 
 def _has_failed(connection: Connection) -> bool:

@@ -1,6 +1,6 @@
 """A database that is away for everyone is waited for; a transaction that fails by itself counts as an attempt."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -131,7 +131,9 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
     assert (world.left(), world.dead()) == ([], [])
 
 
-def test_a_message_takes_two_statements_besides_its_handlers(on_postgres: Engine) -> None:
+def test_a_message_takes_two_statements_besides_its_handlers(
+    on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each is a round trip: the group's row with the transaction's id, and the mark, which checks that id."""
     world, seen = World(on_postgres), list[str]()
     world.handlers = Handlers({ANY: lambda *_: Ack()})
@@ -139,6 +141,13 @@ def test_a_message_takes_two_statements_besides_its_handlers(on_postgres: Engine
     worker = world.worker()
     worker.lane.step()
     event.listen(on_postgres, "before_cursor_execute", lambda *given: seen.append(given[2]))
+    executes = engines.Impatient.execute_directly
+
+    def seeing(driver: engines.Impatient, statement: bytes, values: Sequence[str | None]) -> Any:
+        seen.append(statement.decode())
+        return executes(driver, statement, values)
+
+    monkeypatch.setattr(engines.Impatient, "execute_directly", seeing)
 
     worker.lane.step()
 

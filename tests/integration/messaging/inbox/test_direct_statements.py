@@ -1,0 +1,80 @@
+"""What every message takes is given to the driver itself: with the same meaning, and the same errors."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+
+from sluice.messaging.database import engines
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.groups import Policy
+from tests.support.messaging.inbox_harness import InboxHarness, arrived, handled
+
+_END = text("SELECT pg_terminate_backend(:pid, 5000)")
+_PID = text("SELECT pg_backend_pid()")
+_GROUPS = ["a", "';--", "\\'", "$1", "%s%(a)s", "a" * 120]
+
+
+def _admitted(engine: Engine) -> tuple[list[Any], list[str]]:
+    """Return what was decided of some messages, without what differs by nature, and what SQLAlchemy executed for it."""
+    inbox, statements = Inbox(Policy(consumer="billing")), list[str]()
+    event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    found = []
+    for came in (arrived(seq, group=group) for group in _GROUPS for seq in (1, 2, 2, 4)):
+        with engine.begin() as connection:
+            admission = inbox.admit(connection, came)
+            is_marked = inbox.mark(connection, came.envelope, admission)
+        found.append((dataclasses.replace(admission, decided_at_us=0, transaction_id=None), is_marked))
+    return found, statements
+
+
+def test_somebody_elses_engine_decides_alike_through_sqlalchemy(on_postgres: Engine) -> None:
+    theirs = create_engine(on_postgres.url)
+    try:
+        expected, their_statements = _admitted(theirs)
+    finally:
+        theirs.dispose()
+    with on_postgres.begin() as connection:
+        connection.execute(text("DELETE FROM sluice_inbox_group"))
+        connection.execute(text("DELETE FROM sluice_inbox_exception"))
+
+    found, statements = _admitted(on_postgres)
+
+    assert found == expected
+    assert {decided.position.last_seq for decided, _ in found} == {0, 1, 2}
+    assert sum("sluice_inbox_group" in statement for statement in their_statements) > 0
+    assert sum("sluice_inbox_group" in statement for statement in statements) == 0
+
+
+def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgres: Engine) -> None:
+    """And all others to that server are made anew: the next transaction does not meet one that is gone, too."""
+    inbox = Inbox(Policy(consumer="billing"))
+    with on_postgres.connect() as idle, on_postgres.connect() as broken, on_postgres.connect() as other:
+        pids = [connection.execute(_PID).scalar_one() for connection in (idle, broken)]
+        broken.rollback()
+        idle.close()
+        for pid in pids:
+            other.execute(_END, {"pid": pid})
+        with pytest.raises(DBAPIError) as caught:
+            inbox.admit(broken, arrived(1))
+        is_invalidated = broken.invalidated
+
+    assert (caught.value.connection_invalidated, is_invalidated) == (True, True)
+    assert engines.may_pass(caught.value)
+    with on_postgres.begin() as connection:
+        handled(inbox, connection, arrived(1))
+    assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
+
+
+def test_what_no_transaction_was_begun_for_is_in_one_nevertheless(on_postgres: Engine) -> None:
+    inbox = Inbox(Policy(consumer="billing"))
+    with on_postgres.connect() as connection:
+        handled(inbox, connection, arrived(1))
+        connection.rollback()
+        handled(inbox, connection, arrived(1))
+        connection.commit()
+        handled(inbox, connection, arrived(2))
+
+    assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
