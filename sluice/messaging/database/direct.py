@@ -34,7 +34,7 @@ class DirectStatement:
         self._returned = [(str(column.key), int if isinstance(column.type, Integer) else str) for column in returning]
         self._compiled: tuple[bytes, Sequence[str]] | None = None
 
-    def one(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+    def row(self, connection: Connection, values: Mapping[str, Any]) -> Any:
         """Execute it, and return its row, which there has to be.
 
         Raises:

@@ -117,7 +117,7 @@ class GroupRows:
         values = {"consumer": self._policy.consumer, "group_id": group_id, "epoch": 0, "first_seq": 0, "last_seq": 0}
         if self._clock is not None:
             values["updated_at_us"] = self._clock.now_us()
-        row = _locking(connection.dialect.name, is_timed=self._clock is None).one(connection, values)
+        row = _locking(connection.dialect.name, is_timed=self._clock is None).row(connection, values)
         position = position_of(row)
         if arrival.epoch > position.epoch and not position.is_parked:
             position = self.enter_epoch(connection, group_id, position, arrival, row.updated_at_us)

@@ -8,7 +8,7 @@ from botocore.awsrequest import AWSResponse
 
 from sluice.messaging.outbox.store import Retry, Sent
 from sluice.messaging.relay.publisher import Publisher
-from tests.support.messaging.simulated_relays import head
+from tests.support.messaging.outbox.simulated_relays import head
 
 SENT = {"Id": "0", "MessageId": "m", "SequenceNumber": "1"}
 UNANSWERED = Retry("the answer does not name it")
