@@ -1,0 +1,206 @@
+"""`python -m tests.chaos.real`: real workers under one schedule, and if it fails, cut down by so many runs at most.
+
+The load test's own publisher, workers, faults, recorder and judge, without Spark. Each worker is a process; the
+simulator's model answers over HTTP. What a fault meets is up to the machine: a part that does not fail when it is tried
+is taken to be right, and what is left has failed.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+import click
+import numpy as np
+import yaml
+
+from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
+from sluice.declaration import Consumer, Environment, task_settings
+from sluice.history.checker import Expectation, Thresholds
+from spark_load.consume import worker_processes
+from spark_load.consume.dead_letters import DeadLetters
+from spark_load.consume.worker_processes import Worked
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import SHAPES, FaultKind, Faults, Shape, Targets, as_given, scheduled
+from spark_load.faults.shrinking import shrunk
+from spark_load.judge.judge import Planned, judge
+from spark_load.judge.local_engine import opened
+from spark_load.plan.plan import Plan
+from spark_load.profiles import profile, trace
+from spark_load.publish.bodies import run_of
+from spark_load.publish.job import publish_share
+from spark_load.publish.transport import SOCKETS
+from spark_load.run.harm import harmed
+from spark_load.runtime import deployment
+from spark_load.runtime.task_context import DRIVER, Run, task_context
+from tests.support.endpoints import fake_aws
+
+type Message = tuple[int, int]
+"""When it is published, in microseconds, and the number of its group."""
+type Faulty = Fault[FaultKind]
+
+_ENVIRONMENT = Environment(
+    name="faulty",
+    account="000000000000",
+    consumers=(
+        Consumer(
+            name="billing",
+            visibility_timeout_seconds=4,
+            stop_timeout_seconds=3,
+            processing_seconds=0.5,
+            max_attempts=20,
+        ),
+    ),
+)
+_GROUPS, _BODY_BYTES = 8, 200
+_LOAD = {
+    "replay": {"file": "messages.parquet"},
+    "consumer": "worker",
+    "consumers_per_queue": 2,
+    "publish_linger_seconds": 0.1,
+    "lateness_budget_seconds": 60,
+    "drain_timeout_seconds": 7,
+}
+_HANDLERS = {"sound": "examples.load_effects", "no-inbox": "tests.support.processes.broken_load_handlers"}
+_TARGETS = Targets.of(consumer="worker", consumers=("billing",), consumers_per_queue=2)
+_QUIET_SECONDS = 6.0  # until the workers have begun
+_SECONDS_MAX = 180
+
+
+@click.command()
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of messages and faults.")
+@click.option("--messages", "count", type=click.IntRange(1), default=300, show_default=True, help="How many.")
+@click.option("--seconds", type=click.FloatRange(8), default=18, show_default=True, help="How long they come.")
+@click.option("--faults", "shape", type=click.Choice(list(SHAPES)), default="crashes", show_default=True)
+@click.option("--variant", type=click.Choice(list(_HANDLERS)), default="sound", show_default=True)
+@click.option("--tries", type=click.IntRange(0), default=12, show_default=True, help="Runs to cut it down; 0 for none.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="runs/chaos-real",
+    show_default=True,
+    help="Folder of the least that fails: a profile and its trace.",
+)
+def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, tries: int, output: Path) -> None:
+    """Run a seed's schedule with real processes; ends with 1 where it fails."""
+    rng = Random(f"messages/{seed}")  # noqa: S311 (a load is not a secret)
+    messages = [(round(1e6 * seconds * number / count), rng.randrange(_GROUPS)) for number in range(count)]
+    faults = scheduled(
+        Faults(shape=shape, every_seconds=0.8, after_seconds=_QUIET_SECONDS),
+        _TARGETS,
+        seed=seed,
+        duration_seconds=seconds,
+    )
+    found = list[str]()
+
+    def fails(some_faults: Sequence[Faulty], some_messages: Sequence[Message]) -> bool:
+        sentences = violations(some_faults, some_messages, seed=seed, variant=variant)
+        click.echo(
+            f"{len(some_faults)} faults, {len(some_messages)} messages: {(sentences or ['nothing'])[0]}", err=True
+        )
+        found[:] = sentences or found
+        return bool(sentences)
+
+    if not fails(faults, messages):
+        return
+    if tries:
+        least = shrunk(faults, messages, fails, tries_max=tries)
+        output.mkdir(parents=True, exist_ok=True)
+        _profile(output, least.faults, least.messages)
+        click.echo(
+            f"seed {seed}: from {len(faults)} faults and {count} messages to {len(least.faults)} and"
+            f" {len(least.messages)}, in {least.tries} tries{'' if least.is_least else ', all there were'}; {output}"
+        )
+    click.echo(yaml.safe_dump({"witness": found}, sort_keys=False))
+    sys.exit(1)
+
+
+def violations(faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str) -> list[str]:
+    """Run messages under faults, and return what is wrong by history and database, as sentences."""
+    if not messages:
+        return []
+    account = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+    with (
+        tempfile.TemporaryDirectory(prefix="sluice-chaos-") as folder,
+        mock.patch.dict(os.environ, {**account, task_settings.VARIABLE: task_settings.render(_ENVIRONMENT)}),
+        mock.patch.object(worker_processes, "_EFFECTS", _HANDLERS[variant]),
+        fake_aws.running() as endpoint,
+    ):
+        endpoint.deploy(_ENVIRONMENT, visibility_timeout_seconds=None)
+        named = profile.load(str(_profile(Path(folder), faults, messages)))
+        run = Run(
+            id=run_of(SystemClock().now_us()),
+            transport=SOCKETS,
+            folder=Path(folder),
+            deployment=deployment.find(_ENVIRONMENT, endpoint_url=endpoint.url),
+            plan=Plan(named.profile, seed, named.trace_file),
+            clock_id=clock_id(),
+            clock_offset_us=wall_minus_monotonic_us(),
+            has_faults=True,
+        )
+        return _judged(run, *_run(run, faults))
+
+
+def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[Message]) -> Path:
+    """Write a profile that replays messages under faults, with its trace, and return its path."""
+    instants, groups = np.array(messages, np.int64).T
+    trace.write(trace.ranked(instants, groups, np.full(len(messages), _BODY_BYTES)), folder / "messages.parquet")
+    path = folder / "least.yaml"
+    path.write_text(yaml.safe_dump({**_LOAD, "faults": as_given(faults)}, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
+    """Offer the load under faults; return its workers, and what their databases object to."""
+    rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
+    with harmed(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(2) as pool:
+        working = pool.submit(worker_processes.work, harm.run, harm.take)
+        publishing = pool.submit(publish_share, harm.run, iter([rows]))
+        begin_us = context.clock.now_us() + 1_500_000
+        context.coordinator.start(begin_us)
+        context.coordinator.measure(begin_us)
+        harm.begin(begin_us, context.journal, context.clock)
+        eventually(publishing.done, timeout_seconds=_SECONDS_MAX, describe="everything to be published")
+        publishing.result()
+        context.coordinator.published()
+        eventually(working.done, timeout_seconds=_SECONDS_MAX, describe="the workers to be idle")
+        harm.end()
+        objections = harm.compare(context.journal)
+        DeadLetters(context, run).probe()
+        context.coordinator.stop()
+        return working.result(), objections
+
+
+def _judged(run: Run, worked: Worked, objections: Sequence[str]) -> list[str]:
+    engine, where = opened(run.folder), run.deployment
+    assert engine is not None, "without a bound it is read"
+    queues = tuple(where.queue_urls)
+    verdict = judge(
+        engine,
+        plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
+        expectation=Expectation(
+            run=run.id,
+            queues=queues,
+            visibility_timeout_seconds=dict(where.visibility_timeout_seconds),
+            dead_letter_queues=dict(where.dead_letter_queues),
+            effects_recorded=queues,
+        ),
+        run={
+            "run": run.id,
+            "target": "endpoint",
+            "recorders": run.recorders() | dict(worked.recorders),
+            "killed": worked.killed,
+            "max_receive_count": dict(where.max_receive_count),
+        },
+        thresholds=Thresholds(recovery_seconds_max=60),
+    )
+    found = [f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations]
+    return [*found, *objections]
+
+
+if __name__ == "__main__":
+    main()
