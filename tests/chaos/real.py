@@ -98,22 +98,27 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
     found = list[str]()
 
     def fails(some_faults: Sequence[Faulty], some_messages: Sequence[Message]) -> bool:
-        sentences = violations(some_faults, some_messages, seed=seed, variant=variant)
+        sentences = violations(some_faults, with_first(some_messages), seed=seed, variant=variant)
         click.echo(
             f"{len(some_faults)} faults, {len(some_messages)} messages: {(sentences or ['nothing'])[0]}", err=True
         )
         found[:] = sentences or found
         return bool(sentences)
 
+    def with_first(some: Sequence[Message]) -> list[Message]:
+        """Return them with the first message of all, from which a trace counts its instants."""
+        return sorted({messages[0], *some})
+
     if not fails(faults, messages):
         return
     if tries:
         least = shrunk(faults, messages, fails, tries_max=tries)
         output.mkdir(parents=True, exist_ok=True)
-        _profile(output, least.faults, least.messages)
+        left = with_first(least.messages)
+        _profile(output, least.faults, left)
         click.echo(
             f"seed {seed}: from {len(faults)} faults and {count} messages to {len(least.faults)} and"
-            f" {len(least.messages)}, in {least.tries} tries{'' if least.is_least else ', all there were'}; {output}"
+            f" {len(left)}, in {least.tries} tries{'' if least.is_least else ', all there were'}; {output}"
         )
     click.echo(yaml.safe_dump({"witness": found}, sort_keys=False))
     sys.exit(1)
@@ -121,8 +126,6 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
 
 def violations(faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str) -> list[str]:
     """Run messages under faults, and return what is wrong by history and database, as sentences."""
-    if not messages:
-        return []
     account = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     with (
         tempfile.TemporaryDirectory(prefix="sluice-chaos-") as folder,
