@@ -71,18 +71,17 @@ class _Spent:
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what a worker does beside a plain loop: on a queue at hand, on one 10 ms away, and on LocalStack."""
     spent: dict[_Cell, _Spent] = {}
-    with sink.running(0) as near, sink.running(_DELAYS_SECONDS[1]) as far:
-        listed = {
-            _Cell(what, lanes, delay): (url, endpoint)
-            for delay, endpoint in zip(_DELAYS_SECONDS, (near, far), strict=True)
-            for lanes in _LANES
-            for what, url in _kinds(urls).items()
-        }
-        spent |= {cell: _Spent() for cell in listed}
-        cells: dict[_Cell, Callable[[], float]] = {
-            cell: partial(_rate, cell, url, endpoint, spent[cell]) for cell, (url, endpoint) in listed.items()
-        }
-        found = interleaved(cells, rounds)
+    listed = {
+        _Cell(what, lanes, delay_seconds): url
+        for delay_seconds in _DELAYS_SECONDS
+        for lanes in _LANES
+        for what, url in _kinds(urls).items()
+    }
+    spent |= {cell: _Spent() for cell in listed}
+    cells: dict[_Cell, Callable[[], float]] = {
+        cell: partial(_rate, cell, url, spent[cell]) for cell, url in listed.items()
+    }
+    found = interleaved(cells, rounds)
     with localstack.running(log=LOG) as running:
         really = {_Cell(what, lanes): url for lanes in _LOCALSTACK_LANES for what, url in _kinds(urls).items()}
         really[_Cell(BATCH, 1)] = ""
@@ -98,8 +97,14 @@ def _kinds(urls: Mapping[str, str]) -> dict[str, str]:
     return {PLAIN: ""} | {f"worker, {database}": url for database, url in urls.items()}
 
 
-def _rate(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
-    """Return messages a second of lanes that always find one."""
+def _rate(cell: _Cell, url: str, spent: _Spent) -> float:
+    """Return messages a second of lanes that always find one, in a queue that nobody else has taken any from."""
+    assert cell.delay_seconds is not None
+    with sink.running(cell.delay_seconds) as endpoint:
+        return _rate_of(cell, url, endpoint, spent)
+
+
+def _rate_of(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     sqs = _client(cell, endpoint)
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
     with _running(cell, url, sqs, source) as counts:

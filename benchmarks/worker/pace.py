@@ -55,12 +55,12 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what workers on Postgres do on a queue 10 ms away, and others beside them; and the growth of the inbox."""
     url, cells = urls[POSTGRES], dict[str, Callable[[], _Worked]]()
     locked.install()
-    with inboxed(url), ExitStack() as stack:
+    with ExitStack() as stack:
         endpoint = stack.enter_context(sink.running(_DELAY_SECONDS))
         cells[_PLAIN] = partial(_plain, endpoint)
         for processes in (1, 2):
             name = f"worker, {processes} process{'es' * (processes > 1)} with {_LANES // processes} lanes"
-            cells[name] = partial(_workers, url, endpoint, processes)
+            cells[name] = partial(_workers, url, processes)
         if shutil.which("redis-server") is not None:
             cells[_DRAMATIQ] = partial(_dramatiq, stack.enter_context(_redis()))
         worked: dict[str, list[_Worked]] = {name: [] for name in cells}
@@ -99,22 +99,25 @@ def _plain(endpoint: str) -> _Worked:
         return _Worked(messages, _clock.monotonic() - began, cpu_seconds() - cpu)
 
 
-def _workers(url: str, endpoint: str, processes: int) -> _Worked:
-    command = [sys.executable, "-m", "benchmarks.worker.one_process", url, endpoint, str(_LANES // processes)]
-    started = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(processes)
-    ]
-    for process in started:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "warm\n"
-    for pause_seconds in (_SECONDS, 0):
+def _workers(url: str, processes: int) -> _Worked:
+    """Return what processes do from a queue of their own: what others took would be missing, and written down."""
+    with inboxed(url), sink.running(_DELAY_SECONDS) as endpoint:
+        command = [sys.executable, "-m", "benchmarks.worker.one_process", url, endpoint, str(_LANES // processes)]
+        started = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(processes)
+        ]
         for process in started:
-            assert process.stdin is not None
-            process.stdin.write("\n")
-            process.stdin.flush()
-        _clock.sleep(pause_seconds)
-    each = [_Worked(*json.loads(process.communicate()[0])) for process in started]
-    return _Worked(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
+            assert process.stdout is not None
+            assert process.stdout.readline() == "warm\n"
+        for pause_seconds in (_SECONDS, 0):
+            for process in started:
+                assert process.stdin is not None
+                process.stdin.write("\n")
+                process.stdin.flush()
+            _clock.sleep(pause_seconds)
+        each = [_Worked(*json.loads(process.communicate()[0])) for process in started]
+        return _Worked(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
 
 
 def _start(url: str, rounds: int) -> str:
