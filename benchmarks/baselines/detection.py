@@ -1,6 +1,6 @@
 """False alarms and detection power of `sluice load trend`, on the times of small runs made one after the other.
 
-Of four runs two are alike, and in two publisher and consumers wait for 1.1 and 1.2 times as long, which is most of a
+Of five runs three are alike, and in two publisher and consumers wait for 1.1 and 1.2 times as long, which is most of a
 latency. Runs that are drawn, with the noise of a quiet machine, are compared as well.
 """
 
@@ -33,7 +33,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
     """Compare drawn runs; make runs for a minute a round, and compare them in many orders, some really slower."""
     with runs.deployed() as where:
         slower = {f"slow{factor}": runs.slower(factor) for factor in PLANTED}
-        kinds = {"first": runs.PROFILE, "second": runs.PROFILE, **slower}
+        kinds = {"first": runs.PROFILE, "second": runs.PROFILE, "third": runs.PROFILE, **slower}
         _cold, *warm = runs.results(where, kinds, rounds * _SECONDS)  # the first one's endpoint is cold
     same = [run for run in warm if not run.run.startswith("slow")]
     rng = random.Random(21)

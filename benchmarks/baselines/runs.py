@@ -34,7 +34,7 @@ from spark_load.runtime.task_context import CONSUMER, Run, task_context
 
 PROFILE = Profile(
     messages_per_second=40,
-    duration_seconds=4,
+    duration_seconds=2,
     group_count=20,
     group_skew=1,
     payload_bytes=128,
