@@ -25,7 +25,7 @@ from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.options import declaration_option
 
 _PROJECT = Path(__file__).resolve().parent.parent
-_CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
+_CONFIG = Config(connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 2})
 
 
 def _is_loopback(url: str | None) -> bool:

@@ -194,7 +194,7 @@ def test_a_promise_that_holds_says_so(tmp_path: Path) -> None:
     assert ended.returncode == 0
     assert written["target"] == "simulator"
     assert _statuses(written["promises"]) == {"GRP-01": "holds"}
-    assert written["promises"]["GRP-01"]["evidence"] == GROUPS.removeprefix("queues/")
+    assert written["promises"]["GRP-01"]["evidence"] == GROUPS.partition("/")[2]
     assert written["promises"]["GRP-01"]["seconds"] > 0
 
 

@@ -7,7 +7,7 @@ from tests.support.project import PROJECT
 
 _FILES = [
     f"contract_tests/{name}.py"
-    for name in ("groups/test_group_blocking", "queues/test_fifo_ordering", "queues/test_batches")
+    for name in ("groups/test_group_blocking", "groups/test_fifo_ordering", "queues/test_batches")
 ]
 
 

@@ -170,7 +170,7 @@ def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Running) 
     """Without a terminal and without CONFIRM it is refused, after account, region and stacks were named."""
     refused = _change("deploy", "prod")
 
-    assert (refused.returncode, refused.stdout) == (3, "")
+    assert (refused.returncode, refused.stdout) == (3, ""), refused.stderr
     assert refused.stderr == (
         "deploy prod: sluice-prod-network, sluice-prod-database, sluice-prod-messaging, sluice-prod-consumers,"
         " sluice-prod-observability\n"
