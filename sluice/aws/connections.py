@@ -28,7 +28,8 @@ class Route:
     """Where requests go and how. `tls` is None for plain HTTP; timeouts in seconds, None waits without end.
 
     A request has both timeouts together to be sent and answered, however many pieces the answer comes in. What resolves
-    the host's name has bounds of its own, and each of its addresses is tried for as long as the first timeout.
+    the host's name has bounds of its own, and each of its addresses is tried for as long as the first timeout; if both
+    are over by then, nothing is sent.
     """
 
     host: str
@@ -110,6 +111,7 @@ class Connections:
         ends_at = self._route.ends_at()
         connected = self._connection()
         try:
+            _limit(connected, ends_at)  # a request that nobody waits for any more is not sent
             with suppress(BrokenPipeError, ConnectionResetError):  # an answer may be there nevertheless: a refusal
                 connected.sendall(request)
             answered = _received(connected, ends_at)

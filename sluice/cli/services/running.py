@@ -16,7 +16,7 @@ from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Me
 from sluice.terminal import log_text
 
 _log = structlog.get_logger()
-_ALLOCATIONS = 50_000  # more objects made than freed, before the youngest are looked at; Python has 2,000
+_ALLOCATIONS = 5_000  # more objects made than freed, before the youngest are looked at; Python has 2,000
 
 
 def measuring(
@@ -85,7 +85,8 @@ def recording(folder: Path | None, *, run: str, worker: str, client: Any, names:
 def collect_rarely() -> None:
     """Let Python look for unreachable cycles rarely, and never in what the program itself consists of.
 
-    A message leaves some behind, a few kilobytes; to look as often as Python does by itself takes a fifth of its time.
+    A message leaves some behind, and a handler may leave much in a few objects; to look as often as Python does by
+    itself takes a fifth of its time.
     """
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])

@@ -370,6 +370,8 @@ class Impatient(psycopg.Connection[Any]):
         """
         encoding = self.info.encoding
         texts = [None if value is None else value.encode(encoding) for value in values]
+        if any(text is not None and b"\0" in text for text in texts):  # libpq would take what is before it
+            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
         with self.lock:
             if self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
                 self.wait(self._start_query())  # BEGIN, as the connection is set up

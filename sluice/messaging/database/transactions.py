@@ -63,7 +63,7 @@ class BegunTransaction:
             self._driver.set_authorizer(self._authorize)
         elif self._id is None:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
-        _listen(self._connection.engine)
+        listen(self._connection.engine)
         _guarded[self._connection] = self
         return self
 
@@ -100,6 +100,8 @@ class BegunTransaction:
 
     def on_commit(self, connection: Connection) -> None:
         """Write the mark, or refuse: SQLAlchemy is about to commit."""
+        if self._has_committed:  # an engine with options also calls the listeners of the one it is made of
+            return
         try:
             self._require_whole(connection)
         except BaseException:
@@ -159,7 +161,7 @@ _listened: WeakSet[Engine] = WeakSet()
 _listening = threading.Lock()
 
 
-def _listen(engine: Engine) -> None:
+def listen(engine: Engine) -> None:
     """Listen to an engine once: to listen to the connection of each transaction takes a tenth of a message's time."""
     if engine in _listened:
         return

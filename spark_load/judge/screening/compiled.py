@@ -5,6 +5,7 @@ Few rows are not worth loading it; and without it, the same loops run in Python,
 
 from collections.abc import Callable
 from functools import cache, wraps
+from pickle import UnpicklingError
 
 import numpy as np
 
@@ -19,19 +20,24 @@ def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
     """
 
     @cache
-    def made() -> Callable[P, R]:
+    def made(*, is_kept: bool) -> Callable[P, R]:
         try:
             from numba import njit  # noqa: PLC0415 (0.3 seconds to load)
         except ImportError:
             return loop
         try:
-            return njit(cache=True)(loop)  # type: ignore[no-any-return]
+            return njit(cache=is_kept)(loop)  # type: ignore[no-any-return]
         except RuntimeError:  # there is no place to write to
             return njit(loop)  # type: ignore[no-any-return]
 
     @wraps(loop)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         rows: np.ndarray = args[0]  # type: ignore[assignment]
-        return (loop if len(rows) <= INTERPRETED_MAX else made())(*args, **kwargs)
+        if len(rows) <= INTERPRETED_MAX:
+            return loop(*args, **kwargs)
+        try:
+            return made(is_kept=True)(*args, **kwargs)
+        except (OSError, EOFError, UnpicklingError):  # numba keeps it, or looks for what is kept, before it runs
+            return made(is_kept=False)(*args, **kwargs)
 
     return run

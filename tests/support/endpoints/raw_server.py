@@ -28,6 +28,7 @@ class Server:
     url: str
     answer: bytes = b""
     end: End = End.KEPT
+    requests_count: int = 0
     ended_count: int = 0
 
 
@@ -58,6 +59,7 @@ def _answer(connected: socket.socket, server: Server) -> None:
     connected.settimeout(_SECONDS_MAX)
     with connected, suppress(OSError):
         while _is_whole_request(connected):
+            server.requests_count += 1
             answer, end = server.answer, server.end  # once it is sent, they may be those of the next request
             if end is End.SLOW:
                 _send_slowly(connected, answer)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -29,6 +30,7 @@ from opentelemetry.instrumentation.botocore import BotocoreInstrumentor
 
 from sluice import sdk
 from sluice.aws.client import OPERATIONS, fast_client, is_fast
+from sluice.aws.connections import Connections, Route
 from sluice.clock import eventually
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import Simulator
@@ -344,6 +346,21 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_when_its_time_is_over(len
         client.close()
 
     assert outcome[0] == "ReadTimeoutError"
+
+
+def test_a_request_whose_time_is_over_before_there_is_a_connection_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is resolved too late, for one."""
+    with raw_server.serving() as server:
+        address = urlsplit(server.url)
+        route = Route(host=str(address.hostname), port=address.port or 0, connect_seconds=1, answer_seconds=1, tls=None)
+        monkeypatch.setattr(Route, "ends_at", lambda _: 0.0)
+        connections = Connections(route, idle_max=1)
+        with pytest.raises(TimeoutError):
+            connections.post(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        connections.close()
+        eventually(lambda: server.ended_count == 1, timeout_seconds=10, describe="the connection's end")
+
+        assert server.requests_count == 0
 
 
 def _is_answer(outcome: object) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
+from sluice.messaging.database.transactions import listen
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Holding
 from sluice.messaging.inbox.admission import Inbox
@@ -37,6 +38,7 @@ class Transactions:
 
     def __init__(self, engine: Engine, inbox: Inbox, *, backoff: Backoff, wait: Wait, rng: random.Random) -> None:
         self._engine, self._inbox, self._backoff, self._wait, self._rng = engine, inbox, backoff, wait, rng
+        listen(engine)  # while no other thread executes: what SQLAlchemy calls may not grow meanwhile
         self.is_database_away = False
 
     def run[T](self, guard: Holding, transact: Callable[[Session], T]) -> T:

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
@@ -78,3 +79,11 @@ def test_what_no_transaction_was_begun_for_is_in_one_nevertheless(on_postgres: E
         handled(inbox, connection, arrived(2))
 
     assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
+
+
+def test_a_text_that_postgres_cannot_hold_is_refused_and_not_cut(on_postgres: Engine) -> None:
+    with on_postgres.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, engines.Impatient)
+        with pytest.raises(psycopg.DataError, match="NUL"):
+            driver.execute_directly(b"SELECT $1::text", ["a\0b"])

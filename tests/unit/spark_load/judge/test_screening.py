@@ -1,5 +1,6 @@
 """What stands behind the suspects: texts as hashes, numbers as text, measures joined of parts, events counted."""
 
+import importlib
 import math
 import random
 import sys
@@ -127,6 +128,19 @@ def test_without_numba_the_loop_runs_in_python(monkeypatch: pytest.MonkeyPatch) 
     loop = compiled.compiled(lambda rows: [*map(str, rows)])  # numba cannot compile this
 
     assert loop(np.arange(2)) == ["0", "1"]
+
+
+def test_what_numba_keeps_and_cannot_read_is_compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "kept_loop.py").write_text("def doubled(rows):\n    return rows * 2\n", encoding="utf-8")
+    loop = importlib.import_module("kept_loop").doubled
+    assert compiled.compiled(loop)(np.arange(2)).tolist() == [0, 2]
+    torn = list((tmp_path / "__pycache__").glob("*.nbi"))
+    for file in torn:
+        file.write_bytes(b"")
+
+    assert (len(torn), compiled.compiled(loop)(np.arange(2)).tolist()) == (1, [0, 2])
 
 
 def test_messages_are_the_same_however_many_rows_come_at_a_time() -> None:

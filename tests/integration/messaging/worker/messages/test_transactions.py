@@ -172,3 +172,14 @@ def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -
 
     assert (is_same, is_other) == (True, False)
     assert World(on_postgres).positions() == {"a": 1}
+
+
+def test_an_engine_with_options_works_beside_the_one_it_is_made_of(engine: Engine) -> None:
+    """It calls the listeners of both."""
+    world, with_options = World(engine), World(engine.execution_options(max_row_buffer=10))
+    world.send("a")
+    world.work_off(world.worker())
+    with_options.send("b")
+    with_options.work_off(with_options.worker())
+
+    assert sorted(with_options.effects()) == [("a", 1), ("b", 1)]
