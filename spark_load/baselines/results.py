@@ -95,7 +95,8 @@ def append(result: Result, path: Path) -> None:
     """
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result), sort_keys=True) + "\n")
+            is_torn = path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+            file.write("\n" * is_torn + json.dumps(asdict(result), sort_keys=True) + "\n")
     except OSError as error:
         raise unwritable(path, error, "the run's own files are whole; make room, or move the file away") from error
 

@@ -133,7 +133,9 @@ def read(spark: SparkSession, run: Run) -> Done:
         history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
     ).collect()
     faults = (
-        history.where(F.col("kind") == Kind.FAULT.value).select(F.get_json_object("detail", "$.fault").alias("fault"))
+        history.where((F.col("kind") == Kind.FAULT.value) & (F.col("outcome") == Outcome.OK.value)).select(
+            F.get_json_object("detail", "$.fault").alias("fault")
+        )
     ).collect()
     deletes = (
         history.where((F.col("kind") == Kind.DELETED.value) & (F.col("outcome") == Outcome.OK.value))
@@ -240,8 +242,9 @@ def left_faults(
         done: what was done before.
     """
     faults = [Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in scheduled]
-    ahead = [fault for fault in faults if fault.at_seconds * 1_000_000 >= resumed_at_us]
-    return ahead, [fault.brief for fault in faults if fault not in ahead and fault.brief not in done.faults]
+    left = [fault for fault in faults if fault.brief not in done.faults]
+    ahead = [fault for fault in left if fault.at_seconds * 1_000_000 >= resumed_at_us]
+    return ahead, [fault.brief for fault in left if fault not in ahead]
 
 
 def report_resumed_progress(coordinator: RunCoordinator, done: Done) -> None:

@@ -121,6 +121,15 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str, why: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_torn_last_line_takes_no_other_run_along(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text('{"half": 1')
+    results.append(result("a", {"x": 1}), path)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))  # as the refusal advises
+
+    assert results.read(path) == [result("a", {"x": 1})]
+
+
 def test_a_newer_line_is_refused(tmp_path: Path) -> None:
     results.append(replace(result("a", {"x": 1}), schema_version=2), tmp_path / "results.jsonl")
 

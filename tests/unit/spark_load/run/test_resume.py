@@ -228,4 +228,5 @@ def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_
     ahead, missed = resume.left_faults(stored, 2_500_000, done)
 
     assert [fault.target for fault in ahead] == ["audit-0"]
+    assert resume.left_faults(stored, 500_000, done)[0][0].target == "billing-1"  # nothing is done twice
     assert missed == ["kill of billing-1 at 2 s"]
