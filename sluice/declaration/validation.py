@@ -23,7 +23,7 @@ _NAME_CHARACTERS_MAX = 300
 
 
 class Rule(NamedTuple):
-    """What a field's values have to meet, and how it is said."""
+    """What a field's values have to meet, and the words for it."""
 
     is_met: Callable[[Any], object]
     allowed: str

@@ -33,7 +33,25 @@ class DeletesFailed(MessageProcessor):
         super()._acknowledge(lease, Delete() if isinstance(acknowledgement, Release) else acknowledgement)
 
 
-class InboxApart(MessageProcessor):
+class _MarksNothing(MessageProcessor):
+    def _unmarked(
+        self, lease: MessageLease, arrived: Arrived, session: Session, decision: Decision
+    ) -> Decision | Retry | Reject:
+        """Run the handler in a transaction that marks nothing."""
+        outcome = self._runner.run(
+            Attempt(
+                session=session,
+                envelope=arrived.envelope,
+                context=self._context(lease, arrived, decision),
+                guard=lease,
+                mark=lambda _: None,
+                before_commit="before_commit",
+            )
+        )
+        return decision if isinstance(outcome, Ack) else outcome
+
+
+class InboxApart(_MarksNothing):
     """Broken: marks a message as handled in a transaction before that of its effect (W8)."""
 
     def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
@@ -48,17 +66,7 @@ class InboxApart(MessageProcessor):
         with Session(self._engine) as session:
             session.connection()
             self._failpoint("in_transaction")
-            outcome = self._runner.run(
-                Attempt(
-                    session=session,
-                    envelope=arrived.envelope,
-                    context=self._context(lease, arrived, decision),
-                    guard=lease,
-                    mark=lambda _: None,
-                    before_commit="before_commit",
-                )
-            )
-        return decision if isinstance(outcome, Ack) else outcome
+            return self._unmarked(lease, arrived, session, decision)
 
 
 class RemembersInMemory(InboxApart):
@@ -76,23 +84,13 @@ class RemembersInMemory(InboxApart):
         return ended
 
 
-class KeepsNoInbox(MessageProcessor):
+class KeepsNoInbox(_MarksNothing):
     """Broken: handles whatever comes, and marks nothing (W6)."""
 
     def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
         decision = Decision(State.CONTIGUOUS, Action.HANDLE)
         session.connection()
-        outcome = self._runner.run(
-            Attempt(
-                session=session,
-                envelope=arrived.envelope,
-                context=self._context(lease, arrived, decision),
-                guard=lease,
-                mark=lambda _: None,
-                before_commit="before_commit",
-            )
-        )
-        return decision if isinstance(outcome, Ack) else outcome
+        return self._unmarked(lease, arrived, session, decision)
 
 
 class _NoGate:

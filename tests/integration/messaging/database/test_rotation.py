@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 from sluice.clock import VirtualClock
 from sluice.messaging.database import engines, rotation
 from sluice.messaging.database.rotation import rotating_engine
+from tests.support.messaging.passwords import change_password, execute, owner_of
 
 _THREADS = 12
 
@@ -34,13 +34,8 @@ class _Secret:
 @pytest.fixture
 def owner(private_postgres: Any) -> Iterator[Engine]:
     """Yield an engine on a Postgres that lets a consumer in with a password only: with "first" for now."""
-    engine = engines.engine(private_postgres.get_uri())
-    Path(private_postgres.pgdata, "pg_hba.conf").write_text(
-        "local all postgres trust\nlocal all all scram-sha-256\n", encoding="ascii"
-    )
-    _run(engine, "CREATE ROLE consumer LOGIN PASSWORD 'first'", "SELECT pg_reload_conf()")
-    yield engine
-    engine.dispose()
+    with owner_of(private_postgres) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -60,16 +55,6 @@ def engine(secret: _Secret, clock: VirtualClock) -> Iterator[Engine]:
     engine.dispose()
 
 
-def _run(engine: Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-
-
-def _change_password(owner: Engine, password: str) -> None:
-    _run(owner, f"ALTER ROLE consumer PASSWORD '{password}'")
-
-
 def _user(engine: Engine) -> str:
     with engine.connect() as connection:
         return str(connection.execute(text("SELECT current_user")).scalar_one())
@@ -82,7 +67,7 @@ def test_a_new_connection_has_the_new_password_and_an_open_one_goes_on(
         held.execute(text("CREATE TEMPORARY TABLE kept (id INTEGER)"))
         clock.sleep(10)
         secret.value = "second"
-        _change_password(owner, "second")
+        change_password(owner, "second")
 
         assert _user(engine) == "consumer"
 
@@ -105,7 +90,7 @@ def test_between_the_database_and_the_secret_a_refusal_is_a_database_that_is_awa
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
     refusals = engines.Refusals(engine)
-    _change_password(owner, "second")
+    change_password(owner, "second")
     for _ in range(3):
         clock.sleep(rotation.REPEAT_SECONDS)
         with pytest.raises(
@@ -126,7 +111,7 @@ def test_credentials_that_remain_refused_are_refused_in_the_end(
     owner: Engine, engine: Engine, clock: VirtualClock
 ) -> None:
     refusals = engines.Refusals(engine)
-    _change_password(owner, "second")
+    change_password(owner, "second")
     for _ in range(4):
         clock.sleep(rotation.GRACE_SECONDS / 4)
         with pytest.raises(OperationalError, match="for now"):
@@ -145,7 +130,7 @@ def test_two_rotations_far_apart_are_not_one_that_takes_long(
 ) -> None:
     """A refusal in the first, and no other connection until the second."""
     for password in ("second", "third"):
-        _change_password(owner, password)
+        change_password(owner, password)
         clock.sleep(rotation.GRACE_SECONDS + 1)
         with pytest.raises(OperationalError, match="for now"):
             _user(engine)
@@ -157,7 +142,7 @@ def test_many_threads_that_are_refused_at_once_read_the_secret_once(
     users: list[str] = []
     clock.sleep(10)
     secret.value = "second"
-    _change_password(owner, "second")
+    change_password(owner, "second")
     barrier = threading.Barrier(_THREADS)
 
     def connect() -> None:
@@ -190,11 +175,11 @@ def test_a_connection_that_listens_has_the_new_password_too(
 ) -> None:
     clock.sleep(10)
     secret.value = "second"
-    _change_password(owner, "second")
+    change_password(owner, "second")
 
     listening = engines.listening(engine, "orders")
 
-    _run(owner, "NOTIFY orders")
+    execute(owner, "NOTIFY orders")
     assert [notice.channel for notice in listening.notifies(timeout=5, stop_after=1)] == ["orders"]
     assert list(listening.notifies(timeout=0)) == []
     assert listening.execute("SELECT 1").fetchone() == (1,)

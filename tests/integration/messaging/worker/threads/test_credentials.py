@@ -2,12 +2,11 @@
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database import engines
@@ -20,6 +19,7 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.waiting import Stop
 from sluice.simulator.hook import Simulator
+from tests.support.messaging.passwords import change_password, execute, owner_of
 from tests.support.messaging.worker_harness import World, create_tables
 from tests.support.messaging.worker_threads import MachineClock, join_threads, running
 
@@ -29,26 +29,16 @@ _CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHE
 @pytest.fixture
 def owner(private_postgres: Any) -> Iterator[Engine]:
     """Yield an engine on a Postgres that lets a consumer in with a password only: with "first" for now."""
-    engine = engines.engine(private_postgres.get_uri())
-    Path(private_postgres.pgdata, "pg_hba.conf").write_text(
-        "local all postgres trust\nlocal all all scram-sha-256\n", encoding="ascii"
-    )
-    _answer(engine, "CREATE ROLE consumer SUPERUSER LOGIN PASSWORD 'first'", "SELECT pg_reload_conf()")
-    create_tables(engine)
-    yield engine
-    engine.dispose()
-
-
-def _answer(engine: Engine, *statements: str) -> None:
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
+    with owner_of(private_postgres) as engine:
+        execute(engine, "ALTER ROLE consumer SUPERUSER")
+        create_tables(engine)
+        yield engine
 
 
 def _rotate(owner: Engine) -> None:
     """Give the consumer another password, and end what it has open."""
-    _answer(owner, "ALTER ROLE consumer PASSWORD 'second'")
-    _answer(owner, _CONNECTIONS)
+    change_password(owner, "second")
+    execute(owner, _CONNECTIONS)
 
 
 def _with_password(owner: Engine, password: str) -> Engine:
