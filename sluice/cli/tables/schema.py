@@ -17,7 +17,7 @@ from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines, migrations, schema
 from sluice.messaging.database.migrations import VersionedTables
-from sluice.messaging.database.rotation import database_engine
+from sluice.messaging.database.rotation import SECRET_VARIABLE, database_engine
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
@@ -43,7 +43,9 @@ def apply(
     log_to(sys.stderr, log_level)
     stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
     stop.on_signals()
-    engine = database_engine(load_task_declaration(declaration).environment(environment_name).region, dsn)
+    has_region = not dsn and SECRET_VARIABLE in os.environ  # a URL needs no declaration: who takes the outbox has none
+    region = load_task_declaration(declaration).environment(environment_name).region if has_region else ""
+    engine = database_engine(region, dsn)
     engines.end_waits(engine, _ANSWER_SECONDS)
     upgrading = _Upgrading(engine, wait=stop, within_seconds=wait_seconds, clock=SystemClock(), failpoint=failpoint)
     try:

@@ -44,6 +44,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
+from sluice.messaging.database import connections
 from sluice.messaging.errors import OutboxError
 
 _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
@@ -56,7 +57,6 @@ _BUSY_SECONDS = 5
 _IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 _UNTRUSTED = ("certificate verify failed", "does not match host name")  # OpenSSL's and libpq's own
-_LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
 _FULL = 2
 REFUSED = "the database refuses the credentials ({reason}); correct them where they are kept"
 """Said by what ends for that, with what the server said."""
@@ -330,7 +330,7 @@ def _end_waits(seconds: float, connection: Any, _: object) -> None:
 
 def opened(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
-    return Impatient.connect(*arguments, **named)
+    return connections.Impatient.connect(*arguments, **named)
 
 
 def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
@@ -341,45 +341,6 @@ def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
     connection.autocommit = True
     connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
     return cast("psycopg.Connection[Any]", connection)
-
-
-class Impatient(psycopg.Connection[Any]):
-    """A connection that is closed when an answer takes too long."""
-
-    seconds_max: float | None = None
-
-    def wait(self, gen: Any, interval: float = _LOOK_SECONDS, timeout: float | None = None) -> Any:
-        """Wait for an answer, for so long at most; whoever gives a time of its own wants no more than to look."""
-        if timeout is not None:
-            return super().wait(gen, interval, timeout)
-        try:
-            return super().wait(gen, interval, self.seconds_max)
-        except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 (its documentation names it)
-            self.pgconn.finish()
-            raise psycopg.OperationalError(f"the database gave no answer for {self.seconds_max:g} s") from error
-
-    def execute_directly(self, statement: bytes, values: Sequence[str | None]) -> psycopg.pq.abc.PGresult:
-        """Execute a statement in the transaction, begun if it is not, without a cursor: a third of its time.
-
-        Args:
-            statement: its parameters are $1, $2 ….
-            values: of the parameters, as text that Postgres reads.
-
-        Raises:
-            psycopg.Error: Postgres refused it, or is gone.
-        """
-        encoding = self.info.encoding
-        texts = [None if value is None else value.encode(encoding) for value in values]
-        if any(text is not None and b"\0" in text for text in texts):  # libpq would take what is before it
-            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        with self.lock:
-            if self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-                self.wait(self._start_query())  # BEGIN, as the connection is set up
-            self.pgconn.send_query_params(statement, texts)
-            result: psycopg.pq.abc.PGresult = self.wait(psycopg.generators.execute(self.pgconn))[-1]
-        if result.status == psycopg.pq.ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(result, encoding=encoding)
-        return result
 
 
 def now_us_sql(dialect: str, clock: Clock | None = None) -> ColumnElement[int]:

@@ -29,6 +29,10 @@ from sluice.messaging.errors import OutboxError
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """A number the database gives by itself: SQLite does so only for INTEGER."""
+_INVALID = text(
+    "SELECT indexed.relname FROM pg_index JOIN pg_class AS indexed ON indexed.oid = indexrelid"
+    " WHERE NOT indisvalid AND indrelid = CAST(:table AS regclass)"
+)
 _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
 
 
@@ -108,8 +112,9 @@ def _is_required(column: object) -> bool:
 
 
 def _index_drift(connection: Connection, table: Table) -> list[str]:
-    found = inspect(connection)
-    indexes = [(tuple(map(str, index["column_names"])), index["unique"]) for index in found.get_indexes(table.name)]
+    found, invalid = inspect(connection), _invalid_indexes(connection, table)
+    valid = [index for index in found.get_indexes(table.name) if index["name"] not in invalid]
+    indexes = [(tuple(map(str, index["column_names"])), index["unique"]) for index in valid]
     unique = {tuple(constraint["column_names"]) for constraint in found.get_unique_constraints(table.name)}
     unique |= {columns for columns, is_unique in indexes if is_unique}
     unique.add(tuple(found.get_pk_constraint(table.name)["constrained_columns"]))
@@ -123,11 +128,21 @@ def _index_drift(connection: Connection, table: Table) -> list[str]:
         )
         if columns not in unique
     ]
-    return sentences + [
-        f"{table.name} has no index on ({', '.join(columns)})"
-        for columns in sorted(_names(index) for index in table.indexes)
-        if columns not in plain
-    ]
+    for index in sorted(table.indexes, key=_names):
+        if _names(index) not in plain:
+            mend = f"; {index.name} is INVALID: REINDEX INDEX CONCURRENTLY {index.name}" * (index.name in invalid)
+            sentences.append(f"{table.name} has no index on ({', '.join(_names(index))}){mend}")
+    return sentences
+
+
+def _invalid_indexes(connection: Connection, table: Table) -> set[str]:
+    """Return the names of indexes that Postgres does not use: a CREATE INDEX CONCURRENTLY has failed, or goes on.
+
+    https://www.postgresql.org/docs/18/sql-createindex.html#SQL-CREATEINDEX-CONCURRENTLY (read 2026-11-24)
+    """
+    if connection.dialect.name != "postgresql":
+        return set()
+    return set(connection.execute(_INVALID, {"table": table.name}).scalars())
 
 
 def _names(columned: Index | ColumnCollectionConstraint) -> tuple[str, ...]:

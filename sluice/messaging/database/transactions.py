@@ -10,8 +10,10 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
+
+from sluice.messaging.database import connections
 
 _SAVEPOINT = "sluice_handler"
 _ENDS_TRANSACTION = re.compile(
@@ -55,7 +57,7 @@ class BegunTransaction:
         self._is_sqlite = self._connection.dialect.name == "sqlite"
         self._id = transaction_id
         self._mark: Mark | None = None
-        self._has_committed = self.has_refused_driver = False
+        self._is_marked_last = self._has_committed = self.has_refused_driver = False
 
     def __enter__(self) -> Self:
         if self._is_sqlite:
@@ -94,8 +96,14 @@ class BegunTransaction:
             DBAPIError: the database did not do it; whether it was committed is unknown when the connection is lost.
         """
         self._mark = mark
-        self._session.commit()
-        if not self._has_committed:
+        try:
+            self._session.commit()
+        except DBAPIError as error:
+            if isinstance(error.orig, connections.NothingChanged):
+                raise TransactionEnded(TransactionEnded.ENDED) from error
+            raise
+        # After our listener, another may have told the driver to roll back: then the commit was one of nothing.
+        if not self._has_committed or (self._is_marked_last and self._driver.owes_last):
             raise TransactionEnded(TransactionEnded.ENDED)
 
     def on_commit(self, connection: Connection) -> None:
@@ -119,6 +127,7 @@ class BegunTransaction:
         if _has_failed(connection):
             raise TransactionEnded(TransactionEnded.FAILED)
         is_whole = self._mark(connection)
+        self._is_marked_last = bool(is_whole) and isinstance(self._driver, connections.Impatient)
         if not (self._is_whole(connection) if is_whole is None else is_whole):
             raise TransactionEnded(TransactionEnded.ENDED)
 

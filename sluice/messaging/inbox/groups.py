@@ -159,7 +159,8 @@ class GroupRows:
         With a `transaction_id` the group's row is changed in that transaction only.
 
         Returns:
-            Whether it was that transaction; None where no row had to be changed, or none was named.
+            Whether it was that transaction, as `DirectStatement.commit_with` says it; None where no row had to be
+            changed, or none was named.
         """
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or position.is_parked)
@@ -183,7 +184,7 @@ class GroupRows:
             self.write(connection, group_id, advanced)
             return None
         found = {"of_consumer": self._policy.consumer, "of_group": group_id, "of_transaction": transaction_id}
-        return bool(_CHANGE_IN.count(connection, found | advanced))
+        return _CHANGE_IN.commit_with(connection, found | advanced)
 
     def write(self, connection: Connection, group_id: str, values: Mapping[str, Any]) -> None:
         """Change the row of a group."""
@@ -240,5 +241,8 @@ def _locking(dialect: str, *, is_timed: bool) -> DirectStatement:
     of_position = ("epoch", "first_seq", "last_seq", "last_event_id", "awaits_seq", "parked_at_us", "updated_at_us")
     transaction_id = engines.transaction_id_sql(dialect).label("transaction_id")
     return DirectStatement(
-        locking, columns=columns, returning=[*(groups.c[name] for name in of_position), transaction_id]
+        locking,
+        columns=columns,
+        returning=[*(groups.c[name] for name in of_position), transaction_id],
+        is_prepared=True,
     )

@@ -29,6 +29,7 @@ from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
+from sluice.messaging.database.direct import DirectStatement
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
@@ -37,24 +38,18 @@ from sluice.terminal.printable import printable
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIT = "sluice_outbox"
 _STATEMENT_BYTES_MAX = 2**26  # Postgres takes no message of a gibibyte, nor an array
-_EVENT_COLUMNS = ("groups", "ids", "types", "attributes", "before", "after", "instants", "left")
 # Counters are locked in the order given. The instant of the messages is read when they are, so that a group's instants
-# are in the order of its commits. Without RETURNING of messages: a producer needs no right to read what others have
+# are in the order of its commits. A counter's instant of use may stay for a minute: an update that changes nothing
+# indexed costs Postgres a sixth less. Without RETURNING of messages: a producer needs no right to read what others have
 # committed.
 _WRITE = """
-    WITH event AS (
-        SELECT * FROM unnest(
-            CAST(:groups AS text[]), CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:attributes AS text[]),
-            CAST(:before AS text[]), CAST(:after AS text[]), CAST(:instants AS text[]), CAST(:left AS bigint[])
-        ) AS event (group_id, id, type, attributes, before, after, instant, still_left)
-    ), counter AS (
+    WITH {events}counter AS (
         INSERT INTO sluice_outbox_group AS counted (topic, group_id, epoch, last_seq, updated_at_us)
-        SELECT :topic, group_id, {now_us} / 1000000, added, {now_us}
-        FROM unnest(CAST(:counted_groups AS text[]), CAST(:counts AS bigint[])) WITH ORDINALITY
-            AS given (group_id, added, place)
-        ORDER BY place
-        ON CONFLICT (topic, group_id) DO UPDATE
-            SET last_seq = counted.last_seq + excluded.last_seq, updated_at_us = excluded.updated_at_us
+        {counted}
+        ON CONFLICT (topic, group_id) DO UPDATE SET
+            last_seq = counted.last_seq + excluded.last_seq,
+            updated_at_us = CASE WHEN excluded.updated_at_us - counted.updated_at_us < {used_us}
+                THEN counted.updated_at_us ELSE excluded.updated_at_us END
         RETURNING group_id, epoch, first_seq, last_seq
     ), numbered AS (
         SELECT group_id, epoch, first_seq, last_seq, {now_us} AS now_us FROM counter
@@ -63,14 +58,42 @@ _WRITE = """
         topic, group_id, group_seq, event_id, type, attributes, deduplication_id, created_at_us, body
     )
     SELECT
-        :topic, group_id, last_seq - still_left, id, type, attributes, id, now_us,
-        before || (last_seq - still_left) || ',"epoch":' || epoch
+        {topic}, group_id, last_seq - {left}, {id}, {type}, {attributes}, {id}, now_us,
+        {before} || (last_seq - {left}) || ',"epoch":' || epoch
             || CASE WHEN first_seq = 1 THEN '' ELSE ',"first":' || first_seq END
-            || ',"at":"' || coalesce(instant, to_char(
+            || ',"at":"' || coalesce({instant}, to_char(
                 timestamp '1970-01-01' + now_us * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'
-            )) || '"' || after
-    FROM event JOIN numbered USING (group_id)
+            )) || '"' || {after}
+    FROM {source}
 """
+_MANY = {
+    "events": """event AS (
+        SELECT * FROM unnest(
+            CAST(:all_group_id AS text[]), CAST(:all_id AS text[]), CAST(:all_type AS text[]),
+            CAST(:all_attributes AS text[]), CAST(:all_before AS text[]), CAST(:all_after AS text[]),
+            CAST(:all_instant AS text[]), CAST(:all_left AS bigint[])
+        ) AS event (group_id, id, type, attributes, before, after, instant, still_left)
+    ), """,
+    "counted": """SELECT :topic, group_id, {now_us} / 1000000, added, {now_us}
+        FROM unnest(CAST(:counted_groups AS text[]), CAST(:counts AS bigint[])) WITH ORDINALITY
+            AS given (group_id, added, place)
+        ORDER BY place""",
+    "topic": ":topic",
+    "left": "still_left",
+    "source": "event JOIN numbered USING (group_id)",
+    **{name: name for name in ("id", "type", "attributes", "before", "after", "instant")},
+}
+# Nearly every transaction writes one event: without arrays and a join it takes Postgres a fifth less.
+_SINGLE = {
+    "events": "",
+    "counted": "VALUES (CAST(:topic AS text), CAST(:group_id AS text), {now_us} / 1000000, 1, {now_us})",
+    "left": "0",
+    "source": "numbered",
+    **{name: f"CAST(:{name} AS text)" for name in ("topic", "id", "type", "attributes", "before", "after", "instant")},
+}
+_WRITE_MANY, _WRITE_SINGLE = (
+    _WRITE.format(now_us="{now_us}", used_us=tables.USED_EARLIER_US_MAX, **parts) for parts in (_MANY, _SINGLE)
+)
 _COUNT = """
     INSERT INTO sluice_outbox_group (topic, group_id, epoch, last_seq, updated_at_us)
     VALUES (:topic, :group_id, {now_us} / 1000000, :count, {now_us})
@@ -176,18 +199,32 @@ def _in_one_statement(connection: Connection, topic: str, events: Sequence[Event
 
     A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
     """
+    if len(events) == 1:
+        write = _single(engines.now_us_text(connection.dialect.name, clock))
+        write.execute(connection, {"topic": topic, **_columns(events[0])} | _now(clock))
+        return
     counts = Counter(event.group for event in events)
     left = dict(counts)
-    columns: dict[str, list[Any]] = {name: [] for name in _EVENT_COLUMNS}
+    rows = []
     for event in events:
         left[event.group] -= 1
-        before, after = event.body_around_numbers
-        instant = None if event.at is None else event.at.astimezone(UTC).isoformat()
-        row = (event.group, event.id, event.type, _attributes(event), before, after, instant, left[event.group])
-        for column, value in zip(columns.values(), row, strict=True):
-            column.append(value)
+        rows.append({**_columns(event), "left": left[event.group]})
+    columns = {f"all_{name}": [row[name] for row in rows] for name in rows[0]}
     parameters = {"topic": topic, "counted_groups": list(counts), "counts": list(counts.values()), **columns}
-    connection.execute(*_with_now(_WRITE, connection, clock, parameters))
+    connection.execute(*_with_now(_WRITE_MANY, connection, clock, parameters))
+
+
+def _columns(event: Event) -> dict[str, Any]:
+    before, after = event.body_around_numbers
+    return {
+        "group_id": event.group,
+        "id": event.id,
+        "type": event.type,
+        "attributes": _attributes(event),
+        "before": before,
+        "after": after,
+        "instant": None if event.at is None else event.at.astimezone(UTC).isoformat(),
+    }
 
 
 def _counters_first(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
@@ -221,8 +258,16 @@ def _counters_first(connection: Connection, topic: str, events: Sequence[Event],
 def _with_now(
     statement: str, connection: Connection, clock: Clock | None, parameters: dict[str, Any]
 ) -> tuple[TextClause, dict[str, Any]]:
-    now_us = {} if clock is None else {"now_us": clock.now_us()}
-    return _prepared(statement, engines.now_us_text(connection.dialect.name, clock)), parameters | now_us
+    return _prepared(statement, engines.now_us_text(connection.dialect.name, clock)), parameters | _now(clock)
+
+
+def _now(clock: Clock | None) -> dict[str, int]:
+    return {} if clock is None else {"now_us": clock.now_us()}
+
+
+@cache
+def _single(now_us: str) -> DirectStatement:
+    return DirectStatement(text(_WRITE_SINGLE.format(now_us=now_us)), is_prepared=True)
 
 
 @cache

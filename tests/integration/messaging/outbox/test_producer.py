@@ -3,17 +3,20 @@
 import itertools
 import json
 import random
+import re
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, select, text, update
+from sqlalchemy import Connection, Engine, create_engine, select, text, update
 from sqlalchemy import event as hooks
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.clock import SystemClock, eventually
@@ -31,6 +34,7 @@ from tests.support.messaging.outbox.postgres_interleaving import (
     schedules,
 )
 from tests.support.messaging.outbox.simulated_relays import TOPIC, Meanwhile, World, work
+from tests.support.processes.worker_processes import DatabaseLine
 
 DRAWN = settings(max_examples=15, deadline=None, database=None, print_blob=True)
 FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
@@ -352,3 +356,76 @@ def test_the_stored_body_is_the_envelopes(engine: Engine, happened_at: datetime 
         assert list(json.loads(row.body)) == list(json.loads(envelope.body))
         assert (row.event_id, row.deduplication_id, row.type) == (event.id, event.id, "t")
         assert json.loads(row.attributes) == event.message_attributes
+
+
+def test_a_single_event_is_stored_alike_by_our_connection_by_somebody_elses_and_among_others(postgres: Engine) -> None:
+    """Ours has Postgres keep the statement's plan, and sees what SQLAlchemy executes elsewhere."""
+    world = World(postgres)
+    theirs = create_engine(postgres.url)
+    data = {"text": "a'b\\'; -- $1 %s :id ü \n"}
+    event = Event(type="t", group="a", data=data, attributes={"x": "'"}, at=datetime(2026, 11, 24, tzinfo=UTC))
+    stored = []
+    for engine, events in (
+        (postgres, [event]),
+        (theirs, [event]),
+        (theirs, [event, Event(type="t", group="b", data=1)]),
+    ):
+        with engine.begin() as connection:
+            world.outbox.write(connection, events)
+            ours = tables.messages.c.event_id == event.id
+            row = connection.execute(select(tables.messages).where(ours)).one()
+            stored.append({**row._asdict(), "id": None})
+            connection.execute(tables.messages.delete())
+            connection.execute(tables.groups.delete())
+    theirs.dispose()
+
+    assert stored[1:] == [stored[0]] * 2
+    assert decode(stored[0]["body"]).event.data == data
+
+
+def test_a_plan_that_postgres_has_dropped_or_that_met_an_error_costs_one_transaction(postgres: Engine) -> None:
+    world, event = World(postgres), Event(type="t", group="a", data=None)
+    with postgres.connect() as connection:
+
+        def write(event: Event) -> int:
+            world.outbox.write(connection, [event])
+            connection.commit()
+            return int(connection.execute(text("SELECT count(*) FROM pg_prepared_statements")).scalar_one())
+
+        plans = [write(event), write(Event(type="t", group="b", data=None))]
+        for refused in (event, Event(type="t", group="c", data=None)):
+            with pytest.raises(DBAPIError):
+                world.outbox.write(connection, [refused])
+            connection.rollback()
+            plans.append(write(Event(type="t", group="b", data=None)))
+            connection.execute(text("DISCARD PLANS; DEALLOCATE ALL"))
+            connection.commit()
+
+    assert plans == [1, 1, 1, 1]
+    assert set(world.statuses()) == {("a", 1), ("b", 1), ("b", 2), ("b", 3)}
+
+
+_PROCESS = re.compile(rb"(K\0\0\0\x0c)....", re.DOTALL)  # BackendKeyData
+
+
+class _Pooled(DatabaseLine):
+    """As through a pooler: whoever connects is told another process than the one that answers."""
+
+    def _answer(self, there: socket.socket, here: socket.socket) -> None:
+        with suppress(OSError):
+            while answered := there.recv(65_536):
+                here.sendall(_PROCESS.sub(lambda found: found[1] + (1).to_bytes(4), answered))
+            here.shutdown(socket.SHUT_RDWR)
+
+
+def test_behind_a_pooler_no_plan_is_kept_that_another_connection_would_not_have(postgres: Engine) -> None:
+    world = World(postgres)
+    with _Pooled(postgres) as line:
+        pooled = line.engine()
+        for _ in range(2):
+            with pooled.begin() as connection:
+                world.outbox.write(connection, [Event(type="t", group="a", data=None)])
+                count = connection.execute(text("SELECT count(*) FROM pg_prepared_statements")).scalar_one()
+        pooled.dispose()
+
+    assert (count, set(world.statuses())) == (0, {("a", 1), ("a", 2)})

@@ -102,7 +102,7 @@ def _relay(relaying: Engine, owner: Engine) -> None:
     simulated_relays.work(relay)
     published = world.databases()
     for seconds in (simulated_relays.SETTINGS.keep_sent_seconds, simulated_relays.SETTINGS.keep_groups_seconds):
-        world.simulator.advance(seconds + 60)
+        world.simulator.advance(seconds + 120)
         simulated_relays.work(relay)
     relay.close()
 

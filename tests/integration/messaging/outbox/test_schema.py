@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, MetaData, event, text
+from sqlalchemy.exc import OperationalError
 
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines, migrations, schema
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
@@ -177,3 +178,29 @@ def _plan(engine: Engine, statements: list[tuple[str, Any]]) -> str:
 def test_sql_for_another_kind_of_database_is_refused() -> None:
     with pytest.raises(OutboxError, match=r"^database is 'oracle', allowed is one of sqlite, postgresql$"):
         schema.sql("oracle", tables.metadata)
+
+
+def test_an_index_whose_making_failed_is_none_until_it_is_made_again(postgres: Engine) -> None:
+    """CREATE INDEX CONCURRENTLY that fails leaves one behind that Postgres keeps and does not use."""
+    with postgres.begin() as connection:
+        tables.metadata.create_all(connection)
+        connection.execute(text("DROP INDEX sluice_outbox_unfinished"))
+    with postgres.connect() as writer, postgres.connect().execution_options(isolation_level="AUTOCOMMIT") as migration:
+        writer.execute(text("LOCK TABLE sluice_outbox IN ROW EXCLUSIVE MODE"))
+        migration.execute(text("SET lock_timeout = '20ms'"))
+        with pytest.raises(OperationalError, match="lock timeout"):
+            migration.execute(text(f"{_UNFINISHED} WHERE status <> 'sent'".replace("INDEX", "INDEX CONCURRENTLY")))
+        writer.rollback()
+        seen = schema.drift(migration, tables.metadata)
+        with pytest.raises(OutboxError) as caught:
+            list(migrations.upgrade(postgres, tables.versioned))
+        migration.execute(text(seen[0].rpartition(": ")[2]))
+        mended = schema.drift(migration, tables.metadata)
+
+    assert seen == [
+        "sluice_outbox has no index on (topic, group_id, group_seq); sluice_outbox_unfinished is INVALID:"
+        " REINDEX INDEX CONCURRENTLY sluice_outbox_unfinished"
+    ]
+    assert seen[0] in str(caught.value)
+    assert mended == []
+    assert list(migrations.upgrade(postgres, tables.versioned)) == [tables.versioned.version]

@@ -58,6 +58,26 @@ def test_many_tasks_start_at_once_and_one_of_them_was_killed(dsn: str, tmp_path:
     _require_made(dsn)
 
 
+def test_a_database_with_a_url_needs_no_declaration(
+    run: Run, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes the outbox into a service of their own has none."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("SLUICE_DSN", "SLUICE_DECLARATION"):
+        monkeypatch.delenv(name, raising=False)
+
+    unnamed = run("schema", "apply")
+    applied = run("schema", "apply", "--dsn", dsn, "--log-level", "error")
+
+    assert unnamed == (
+        3,
+        "",
+        "sluice: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n",
+    )
+    assert applied == (0, "", _DONE)
+    _require_made(dsn)
+
+
 def test_it_waits_for_a_database_that_is_away(dsn: str, tmp_path: Path) -> None:
     engine = engines.engine(dsn)
     with engine.begin() as held:  # SQLite's one writer

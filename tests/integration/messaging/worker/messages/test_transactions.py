@@ -1,14 +1,14 @@
 """A database that is away for everyone is waited for; a transaction that fails by itself counts as an attempt."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection, Engine, event, inspect, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
-from sluice.messaging.database import engines
+from sluice.messaging.database import connections, engines
 from sluice.messaging.handlers import ANY, Ack, Handlers
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
@@ -131,47 +131,131 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
     assert (world.left(), world.dead()) == ([], [])
 
 
-def test_a_message_takes_two_statements_besides_its_handlers(
+def test_a_message_takes_two_round_trips_besides_its_handlers(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is a round trip: the group's row with the transaction's id, and the mark, which checks that id."""
+    """BEGIN goes with the group's row and the transaction's id, the mark, which checks that id, with COMMIT."""
     world, seen = World(on_postgres), list[str]()
     world.handlers = Handlers({ANY: lambda *_: Ack()})
     world.send("a", "a")
     worker = world.worker()
     worker.lane.step()
     event.listen(on_postgres, "before_cursor_execute", lambda *given: seen.append(given[2]))
-    executes = engines.Impatient.execute_directly
+    answers = connections.Impatient._answers
 
-    def seeing(driver: engines.Impatient, statement: bytes, values: Sequence[str | None]) -> Any:
-        seen.append(statement.decode())
-        return executes(driver, statement, values)
+    def seeing(driver: connections.Impatient, statements: bytes) -> Any:
+        seen.append(statements.decode())
+        return answers(driver, statements)
 
-    monkeypatch.setattr(engines.Impatient, "execute_directly", seeing)
+    monkeypatch.setattr(connections.Impatient, "_answers", seeing)
 
     worker.lane.step()
 
-    assert [statement.split()[:3] for statement in seen] == [
-        ["INSERT", "INTO", "sluice_inbox_group"],
-        ["UPDATE", "sluice_inbox_group", "SET"],
+    assert [[part.split()[0] for part in text.split("; ")] for text in seen] == [
+        ["BEGIN", "EXECUTE"],
+        ["WITH", "COMMIT"],
     ]
     assert world.positions() == {"a": 2}
 
 
 def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -> None:
     """A handler may have committed on the driver itself, and begun anew: then its message does not count."""
-    inbox, came = Inbox(Policy(consumer="billing")), arrived(1)
+    inbox, came, second = Inbox(Policy(consumer="billing")), arrived(1), arrived(2)
     with on_postgres.begin() as connection:
-        admission = inbox.admit(connection, came)
-        is_same = inbox.mark(connection, came.envelope, admission)
-    second = arrived(2)
+        inbox.mark(connection, came.envelope, inbox.admit(connection, came))
     with on_postgres.begin() as connection:
         admission = inbox.admit(connection, second)
-    with on_postgres.begin() as connection:
-        is_other = inbox.mark(connection, second.envelope, admission)
+    with on_postgres.connect() as connection:
+        connection.execute(text("CREATE TABLE written (n int)"))
+        inbox.mark(connection, second.envelope, admission)
+        with pytest.raises(DBAPIError) as caught:
+            connection.commit()
+    with on_postgres.connect() as connection:
+        is_written = inspect(connection).has_table("written")
 
-    assert (is_same, is_other) == (True, False)
+    assert isinstance(caught.value.orig, connections.NothingChanged)
+    assert not is_written
     assert World(on_postgres).positions() == {"a": 1}
+
+
+def test_w8_a_mark_that_is_rolled_back_is_in_no_later_commit(on_postgres: Engine) -> None:
+    inbox, came = Inbox(Policy(consumer="billing")), arrived(1)
+    with on_postgres.connect() as connection:
+        inbox.mark(connection, came.envelope, inbox.admit(connection, came))
+        connection.rollback()
+        connection.execute(text("CREATE TABLE written (n int)"))
+        connection.commit()
+
+    assert World(on_postgres).positions() == {}
+
+
+def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postgres: Engine) -> None:
+    """It is called after ours, so the mark is forgotten, and the driver commits nothing without a word."""
+    world = World(on_postgres)
+    world.send("a")
+    world.work_off(world.worker())
+    rollbacks = list[str]()
+
+    def rolls_back(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        if not rollbacks:
+            rollbacks.append("rollback")
+            driver.rollback()
+
+    event.listen(on_postgres, "commit", rolls_back)
+    world.send("a")
+    world.work_off(world.worker())
+
+    assert rollbacks == ["rollback"]
+    assert [(call.place, call.attempt) for call in world.calls][1:] == [(("a", 2), 1), (("a", 2), 2)]
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.positions() == {"a": 2}
+
+
+def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) -> None:
+    """A deferred trigger fails at COMMIT, as a mark that changes nothing does."""
+    world = World(on_postgres)
+    with on_postgres.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE FUNCTION divide() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM 1 / 0; RETURN NULL; END$$"
+        )
+        connection.exec_driver_sql(
+            "CREATE CONSTRAINT TRIGGER divides AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION divide()"
+        )
+    world.send("a")
+    world.work_off(world.worker())
+
+    assert "division by zero" in str(world.exceptions()["a", 1][1])
+
+
+def test_w8_a_transaction_of_the_drivers_own_that_is_left_open_is_refused(on_postgres: Engine) -> None:
+    """Psycopg would end it later, and the mark would have been committed in the middle of it."""
+    world, left_open = World(on_postgres), list[Any]()
+
+    def opens(session: Session, *_: object) -> Ack:
+        opened: Any = session.connection().connection.driver_connection.transaction()  # type: ignore[union-attr]
+        opened.__enter__()
+        left_open.append(opened)
+        return Ack()
+
+    world.send("a")
+    world.says["a", 1] = [opens] * 100
+    world.work_off(world.worker())
+
+    assert (world.effects(), places(world.dead())) == ([], [("a", 1)])
+    assert "forbidden within a Transaction context" in str(world.exceptions()["a", 1][1])
+
+
+def test_an_error_names_its_statement_and_none_of_its_values(on_postgres: Engine) -> None:
+    inbox, came = Inbox(Policy(consumer="billing")), arrived(1)
+    with on_postgres.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE sluice_inbox_group RENAME last_seq TO elsewhere")
+    with on_postgres.connect() as connection, pytest.raises(DBAPIError) as caught:
+        inbox.admit(connection, came)
+
+    assert "sluice_inbox_group" in str(caught.value.statement)
+    assert "billing" not in str(caught.value)
 
 
 def test_an_engine_with_options_works_beside_the_one_it_is_made_of(engine: Engine) -> None:
