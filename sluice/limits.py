@@ -49,6 +49,8 @@ IN_FLIGHT_MESSAGES_MAX = 120_000
 FILTER_POLICY_ATTRIBUTES_MAX = 5
 FILTER_POLICY_COMBINATIONS_MAX = 150
 FILTER_POLICY_BYTES_MAX = 262_144
+FILTER_POLICY_WILDCARDS_MAX = 3  # in one pattern
+FILTER_POLICY_WILDCARD_POINTS_MAX = 100  # of a whole policy
 
 # https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html
 ARCHIVE_DAYS_MAX = 365

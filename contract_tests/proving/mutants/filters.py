@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from contract_tests.proving.mutants.mutant import Mutant, after, nothing, without
-from sluice import limits
+from sluice import filter_cost, limits
 from sluice.simulator.model import filter_policy
 from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
 from sluice.simulator.model.topics import sns, topic
@@ -62,7 +62,7 @@ def _any_key(policy: Mapping[str, Any], values: Any, path: str = "") -> bool:
 
 
 def _last_rule(name: str, rules: Any, values: Any, path: str) -> bool:
-    is_plain = isinstance(rules, list) and not filter_policy._is_or(name, rules)
+    is_plain = isinstance(rules, list) and not filter_cost.is_or(name, rules)
     return _ACCEPTS_KEY(name, rules[:1] if is_plain else rules, values, path)
 
 
@@ -71,7 +71,7 @@ def _without_nesting(name: str, rules: Any, values: Any, path: str) -> bool:
 
 
 def _or_always(name: str, rules: Any, values: Any, path: str) -> bool:
-    return filter_policy._is_or(name, rules) or _ACCEPTS_KEY(name, rules, values, path)
+    return filter_cost.is_or(name, rules) or _ACCEPTS_KEY(name, rules, values, path)
 
 
 def _absent_everywhere(rule: Any, values: list[Any]) -> bool:
@@ -132,6 +132,6 @@ MUTANTS = (
     Mutant("policy-no-json", "a filter policy need not be JSON", sns, "check_policy", _without_refusal("failed to parse JSON")),
     Mutant("policy-pattern-of-any-type", "a pattern may be a number", sns, "check_policy", _without_refusal("match pattern must be a string")),
     Mutant("policy-range-backwards", "a range may be empty", sns, "check_policy", _without_refusal("Bottom must be less than top")),
-    Mutant("policy-combinations-added", "combinations are added, not multiplied", filter_policy, "_combinations", after(filter_policy, "_combinations", lambda _product, policy, *_: sum(len(rules) for rules in policy.values()))),
-    Mutant("policy-level-ignored", "the level of a key does not count", filter_policy, "_combinations", after(filter_policy, "_combinations", lambda product, policy, level=1: product // level ** len(policy))),
+    Mutant("policy-combinations-added", "combinations are added, not multiplied", filter_cost, "combinations", after(filter_cost, "combinations", lambda _product, policy, *_: sum(len(rules) for rules in policy.values()))),
+    Mutant("policy-level-ignored", "the level of a key does not count", filter_cost, "combinations", after(filter_cost, "combinations", lambda product, policy, level=1: product // level ** len(policy))),
 )  # fmt: skip

@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from sluice import limits
+from sluice import filter_cost, limits
+from sluice.filter_cost import OR
 
-OR = "$or"
-_WILDCARDS_MAX = 3
 _OPERANDS = {
     "anything-but": "a string, a number, a list of them, {'prefix': 'us-'} or {'wildcard': 'us-*'}",
     "cidr": "a range of addresses such as '10.0.0.0/24'",
@@ -24,7 +23,7 @@ _OPERANDS = {
     "numeric": "comparisons such as ['>=', 0, '<', 100]",
     "prefix": "a string",
     "suffix": "a string",
-    "wildcard": f"a string with at most {_WILDCARDS_MAX} '*'",
+    "wildcard": f"a string with at most {limits.FILTER_POLICY_WILDCARDS_MAX} '*'",
 }
 _CONDITIONS = "attribute names, each with a list of conditions such as ['eu', {'prefix': 'us-'}]"
 # https://docs.aws.amazon.com/sns/latest/dg/sns-message-attributes.html (read 2026-11-21)
@@ -44,19 +43,18 @@ def fault(policy: Mapping[str, Sequence[object]]) -> Fault | None:
     if not 1 <= len(policy) <= limits.FILTER_POLICY_ATTRIBUTES_MAX:
         return Fault("", policy, f"1 to {limits.FILTER_POLICY_ATTRIBUTES_MAX} attributes, or None")
     found = next(_faults(policy, policy), None)
-    if found is None and (count := _combinations(policy)) > (most := limits.FILTER_POLICY_COMBINATIONS_MAX):
-        found = Fault("", policy, f"at most {most} combinations of conditions ({count} here)")
-    return found
-
-
-def _combinations(policy: Mapping[str, Sequence[object]]) -> int:
-    """Return how many combinations of values a policy has; alternatives add up, attributes multiply."""
-    return math.prod(
-        sum(_combinations(condition) for condition in conditions if isinstance(condition, Mapping))
-        if name == OR
-        else len(conditions)
-        for name, conditions in policy.items()
-    )
+    if found is not None:
+        return found
+    if (count := filter_cost.combinations(policy)) > (most := limits.FILTER_POLICY_COMBINATIONS_MAX):
+        return Fault("", policy, f"at most {most} combinations of conditions ({count} here)")
+    if (points := filter_cost.wildcard_points(policy)) > (most := limits.FILTER_POLICY_WILDCARD_POINTS_MAX):
+        return Fault(
+            "",
+            policy,
+            f"at most {most} points for wildcards ({points:g} here): 1 for a pattern with one '*' and 3 for one with"
+            " more, times the number of the attribute's patterns",
+        )
+    return None
 
 
 def _faults(policy: Mapping[str, Sequence[object]], whole: object) -> Iterator[Fault]:
@@ -114,7 +112,7 @@ def _is_operand(operator: str, operand: object) -> bool:
         case "anything-but":
             return _is_excluded(operand)
         case "wildcard":
-            return isinstance(operand, str) and operand.count("*") <= _WILDCARDS_MAX
+            return isinstance(operand, str) and operand.count("*") <= limits.FILTER_POLICY_WILDCARDS_MAX
     return isinstance(operand, str)
 
 

@@ -11,21 +11,20 @@ tests/aws/services/sns/test_sns_filter_policy.py, 2024-05-14 to 2025-03-17.
 
 import ipaddress
 import json
-import math
 import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sluice import limits
+from sluice import filter_cost, limits
+from sluice.filter_cost import is_or
 from sluice.simulator.model.refusal import Refusal, sns_invalid
 
 type Policy = Mapping[str, Any]
 type Values = Mapping[str, list[Any]]
 """The values a message has at each path."""
 
-_OR = "$or"
 _COMPARE = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
@@ -48,9 +47,6 @@ _STRINGS: Mapping[str, Callable[[str, str], bool]] = {
     "cidr": _is_in_network,
 }
 _NEGATED = ("prefix", "wildcard")  # what anything-but takes besides values
-_RESERVED = {*_STRINGS, "exists", "anything-but", "numeric"}
-_WILDCARDS_MAX = 3  # in one pattern
-_WILDCARD_POINTS_MAX = 100  # of a whole policy
 
 
 def accepts_attributes(policy: Policy, attributes: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -103,22 +99,12 @@ def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _is_or(name: str, rules: Any) -> bool:
-    """Return whether `$or` is the operator: two objects or more, and no operator among their keys; else it is a key."""
-    return (
-        name == _OR
-        and isinstance(rules, list)
-        and len(rules) > 1
-        and all(isinstance(side, Mapping) and not _RESERVED & side.keys() for side in rules)
-    )
-
-
 def _accepts(policy: Policy, values: Values, path: str = "") -> bool:
     return all(_accepts_key(name, rules, values, path) for name, rules in policy.items())
 
 
 def _accepts_key(name: str, rules: Any, values: Values, path: str) -> bool:
-    if _is_or(name, rules):
+    if is_or(name, rules):
         return any(_accepts(side, values, path) for side in rules)
     if isinstance(rules, Mapping):
         return _accepts(rules, values, _joined(path, name))
@@ -180,8 +166,8 @@ def check_policy(text: str, *, is_of_body: bool, reason: str = "") -> None:
             _check_rule(rule, invalid)
     if not is_of_body and _is_nested(policy):  # attributes have no parts [SNS-81]
         raise sns_invalid(f"{reason}Filter policy scope MessageAttributes does not support nested filter policy")
-    is_too_complex = _combinations(policy) > limits.FILTER_POLICY_COMBINATIONS_MAX
-    if is_too_complex or _wildcard_points(policy, invalid) > _WILDCARD_POINTS_MAX:
+    has_many_combinations = filter_cost.combinations(policy) > limits.FILTER_POLICY_COMBINATIONS_MAX
+    if has_many_combinations or filter_cost.wildcard_points(policy) > limits.FILTER_POLICY_WILDCARD_POINTS_MAX:
         raise invalid("Filter policy is too complex")
 
 
@@ -203,7 +189,7 @@ def _parsed(text: str, invalid: _Invalid) -> Policy:
 def _rules(policy: Policy, invalid: _Invalid) -> Iterator[list[Any]]:
     """Yield the list of every key."""
     for name, rules in policy.items():
-        if _is_or(name, rules):
+        if is_or(name, rules):
             for side in rules:
                 yield from _rules(side, invalid)
         elif isinstance(rules, Mapping):
@@ -218,45 +204,9 @@ def _rules(policy: Policy, invalid: _Invalid) -> Iterator[list[Any]]:
 
 def _is_nested(policy: Policy) -> bool:
     return any(
-        any(map(_is_nested, rules)) if _is_or(name, rules) else isinstance(rules, Mapping)
+        any(map(_is_nested, rules)) if is_or(name, rules) else isinstance(rules, Mapping)
         for name, rules in policy.items()
     )
-
-
-def _combinations(policy: Policy, level: int = 1) -> int:
-    """Return how many combinations of values there are: a value counts its level, and the sides of an $or add up."""
-    return math.prod(
-        sum(_combinations(side, level) for side in rules)
-        if _is_or(name, rules)
-        else _combinations(rules, level + 1)
-        if isinstance(rules, Mapping)
-        else len(rules) * level
-        for name, rules in policy.items()
-    )
-
-
-def _wildcard_points(policy: Policy, invalid: _Invalid) -> int:
-    """Return what a policy's wildcards cost: a key's patterns together, times their number.
-
-    A pattern with one wildcard costs 1, with two or three 3; more are refused. The constraints' page says so, read
-    through chaosreload.github.io/aws-hands-on-lab/serverless/sns-message-filtering-operators (2026-03-28).
-    """
-    points = 0
-    for rules in _rules(policy, invalid):
-        wildcards = [pattern.count("*") for rule in rules for pattern in _patterns(rule)]
-        if any(count > _WILDCARDS_MAX for count in wildcards):
-            raise invalid("Filter policy is too complex")
-        points += sum(min(count, 1) if count < 2 else 3 for count in wildcards) * len(wildcards)
-    return points
-
-
-def _patterns(rule: Any) -> Iterator[str]:
-    if isinstance(rule, Mapping):
-        for kind, argument in rule.items():
-            if kind == "wildcard":
-                yield argument
-            else:
-                yield from _patterns(argument)
 
 
 def _check_rule(rule: Any, invalid: _Invalid) -> None:

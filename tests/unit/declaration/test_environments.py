@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice import filter_cost
 from sluice.declaration import (
     Architecture,
     AutomaticRedrive,
@@ -30,7 +31,6 @@ from sluice.declaration import (
 )
 from sluice.declaration.fields import filters
 from sluice.errors import ConfigError
-from sluice.simulator.model import filter_policy
 
 BILLING = Consumer(name="billing")
 CREDENTIALS_ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret:sluice/prod/database-AbCdEf"
@@ -161,6 +161,9 @@ REFUSALS: list[Refusal] = [
         {"a": (0,) * 50, "$or": [{"b": (0, 1)}, {"c": (0,), "d": (0, 1)}]}),
     *row(Consumer, "filter_policy", "at most 150 combinations of conditions (152 here)",
         {"a": (0,) * 8, "b": (0,) * 19}),
+    *row(Consumer, "filter_policy", "at most 100 points for wildcards (108 here): 1 for a pattern with one '*' and 3"
+        " for one with more, times the number of the attribute's patterns", {"a": [{"wildcard": "*x*"}] * 6},
+        {"$or": [{"a": ["x"]}, {"b": [{"anything-but": {"wildcard": "*x*"}}] * 6}]}),
     *row(Consumer, "visibility_timeout_seconds", SECONDS, 0, 43_201),
     *row(Consumer, "visibility_timeout_seconds",
         f"more than processing_seconds + stop_timeout_seconds (31), {STOPPING}", 31, processing_seconds=1,
@@ -389,7 +392,7 @@ OF_ANOTHER_TYPE: list[Refusal] = [
 
 def test_the_operators_of_a_filter_policy_are_those_the_simulator_has() -> None:
     """An operator that SNS has and a declaration refuses, or the other way round."""
-    assert set(filters._OPERANDS) == filter_policy._RESERVED
+    assert set(filters._OPERANDS) == filter_cost.OPERATORS
 
 
 @pytest.mark.parametrize(("kind", "changes", "message"), [*REFUSALS, *OF_ANOTHER_TYPE])
@@ -503,6 +506,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"filter_policy": {"r": [{"cidr": "10.0.0.0/24"}, {"cidr": "2001:db8::/32"}]}},
         {"filter_policy": {"r": [{"anything-but": operand} for operand in ("x", 1, ["x", 1], {"prefix": "x"})]}},
         {"filter_policy": {"r": [{"wildcard": "*eu*x*"}, {"anything-but": {"wildcard": "eu*"}}]}},
+        {"filter_policy": {"r": [{"wildcard": "eu*"}] * 10}},
         {"filter_policy": {"r": [{"numeric": operand} for operand in (["=", 0], ["<=", 1], [">", -1.5, "<=", 2])]}},
         {"filter_policy": {"a": (0,) * 50, "$or": [{"b": ["x"]}, {"c": ["x"], "$or": [{"d": [1]}, {"e": [1]}]}]}},
         {"visibility_timeout_seconds": 2, "processing_seconds": 0.99, "stop_timeout_seconds": 1},

@@ -1,0 +1,67 @@
+"""What a filter policy costs SNS, by which it refuses one: combinations of its values, and points of its wildcards.
+
+AWS: https://docs.aws.amazon.com/sns/latest/dg/subscription-filter-policy-constraints.html (read 2026-11-23); the points
+through chaosreload.github.io/aws-hands-on-lab/serverless/sns-message-filtering-operators (2026-03-28).
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sluice import limits
+
+OR = "$or"
+OPERATORS = frozenset(
+    ("anything-but", "cidr", "equals-ignore-case", "exists", "numeric", "prefix", "suffix", "wildcard")
+)
+
+
+def is_or(name: str, rules: Any) -> bool:
+    """Return whether `$or` is the operator: two objects or more, and no operator among their keys; else it is a key."""
+    return (
+        name == OR
+        and isinstance(rules, list | tuple)
+        and len(rules) > 1
+        and all(isinstance(side, Mapping) and not OPERATORS & side.keys() for side in rules)
+    )
+
+
+def combinations(policy: Mapping[str, Any], level: int = 1) -> int:
+    """Return how many combinations of values there are: a value counts its level, and the sides of an $or add up."""
+    return math.prod(
+        sum(combinations(side, level) for side in rules)
+        if is_or(name, rules)
+        else combinations(rules, level + 1)
+        if isinstance(rules, Mapping)
+        else len(rules) * level
+        for name, rules in policy.items()
+    )
+
+
+def wildcard_points(policy: Mapping[str, Any]) -> float:
+    """Return what a policy's wildcards cost: a key's patterns together, times their number.
+
+    A pattern with one `*` costs 1, with two or three 3; one with more is refused alone, so it costs infinitely much.
+    """
+    points = 0.0
+    for name, rules in policy.items():
+        if isinstance(rules, Mapping) or is_or(name, rules):
+            points += sum(map(wildcard_points, [rules] if isinstance(rules, Mapping) else rules))
+        else:
+            costs = [_points(pattern) for rule in rules for pattern in _patterns(rule)]
+            points += sum(costs) * len(costs)
+    return points
+
+
+def _points(pattern: str) -> float:
+    count = pattern.count("*")
+    return math.inf if count > limits.FILTER_POLICY_WILDCARDS_MAX else min(count, 1) if count < 2 else 3
+
+
+def _patterns(rule: Any) -> Iterator[str]:
+    if isinstance(rule, Mapping):
+        for kind, argument in rule.items():
+            if kind == "wildcard":
+                yield argument
+            else:
+                yield from _patterns(argument)
