@@ -56,8 +56,12 @@ def opentelemetry_name(name: str) -> str:
     An exporter to Prometheus makes the same name of it as `prometheus_name`. Conventions:
     https://opentelemetry.io/docs/specs/semconv/general/naming/ (read 2026-11-22).
     """
-    part, *words = _words(name)
-    return f"sluice.{part}.{'_'.join(words)}"
+    return f"sluice.{_words(name)[0]}.{short_name(name)}"
+
+
+def short_name(name: str) -> str:
+    """Return a metric's name without the part it is of, in lower case: InboxNotDeleted is not_deleted."""
+    return "_".join(_words(name)[1:])
 
 
 def _words(name: str) -> list[str]:

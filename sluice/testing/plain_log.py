@@ -5,11 +5,14 @@ from contextlib import contextmanager
 
 import structlog
 
+_DEFAULT = [*structlog.get_config()["processors"]]
+
 
 @contextmanager
 def plain_log() -> Iterator[None]:
     """Log without colours and without the rich tracebacks that take most of a test's time; unless you configured it."""
-    if structlog.is_configured():
+    configured = structlog.get_config()
+    if configured["processors"] != _DEFAULT:  # is_configured() is true as well where `capture_logs` was used before
         yield
         return
     renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
@@ -18,4 +21,4 @@ def plain_log() -> Iterator[None]:
     try:
         yield
     finally:
-        structlog.reset_defaults()
+        structlog.configure(**configured)

@@ -111,8 +111,8 @@ class Queue:
                 MessageAttributeNames=["All"],
                 **attempt,
             )
-        messages = answer.get("Messages", [])
-        return _received(messages[0]) if messages else None
+        messages = filter(None, answer.get("Messages", []))
+        return next(map(_received, messages), None)
 
     def delete(self, receipt_handle: str) -> None:
         """Delete a message.
@@ -198,6 +198,9 @@ def explained() -> Iterator[None]:
         raise TransientError(f"the queue does not answer ({type(error).__name__}: {error}); {step}") from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
+        if code.isdigit():  # a page's status, where SQS has a name; botocore would print all of the page
+            sentence = f"the queue answers with HTTP {code}, and not as SQS does; look at --endpoint-url"
+            raise TransientError(sentence) from error
         raise _meaning_of(code, str(error)) from error
 
 
@@ -217,9 +220,9 @@ def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLost | Transien
 
 
 def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLost | TransientError | None]:
-    """Return what each entry of a call met, in order; their ids are their positions."""
-    done_ids = {success.get("Id") for success in answer.get("Successful", [])}
-    failed = {failure.get("Id"): failure for failure in answer.get("Failed", [])}
+    """Return what each entry of a call met, in order; their ids are their positions. A null in it names none."""
+    done_ids = {success.get("Id") for success in filter(None, answer.get("Successful", []))}
+    failed = {failure.get("Id"): failure for failure in filter(None, answer.get("Failed", []))}
     ids = [str(position) for position in range(count)]
     return [None if id_ in done_ids else _entry_error(failed.get(id_)) for id_ in ids]
 

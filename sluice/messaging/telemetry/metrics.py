@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TextIO
 
+import structlog
+
 from sluice.clock import Clock
 from sluice.declaration import metrics
 from sluice.messaging.envelope import Envelope
@@ -23,6 +25,7 @@ from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.sqs.queue import Received
 from sluice.messaging.worker.hooks import Gauges, Settled, WorkerHooks
 
+_log = structlog.get_logger()
 _SETTLED = {
     Action.HANDLE: metrics.HANDLED,
     Action.DROP: metrics.DUPLICATES,
@@ -123,6 +126,13 @@ class WorkerMetrics(Tally):
         super().__init__()
         self._sink, self._clock = sink, clock
         self._measured_at = clock.monotonic()
+        self._totals: Counter[str] = Counter()
+
+    def take(self) -> dict[str, float]:
+        """Return what was counted since the last time, and add it to what is logged at the end."""
+        taken = super().take()
+        self._totals.update({metrics.short_name(name): int(count) for name, count in taken.items()})
+        return taken
 
     def tick(self, gauges: Gauges) -> None:
         """Measure when it is time; what was counted is kept where the database does not answer."""
@@ -141,8 +151,13 @@ class WorkerMetrics(Tally):
             self._sink.put({**self.take(), **measured})
 
     def ended(self) -> None:
-        """Write what was counted since the last time, without the gauges: a database may not answer in time."""
-        self._sink.put(self.take())
+        """Log all that was counted, and write what was since the last time.
+
+        The gauges are left out: a database may not answer in time.
+        """
+        taken = self.take()
+        _log.info("worked on", **{name: count for name, count in self._totals.items() if count or name == "handled"})
+        self._sink.put(taken)
 
 
 class RelayMetrics(RelayHooks):

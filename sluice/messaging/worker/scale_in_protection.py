@@ -15,11 +15,12 @@ anew), https://github.com/aws/amazon-ecs-agent/blob/master/ecs-agent/tmds/handle
 (the agent refuses fields it does not know) (read 2026-11-21).
 """
 
+import functools
 import json
 from http.client import HTTPException
 from math import inf
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 import structlog
 
@@ -117,12 +118,20 @@ class Protection:
         return None if isinstance(answer, dict) and "protection" in answer else f"the agent says {answer!r:.500}"
 
     def _send_request(self, request: Request) -> bytes:
-        # The agent is on the task's own link: a proxy for everything else cannot reach it.
-        opener = build_opener(ProxyHandler({}))  # not before: it reads certificates, and most workers never need it
         try:
-            answer = opener.open(request, timeout=self._timeout_seconds)
+            answer = _opener().open(request, timeout=self._timeout_seconds)
         except HTTPError as error:  # its body says why
             answer = error
         with answer:
             answer_body: bytes = answer.read(_ANSWER_BYTES_MAX)
         return answer_body
+
+
+@functools.cache
+def _opener() -> OpenerDirector:
+    """Return what reaches the agent: it is on the task's own link, where a proxy for everything else is not.
+
+    Made with the first request, since it reads certificates and most workers never need it; and once, for that takes
+    longer than the request.
+    """
+    return build_opener(ProxyHandler({}))

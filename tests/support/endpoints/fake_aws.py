@@ -53,6 +53,12 @@ class Endpoint:
         """Be there again, at the same port, with everything that was."""
         self._server = _Server(self, port=self._server.server_address[1])
 
+    def lose_messages(self) -> None:
+        """Have nothing in any queue any more, as an emulator that was restarted and kept only what was deployed."""
+        with self._changed:
+            for url in self._request("sqs", "ListQueues", {})["QueueUrls"]:  # type: ignore[index]
+                self._request("sqs", "PurgeQueue", {"QueueUrl": url})
+
     def answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
         """Answer one call; a receive waits as long as it was asked to."""
         refused = self.fault(operation)

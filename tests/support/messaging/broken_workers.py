@@ -1,6 +1,7 @@
 """Workers that are broken, each in one way: a check that never fails proves nothing, so each is caught by one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -125,7 +126,7 @@ class CommitsWhatIsThere(MessageProcessor):
 
     def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
-        self._inbox.mark(session.connection(), arrived.envelope, admission)
+        self._inbox.mark(session.connection(), arrived.envelope, replace(admission, transaction_id=None))
         event = arrived.envelope.event
         handler = self._runner.handlers.find(event.type)
         assert handler is not None

@@ -55,7 +55,7 @@ PUBLISH: dict[str, Any] = {
     ],
 }
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {"sns": ("publish_batch", PUBLISH), "sqs": ("receive_message", RECEIVE)}
-_PATIENT_SECONDS, _SHORT_SECONDS = 30, 0.5  # a busy machine answers within the first; the second is for silence alone
+_PATIENT_SECONDS, _SHORT_SECONDS = 30, 0.1  # a busy machine answers within the first; the second is for silence alone
 _KEYS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalr/x+y", "aws_session_token": "t0/k"}
 
 
@@ -138,7 +138,7 @@ def _keep(kept: list[AWSPreparedRequest], request: AWSPreparedRequest) -> AWSRes
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_request_is_the_one_botocore_sends(
     operation: str, pairs: dict[str, tuple[Any, Any]], data: st.DataObject

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select
 from sqlalchemy.orm import Session
 
@@ -323,6 +324,31 @@ def test_two_runs_of_a_test_are_alike(worker_harness: Make) -> None:
         return found
 
     assert story() == story()
+
+
+def test_a_failure_is_logged_plainly_also_after_another_test_captured_the_log(
+    worker_harness: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rich's traceback of SQLAlchemy's frames takes most of such a test's time."""
+    with structlog.testing.capture_logs():
+        pass
+    harness = worker_harness(write, tables=metadata)
+    harness.publish("order.placed", "g", "poison")
+    harness.run()
+    harness.close()
+
+    assert "\nTraceback (most recent call last):\n" in capsys.readouterr().out
+
+
+def test_what_you_configured_of_the_log_stays(worker_harness: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    configured = structlog.get_config()
+    structlog.configure(processors=[structlog.processors.JSONRenderer()])
+    harness = worker_harness(write, tables=metadata)
+    harness.publish("order.placed", "g", "poison")
+    harness.run()
+    structlog.configure(**configured)
+
+    assert '"event": "the handler failed"' in capsys.readouterr().out
 
 
 def test_an_effect_outside_the_transaction_is_seen_twice_after_a_crash(worker_harness: Make) -> None:

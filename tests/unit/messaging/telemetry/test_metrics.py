@@ -20,7 +20,7 @@ from sluice.clock import VirtualClock
 from sluice.declaration import metrics
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.instruments import InstrumentMetrics
-from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Tally
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Tally, WorkerMetrics
 from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve
 from tests.support.messaging.recorded_metrics import RecordedMetrics
 
@@ -78,6 +78,29 @@ def test_every_sink_gets_every_measurement_though_one_fails() -> None:
             "error": "BrokenPipeError: [Errno 32] Broken\\npipe",
         }
     ]
+
+
+class NoGauges:
+    def inbox_counts(self) -> Mapping[str, int]:
+        return dict.fromkeys(("parked_groups", "parked_messages", "held_messages", "open_exceptions", "redrive_off"), 0)
+
+    def stuck_count(self) -> int:
+        return 0
+
+
+def test_a_worker_that_ends_logs_what_it_did_since_it_began() -> None:
+    """Its metrics go where nobody looks who tries it for the first time."""
+    clock = VirtualClock()
+    measured = WorkerMetrics(RecordedMetrics(), clock)
+    measured.add(metrics.HANDLED, 2)
+    clock.sleep(metrics.INBOX_INTERVAL_SECONDS)
+    measured.tick(NoGauges())
+    measured.add(metrics.HANDLED)
+    measured.add(metrics.NOT_DELETED)
+    with capture_logs() as logged:
+        measured.ended()
+
+    assert logged == [{"event": "worked on", "log_level": "info", "handled": 3, "not_deleted": 1}]
 
 
 def scraped(collector: PrometheusMetrics) -> list[str]:

@@ -145,8 +145,10 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
     assert [json.loads(line)["event"] for line in log.read_text("utf-8").splitlines()] == [
         "working",
         "stopping",
+        "worked on",
         "stopped",
     ]
+    assert json.loads(log.read_text("utf-8").splitlines()[2])["handled"] == 1
 
 
 def _await_in(log: Path, event: str) -> None:

@@ -1,0 +1,42 @@
+"""What a queue makes of answers that SQS should not give."""
+
+import boto3
+import pytest
+
+from sluice import sdk
+from sluice.messaging.errors import TransientError
+from sluice.messaging.sqs.queue import Queue
+from tests.support.endpoints.capturing_server import Reply, capturing
+
+
+@pytest.mark.parametrize("body", [b'{"Successful":[null],"Failed":null}', b'{"Successful":null,"Failed":[null]}'])
+def test_a_null_among_the_entries_names_none_of_them(body: bytes) -> None:
+    """Each entry is tried again, and nothing is raised that heartbeat and deleter do not know."""
+    with capturing(lambda _: Reply(body=body)) as server:
+        queue = _queue(server.url)
+        outcomes = [*queue.extend([("a", 30), ("b", 30)]), *queue.delete_batch(["a", "b"])]
+
+    assert [(type(outcome), str(outcome)) for outcome in outcomes] == [
+        (TransientError, "the answer does not name it")
+    ] * 4
+
+
+def test_a_null_among_the_messages_is_none() -> None:
+    with capturing(lambda _: Reply(body=b'{"Messages":[null]}')) as server:
+        assert _queue(server.url).receive(attempt_id=None, wait_seconds=0) is None
+
+
+@pytest.mark.parametrize("body", [b"<!DOCTYPE HTML>\n<title>Error response</title>", b""])
+def test_a_page_of_another_server_is_one_line(body: bytes) -> None:
+    """As of whatever else has taken LocalStack's port: the page itself tells an operator nothing."""
+    with capturing(lambda _: Reply(501, body)) as server, pytest.raises(TransientError) as refused:
+        _queue(server.url).attributes()
+
+    assert str(refused.value) == "the queue answers with HTTP 501, and not as SQS does; look at --endpoint-url"
+
+
+def _queue(url: str) -> Queue:
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    return Queue(
+        boto3.client("sqs", endpoint_url=url, region_name="eu-west-1", config=sdk.config(), **keys), f"{url}/q"
+    )
