@@ -4,6 +4,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,7 @@ class Clock(Protocol):
 
 
 _ANSWER_CHARACTERS_MAX = 500
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Goes on while the machine sleeps, as SQS does. What Linux calls monotonic stops meanwhile; macOS has it the other way.
 _MONOTONIC: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -42,6 +44,11 @@ def clock_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return platform.node()
+
+
+def utc(at_us: int) -> datetime:
+    """Return an instant of the years 1 to 9999 as a date and time: a float of its last ones is in the year after."""
+    return _EPOCH + timedelta(microseconds=at_us)
 
 
 class SystemClock:

@@ -4,8 +4,12 @@ Everything happens one after the other and nothing goes wrong, but in the groups
 numpy, a slice of messages at a time, so that a hundred million events need neither a service nor memory.
 """
 
+import os
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -103,10 +107,14 @@ def write_both(folder: Path, *, events: int, bucket_count: int, slice_count: int
     """Write the same history twice: to PLAIN as anybody may, to BUCKETED as the load test does; see `write`."""
     made = write(folder / PLAIN, events=events, bad_share=bad_share, slice_count=slice_count)
     (folder / BUCKETED).mkdir()
-    for worker in WORKERS:
-        parts = (pq.read_table(path) for path in sorted((folder / PLAIN).glob(f"{worker}-*")))
-        parquet_files.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
+        list(processes.map(partial(_put_in_buckets, folder, bucket_count), WORKERS))
     return made
+
+
+def _put_in_buckets(folder: Path, bucket_count: int, worker: str) -> None:
+    parts = (pq.read_table(path) for path in sorted((folder / PLAIN).glob(f"{worker}-*")))
+    parquet_files.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
 
 
 def hot_group(events: int) -> pa.Table:

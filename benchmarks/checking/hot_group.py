@@ -26,7 +26,7 @@ def measure(rounds: int, *, is_large: bool) -> tuple[str, str]:
     """Return table and plot: processor time of both ways, and how much is needed. 10 M events need 12 GB."""
     rows: list[Sequence[object]] = []
     points: dict[str, list[tuple[float, float, str]]] = {"needed": [], "whole": []}
-    for size in (*_SIZES, *([_LARGE_SIZE] if is_large else [])):
+    for size in (_LARGE_SIZE,) if is_large else _SIZES:
         group = histories.hot_group(size)
         cells = {"needed": _timed(_needed, group)}
         if size <= _WHOLE_MAX:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice import limits
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import Kind, Outcome, detail_of
 from spark_load.folder.layout import RUN_FILE
 from spark_load.judge import local_engine, recording
@@ -37,6 +37,7 @@ class Published:
         repeat_count: publishes that were dropped, as repeats of one of them.
         repeat_seconds: median time from a message to its repeats; 0 without one.
         unanswered_count: publishes that were refused or not answered, and are not among the messages.
+        unfinished_count: recorders that began and did not finish: of what they saw last, some may be missing.
         has_sizes: whether the history says how large bodies were; where not, all have one size.
     """
 
@@ -44,6 +45,7 @@ class Published:
     repeat_count: int
     repeat_seconds: float
     unanswered_count: int
+    unfinished_count: int
     has_sizes: bool
 
 
@@ -69,6 +71,7 @@ def published(
             f"the recording {folder} has more than {_EVENTS_MAX:,} events, allowed is at most that many; take one with"
             " `sluice record --one-group-in N`"
         )
+    recording.require_version(engine.table.column("schema_version").unique().to_pylist(), folder)
     events, unanswered_count = _accepted(engine.table)
     events = _of_destination(events, folder, destination)
     if not len(events):
@@ -76,19 +79,25 @@ def published(
             f"nothing was published in the recording {folder}, needed is at least one message with a group; record"
             " producers, too"
         )
+    if events.column("invoked_at_us").null_count:
+        raise HistoryError(
+            f"{events.column('invoked_at_us').null_count:,} of {len(events):,} publishes in {folder} have no"
+            " invoked_at_us, needed is the instant of each; record it again, or write the instants"
+        )
     events = _between(events.sort_by("invoked_at_us"), folder, *seconds)
     instants = events.column("invoked_at_us").to_numpy()
     groups = _codes(events, "message_group_id")
     sizes, has_sizes = _body_bytes(events, folder)
-    first_us = _accepted_first(instants, groups, events)
-    is_repeat = first_us < instants
+    first = _accepted_first(instants, groups, events)
+    is_repeat = first != np.arange(len(first))
     arrivals = ranked(instants[~is_repeat], groups[~is_repeat], sizes[~is_repeat])
-    after_us = (instants - first_us)[is_repeat]
+    after_us = (instants - instants[first])[is_repeat]
     return Published(
         arrivals=arrivals,
         repeat_count=int(is_repeat.sum()),
         repeat_seconds=float(np.median(after_us)) / _US if len(after_us) else 0.0,
         unanswered_count=unanswered_count,
+        unfinished_count=_unfinished_count(engine.table),
         has_sizes=has_sizes,
     )
 
@@ -102,6 +111,15 @@ def _accepted(events: pa.Table) -> tuple[pa.Table, int]:
     messages = events.filter(is_message)
     accepted = messages.filter(pc.equal(messages.column("outcome"), Outcome.OK))
     return accepted, len(messages) - len(accepted)
+
+
+def _unfinished_count(events: pa.Table) -> int:
+    """Return how many recorders began and did not finish."""
+    began, finished = (
+        events.filter(pc.equal(events.column("kind"), kind)).column("worker").to_pylist()
+        for kind in (Kind.OPENED, Kind.CLOSED)
+    )
+    return len(set(began) - set(finished))
 
 
 def _of_destination(events: pa.Table, folder: Path, destination: str | None) -> pa.Table:
@@ -144,30 +162,36 @@ def _codes(events: pa.Table, name: str) -> Any:
 
 
 def _accepted_first(instants: Any, groups: Any, events: pa.Table) -> Any:
-    """Return for each publish when the message was accepted that it is, or repeats: at most five minutes before."""
+    """Return for each publish the position of that which was accepted: itself, or at most five minutes before.
+
+    A standard queue drops nothing.
+    """
     message = groups
     for name in ("queue", "idx", "deduplication_id"):
         codes = _codes(events, name)
         _, message = np.unique(message * (codes.max() + 1) + codes, return_inverse=True)
-    found = instants.copy()
+    found = np.arange(len(instants))
     accepted: dict[int, int] = {}
     counts = np.bincount(message)
-    for position in np.flatnonzero(counts[message] > 1):  # most are published once
-        key, now_us = int(message[position]), int(instants[position])
-        since_us = accepted.get(key)
-        if since_us is None or now_us - since_us >= limits.DEDUPLICATION_WINDOW_SECONDS * _US:
-            accepted[key] = since_us = now_us
-        found[position] = since_us
+    is_fifo = pc.fill_null(pc.ends_with(events.column("queue"), ".fifo"), fill_value=False).to_numpy()
+    for position in np.flatnonzero((counts[message] > 1) & is_fifo):  # most are published once
+        first = accepted.get(int(message[position]), int(position))
+        if instants[position] - instants[first] >= limits.DEDUPLICATION_WINDOW_SECONDS * _US:
+            first = int(position)
+        found[position] = accepted[int(message[position])] = first
     return found
 
 
 def _body_bytes(events: pa.Table, folder: Path) -> tuple[Any, bool]:
     """Return the size of each body, and whether the history says it: of a load test the profile does."""
     details = events.column("detail").unique().to_pylist()
-    sizes = {text: size for text in details if isinstance(size := detail_of(text).get("bytes"), int) and size >= 0}
+    given = {text: detail_of(text).get("bytes") for text in details}
+    sizes = {
+        text: min(size, limits.MESSAGE_BYTES_MAX) for text, size in given.items() if isinstance(size, int) and size >= 0
+    }
     usual = round(float(np.median(list(sizes.values())))) if sizes else _usual_bytes(folder)
     found = np.array([sizes.get(text, usual) for text in events.column("detail").to_pylist()], dtype=np.int64)
-    return np.minimum(found, limits.MESSAGE_BYTES_MAX), len(sizes) == len(details)
+    return found, len(sizes) == len(details)
 
 
 def _usual_bytes(folder: Path) -> int:

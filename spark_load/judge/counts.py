@@ -121,14 +121,21 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
     sort = np.zeros(len(events), dtype=np.int16)  # a bit for each, so that there is little to add up
     for bit, is_of_sort in enumerate(sorts.values()):
         sort |= is_of_sort.astype(np.int16) << bit
+    keys["sort"] = sort
+    is_first = is_answered.copy()  # of neighbours that are alike, of which there are many
+    for column in keys.values():
+        is_first[1:] |= column[1:] != column[:-1]
+    is_first[:1] = True
+    where = np.flatnonzero(is_first)
+    runs = {name: column[where] for name, column in keys.items()}
+    runs["answered_by_us"] = np.where(is_answered[where], answered_us[where], NONE)
+    runs["events"] = np.diff(where, append=len(events))
     alike = (
-        pa.table(keys | {"sort": sort, "answered_by_us": np.where(is_answered, answered_us, NONE)})
-        .group_by([*keys, "sort"], use_threads=False)
-        .aggregate([([], "count_all"), ("answered_by_us", "max")])
+        pa.table(runs).group_by([*keys], use_threads=False).aggregate([("events", "sum"), ("answered_by_us", "max")])
     )
     columns = {name: alike.column(name) for name in keys}
-    columns |= {"events": alike.column("count_all"), "answered_by_us": alike.column("answered_by_us_max")}
-    counts, sort = alike.column("count_all").to_numpy(), alike.column("sort").to_numpy()
+    columns |= {"events": alike.column("events_sum"), "answered_by_us": alike.column("answered_by_us_max")}
+    counts, sort = alike.column("events_sum").to_numpy(), alike.column("sort").to_numpy()
     columns |= {name: pa.array(np.where(sort >> bit & 1, counts, 0)) for bit, name in enumerate(sorts)}
     return _named(pa.table(columns), events)
 

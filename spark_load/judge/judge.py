@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from sluice import deviations
+from sluice.clock import utc
 from sluice.errors import HistoryError
 from sluice.history.checker import (
     Expectation,
@@ -144,6 +144,7 @@ def judge(
         known_us = provable.clock_bound_us if provable.clock_bound_us < NEVER_US else None
         measured |= {"clocks": {"count": len(event_counts.clocks), "apart_us_max": known_us}}
     limits = _limits(expectation, thresholds)
+    counts |= {"recovered": len(held.recovered_in_seconds)}
     opportunities = _opportunities(counts, expectation, surrounded, limits, has_plan=plan is not None)
     return Verdict(
         properties=tuple(
@@ -276,7 +277,7 @@ def _opportunities(
         "H1": counts["later"],
         "H3": counts["received"],
         "H4": len(expectation.queues),
-        "H5": counts["faults"],
+        "H5": counts["recovered"],
         "H6": counts["calls"],
     }
     judged = {anomaly: counts[name] for name, anomalies in of_count.items() for anomaly in anomalies.split()}
@@ -327,7 +328,7 @@ def faults_of(recoveries: Iterable[Recovery]) -> list[dict[str, Any]]:
 
 
 def _time(at_us: int | None) -> str:
-    return "an unknown time" if at_us is None else f"{datetime.fromtimestamp(at_us / 1e6, tz=UTC):%H:%M:%S.%f} UTC"
+    return "an unknown time" if at_us is None else f"{utc(at_us):%H:%M:%S.%f} UTC"
 
 
 def _measured(

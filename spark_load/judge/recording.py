@@ -190,7 +190,8 @@ def _check_columns(path: Path) -> None:
         found = {column.path: _type(column) for column in columns}
     except UNREADABLE as error:
         raise HistoryError(
-            f"{path.parent} is not a history of Sluice: {path.name} is not Parquet ({reason(error)})"
+            f"{path.parent} is not a history of Sluice: {path.name} is not Parquet ({reason(error)});"
+            " copy it again, or leave it out"
         ) from error
     repeated = [name for name, count in Counter(column.path for column in columns).items() if count > 1]
     if repeated:
@@ -253,10 +254,12 @@ class _Topology:
 
 
 def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
-    _check_version(rows, root)
+    require_version([row["schema_version"] for row in rows], root)
     runs = sorted({row["run"] for row in rows})
     if len(runs) != 1:
-        seen = f"of {len(runs)} runs ({', '.join(runs[:4])})" if runs else "without an event"
+        if not runs:
+            raise HistoryError(f"{root} is a history without an event, needed are those of one run; record it again")
+        seen = f"of {len(runs)} runs ({', '.join(runs[:4])})"
         raise HistoryError(f"{root} is a history {seen}, allowed is one run; check each by itself")
     opened, closed = (
         sorted(row["worker"] for row in rows if row["kind"] == kind) for kind in (Kind.OPENED, Kind.CLOSED)
@@ -292,8 +295,9 @@ def _groupless(count: int) -> str:
     )
 
 
-def _check_version(rows: Sequence[Mapping[str, Any]], root: Path) -> None:
-    others = sorted({row["schema_version"] or 0 for row in rows} - {SCHEMA_VERSION})
+def require_version(versions: Iterable[int | None], root: Path) -> None:
+    """Raise HistoryError where an event of the history is of another schema version."""
+    others = sorted({version or 0 for version in versions} - {SCHEMA_VERSION})
     if others:
         raise HistoryError(
             f"{root} is a history of version {others[0]}, allowed is {SCHEMA_VERSION};"

@@ -36,8 +36,9 @@ def rate(per_second: float | None) -> str:
 
 
 def recovery(fault: Mapping[str, Any]) -> float | None:
-    """Return the seconds from a fault's end to the first success in the last of its queues; None where none came."""
-    return max((value for value in fault["recovered_in_seconds"].values() if value is not None), default=None)
+    """Return the seconds from a fault's end to the first success in the last of its queues; None where one has none."""
+    seconds = fault["recovered_in_seconds"].values()
+    return None if None in seconds else max(seconds, default=None)
 
 
 def times(count: int) -> str:

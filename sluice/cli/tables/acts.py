@@ -2,10 +2,10 @@
 
 import getpass
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from sqlalchemy import Column, Connection, Engine
 
+from sluice.clock import utc
 from sluice.messaging.database import audit, engines
 from sluice.terminal import output
 
@@ -40,4 +40,4 @@ def print_acts(engine: Engine, owner: Column[str], name: str, *, most: int) -> N
 
 def written(at_us: int) -> str:
     """Return an instant as people read it."""
-    return datetime.fromtimestamp(at_us / 1_000_000, UTC).isoformat(timespec="milliseconds")
+    return utc(at_us).isoformat(timespec="milliseconds")

@@ -103,7 +103,7 @@ OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
 
 _NOWHERE = QueueContext()
 _NOT_DRAINED = "which was not drained"
-_REMOVED = "where its retention may have ended, or a purge have removed it"
+_REMOVED = "where its retention may have ended, or a purge or a restart may have removed it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,5 @@ def cleared(messages: Messages, names: pa.Table, expectation: Expectation) -> tu
 
 def group_names(events: Events) -> pa.Table:
     """Return the groups' names and the hashes that stand for them."""
-    _, (*names, _) = events.codes("message_group_id")
-    texts = pa.array(names, pa.string())
+    texts = events.texts("message_group_id")
     return pa.table([pa.array(hashes(texts)), texts], schema=NAMES)

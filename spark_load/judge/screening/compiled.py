@@ -3,21 +3,26 @@
 Few rows are not worth loading it; and without it, the same loops run in Python, some hundred times slower.
 """
 
+import hashlib
+import os
 from collections.abc import Callable
 from functools import cache, wraps
+from pathlib import Path
 from pickle import UnpicklingError
+from types import FunctionType
 
 import numpy as np
 
 INTERPRETED_MAX = 20_000
-"""Rows up to which Python takes no longer than to load what was compiled."""
+"""Rows up to which Python takes no longer than to load what was compiled: of all calls of a loop in this process."""
 
 
 def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
-    """Compile a loop over the rows of its first argument, once a machine where a folder can be written to.
+    """Compile a loop over the rows of its first argument, once for each user where a folder can be written to.
 
-    Numba keeps it in `__pycache__` beside the module, else in the user's cache; `NUMBA_CACHE_DIR` names another place.
+    What numba compiled is kept in the user's cache, see `kept`; `NUMBA_CACHE_DIR` names another place.
     """
+    row_count = 0
 
     @cache
     def made(*, is_kept: bool) -> Callable[P, R]:
@@ -26,14 +31,16 @@ def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
         except ImportError:
             return loop
         try:
-            return njit(cache=is_kept)(loop)  # type: ignore[no-any-return]
-        except RuntimeError:  # there is no place to write to
+            return njit(cache=is_kept)(kept(loop) if is_kept else loop)  # type: ignore[no-any-return]
+        except (OSError, RuntimeError):  # there is no place to write to
             return njit(loop)  # type: ignore[no-any-return]
 
     @wraps(loop)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal row_count
         rows: np.ndarray = args[0]  # type: ignore[assignment]
-        if len(rows) <= INTERPRETED_MAX:
+        row_count += len(rows)
+        if row_count <= INTERPRETED_MAX:
             return loop(*args, **kwargs)
         try:
             return made(is_kept=True)(*args, **kwargs)
@@ -41,3 +48,24 @@ def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
             return made(is_kept=False)(*args, **kwargs)
 
     return run
+
+
+def kept[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
+    """Return the loop as if it stood in a file named by its code and by the constants it uses, wherever they are from.
+
+    Numba keeps what it compiled by path and text of a module: it takes no notice of a constant of another module that
+    changed, and Spark's executors have modules in a zip whose path is new in every application.
+    """
+    assert isinstance(loop, FunctionType), "only such are decorated"
+    code, known = loop.__code__, loop.__globals__
+    constants = {name: known[name] for name in code.co_names if isinstance(known.get(name), int | float | np.generic)}
+    content = repr((code.co_code, code.co_varnames, code.co_names, code.co_consts, constants))
+    named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    folder = Path(named or Path.home() / ".cache") / "sluice"
+    path = folder / f"{loop.__name__}_{hashlib.sha256(content.encode()).hexdigest()[:16]}.py"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return FunctionType(
+        code.replace(co_filename=str(path), co_firstlineno=1), known, loop.__name__, None, loop.__closure__
+    )

@@ -11,14 +11,13 @@ import pyarrow as pa
 
 from sluice.history.checker import Expectation
 from sluice.history.events import Kind, Outcome, answer_detail
-from spark_load.history.columns import NONE, Columns, Events, mixed
+from spark_load.history.columns import NONE, Columns, Events
 
 NO_IDX = -(2**62)
 NO_QUEUE_INDEX = -1
 PUBLISHED, RECEIVED, DELETED, HANDLED, OTHER, LEFT_OUT = range(6)
 OK, INFO, FAILED = range(3)
 WARM_UP = "warm_up"
-CONTENT = ("body", "attributes", "deduplication")
 _CODES: dict[str, int] = {
     Kind.PUBLISHED: PUBLISHED,
     Kind.RECEIVED: RECEIVED,
@@ -27,6 +26,7 @@ _CODES: dict[str, int] = {
 }
 _OUTCOMES: dict[str, int] = {Outcome.OK: OK, Outcome.INFO: INFO}
 _ORDINARY = (*_CODES, Kind.OUTBOXED)
+_APART = np.uint64(0x9E3779B97F4A7C15)  # so that one id in two queues is two
 _TO_TOPIC = 2  # added to the index of the queue a message was published to, so that none is 0
 SCHEMA = pa.schema(
     {
@@ -56,7 +56,7 @@ SCHEMA = pa.schema(
 """Of narrow rows.
 
     kind                        LEFT_OUT of what is of no group, or of another run
-    group, instance             hashes: of the group, and of it, the queue and the SQS message id
+    group, instance             hashes: of the group, and of it, the queue and the SQS message id; of a publish its idx
     outcome                     OK, INFO or FAILED
     is_odd                      it does not belong into a run where nothing happens
     invoked_us, answered_us       the call
@@ -97,14 +97,14 @@ def encode_events(events: Events, expectation: Expectation) -> Columns:
         | events.is_false("md5_ok")
     )
     queue_number = np.where(is_published, np.int16(0), queue_index)
-    instance = np.where(queue_number > 0, events.hashes("sqs_message_id").view(np.int64), idx)
+    in_queue = events.hashes("sqs_message_id") ^ group ^ queue_number.astype(np.uint64) * _APART
     is_of_this_run = events.decoded("message_run", lambda run: run == expectation.run, bool)
     is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
     is_kept &= is_odd | ~events.decoded("kind", lambda value: value == Kind.OUTBOXED, bool)
     has_one_message = events.decoded("detail", lambda detail: detail == answer_detail(1), bool)
     return {
         "group": group,
-        "instance": mixed(group, queue_number, instance),
+        "instance": np.where(queue_number > 0, in_queue, idx.view(np.uint64)),
         "queue_index": queue_number,
         "idx": idx,
         "kind": np.where(is_kept, kind, np.int8(LEFT_OUT)),

@@ -434,6 +434,20 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
     assert around.last_poll_us("billing") == 2_500_000
 
 
+@pytest.mark.parametrize(("deleted_at_ms", "found"), [(32_000, set()), (None, {"A3"}), (29_000, {"A8"})])
+def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None, found: set[str]) -> None:
+    """A worker was frozen before its delete; meanwhile a second one received the message, and was killed."""
+    history = [published(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
+    first = received("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
+    history += [first, received("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)]
+    history += [] if deleted_at_ms is None else [deleted(first, deleted_at_ms)]
+    history += worked_off("billing", [1, 2, END], 70_000) + worked_off("shipping", [0, 1, 2, END], 100)
+
+    finding = check_group(history, replace(EXPECTATION, max_receive_count={"billing": 5}))
+
+    assert {violation.anomaly for violation in finding.violations} == found
+
+
 def _calls_to_judge(count: int) -> int:
     """Return how many functions are called to judge a group of that many messages."""
     history = [published(idx, idx * 10) for idx in range(count)]

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sluice.clock import NotReached, SystemClock, VirtualClock, eventually
+from sluice.clock import NotReached, SystemClock, VirtualClock, eventually, utc
 from sluice.errors import ConfigError
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import Holding, Property, Status, Verdict, compose
@@ -62,6 +62,13 @@ def test_eventually_tries_once_more_after_the_bound() -> None:
         return clock.monotonic() >= 6
 
     assert eventually(slow, timeout_seconds=2, describe="a slow condition", clock=clock)
+
+
+def test_the_first_and_last_instant_are_dates() -> None:
+    """As floats, which have 53 bits, the last ones would be in the year 10000."""
+    first, last = (utc(at_us).isoformat() for at_us in (-62_135_596_800_000_000, 253_402_300_799_999_999))
+
+    assert (first, last) == ("0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59.999999+00:00")
 
 
 def test_the_time_a_machine_sleeps_passes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,8 @@ def test_hashes_that_are_not_those_of_the_texts_are_refused(tmp_path: Path) -> N
 
 
 def test_a_large_row_group_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_files, "_READ_EVENTS", 4_000)
+    for name in ("_READ_EVENTS", "_READ_EVENTS_MIN"):
+        monkeypatch.setattr(parquet_files, name, 4_000)
     count = 4_500
     events = [Event(kind="poll", idx=number, message_group_id=f"g{number % 1_000}") for number in range(count)]
     pq.write_table(table_of(events), tmp_path / "e.parquet")

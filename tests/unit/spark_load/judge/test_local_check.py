@@ -295,7 +295,7 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
         " is a history of version 2, allowed is 1; check it with the version of Sluice that wrote it"
     )
     assert of_case("of two runs") == (" is a history of 2 runs (another, r), allowed is one run; check each by itself")
-    assert of_case("of no event") == " is a history without an event, allowed is one run; check each by itself"
+    assert of_case("of no event") == " is a history without an event, needed are those of one run; record it again"
     assert of_case("no journal").startswith("/_flipped.arrows is not a journal of Sluice (")
     assert refusal(other) == (
         " has other columns than a history of Sluice, version 1: 41 are missing, first 'schema_version';"
@@ -304,6 +304,7 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
     assert refusal(garbled).startswith(
         " is not a history of Sluice: part.parquet is not Parquet (Parquet file size is 2"
     )
+    assert refusal(garbled).endswith("; copy it again, or leave it out")
     assert refusal(flipped) == (
         "/part-000.parquet is damaged: it does not have the checksums in .part-000.parquet.crc;"
         " copy both again, or judge the journals it was made of"

@@ -1,18 +1,19 @@
 """What stands behind the suspects: texts as hashes, numbers as text, measures joined of parts, events counted."""
 
-import importlib
 import math
 import random
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numba.core.errors import NumbaError
 
 from sluice.history.checker import Activity, Expectation
 from sluice.history.events import Event, Kind, answer_detail
@@ -30,6 +31,7 @@ from tests.support.histories.recording_cases import table_of
 
 _random = np.random.default_rng(5)
 _NUMBER = "18".zfill(21) + "000000000123456789"
+_FACTOR = 2
 
 
 def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> dict[str, Any]:
@@ -88,14 +90,26 @@ def test_numbered_texts_do_not_collide() -> None:
     ],
 )
 def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low: int) -> None:
-    """18 digits are a number, the others a hash; other lengths are not numbers; the first column comes first."""
+    """18 digits are a number, the others a hash; what has not 39 digits is none; the first column comes first."""
     events = Events(pa.table({"one": pa.array([text, None]), "other": pa.array([None, _NUMBER])}))
 
     lows, highs = events.sequence_numbers("one", "other")
 
     assert lows.tolist() == [low, 123_456_789]
     assert (highs[0] == 0) == (text is None)
-    assert (highs[0] == highs[1]) == (text is not None and text.startswith(_NUMBER[:21]) and len(text) == 39)
+    assert (highs[0] == highs[1]) == (low != NONE and str(text).startswith(_NUMBER[:21]))
+
+
+def test_a_sequence_number_has_one_hash_whatever_it_stands_among() -> None:
+    texts = ["7" * length for length in range(50)] + [_NUMBER, _NUMBER[:-1] + "x"]
+
+    together, alone = (
+        [[*zip(*Events(pa.table({"one": part})).sequence_numbers("one"), strict=True)] for part in parts]
+        for parts in ([pa.array(texts)], [pa.array([text]) for text in texts])
+    )
+
+    assert together[0] == [pair for (pair,) in alone]
+    assert len(set(together[0])) == len(texts)
 
 
 def _messages(parts: Sequence[Columns]) -> dict[str, list[Any]]:
@@ -114,6 +128,7 @@ def _mutated_rows() -> Columns:
 
 def test_what_is_compiled_finds_what_the_same_loops_find_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _mutated_rows()
+    monkeypatch.setattr(compiled, "INTERPRETED_MAX", sys.maxsize)
     found = _messages([rows])
 
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
@@ -125,22 +140,66 @@ def test_without_numba_the_loop_runs_in_python(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
     monkeypatch.setitem(sys.modules, "numba", None)
 
-    loop = compiled.compiled(lambda rows: [*map(str, rows)])  # numba cannot compile this
+    loop = compiled.compiled(lambda rows: repr(rows.tolist()))  # numba cannot compile this
 
-    assert loop(np.arange(2)) == ["0", "1"]
+    assert loop(np.arange(2)) == "[0, 1]"
+
+
+def _times(rows: np.ndarray) -> np.ndarray:
+    return rows * _FACTOR
 
 
 def test_what_numba_keeps_and_cannot_read_is_compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "kept_loop.py").write_text("def doubled(rows):\n    return rows * 2\n", encoding="utf-8")
-    loop = importlib.import_module("kept_loop").doubled
-    assert compiled.compiled(loop)(np.arange(2)).tolist() == [0, 2]
-    torn = list((tmp_path / "__pycache__").glob("*.nbi"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, 2]
+    torn = list(tmp_path.rglob("*.nbi"))
     for file in torn:
         file.write_bytes(b"")
 
-    assert (len(torn), compiled.compiled(loop)(np.arange(2)).tolist()) == (1, [0, 2])
+    assert (len(torn), compiled.compiled(_times)(np.arange(2)).tolist()) == (1, [0, 2])
+
+
+def test_what_numba_keeps_is_found_by_code_and_constants_wherever_the_module_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An executor has the module in a zip of a new name; a constant may be of a module that changed."""
+    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, 2]
+    (made,) = tmp_path.rglob("*.nbc")
+    kept = made.stat().st_mtime_ns
+    elsewhere = FunctionType(_times.__code__.replace(co_filename="/a.zip/b.py", co_firstlineno=7), globals(), "_times")
+
+    assert compiled.compiled(elsewhere)(np.arange(2)).tolist() == [0, 2]
+    assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.nbc")] == [kept]
+
+    for factor in (3, 2.5, 3.5):
+        monkeypatch.setattr(sys.modules[__name__], "_FACTOR", factor)
+
+        assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, factor]
+
+
+def test_what_numba_keeps_is_where_its_own_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whose home cannot be written to names a place that can."""
+    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    (tmp_path / "home").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+
+    assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, 2]
+    assert len([*(tmp_path / "kept").rglob("*.nbc")]) == 1
+
+
+def test_many_calls_with_few_rows_are_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As many blocks of an exchange."""
+    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 5)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    loop = compiled.compiled(lambda rows: repr(rows.tolist()))  # numba cannot compile this
+
+    assert loop(np.arange(3)) == "[0, 1, 2]"
+    with pytest.raises(NumbaError):
+        loop(np.arange(3))
 
 
 def test_messages_are_the_same_however_many_rows_come_at_a_time() -> None:

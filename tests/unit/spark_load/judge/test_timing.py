@@ -186,17 +186,19 @@ def test_a_latency_is_judged_only_beyond_what_the_clocks_may_be_apart(allowed: f
     assert [prop.holding for prop in verdict.properties if prop.anomaly == "H3"] == [holding]
 
 
-def test_a_fault_that_met_nobody_gives_no_recovery_an_opportunity() -> None:
-    """Nothing had to recover from it."""
+def test_a_fault_that_met_nobody_or_that_nothing_followed_gives_no_recovery_an_opportunity() -> None:
+    """Nothing had to recover from the first, and nobody knows whether anything recovered from the second."""
     events = sane()
     begun_us = min(event.invoked_at_us or 0 for event in events)
     fault = Event(kind=Kind.FAULT.value, queue=QUEUES[0], invoked_at_us=begun_us, responded_at_us=begun_us)
 
-    def recovery(*outcomes: str) -> tuple[int, int]:
-        faults = [replace(fault, invoked_at_us=begun_us - n, outcome=name) for n, name in enumerate(outcomes)]
+    def recovery(*outcomes: str, ended_us: int = begun_us) -> tuple[int, int]:
+        ended = replace(fault, responded_at_us=ended_us)
+        faults = [replace(ended, invoked_at_us=begun_us - n, outcome=name) for n, name in enumerate(outcomes)]
         verdict = _judged([*events, *faults], thresholds=Thresholds(recovery_seconds_max=60))
         (found,) = (prop for prop in verdict.properties if prop.anomaly == "H5")
         return found.opportunities, len(verdict.measures["faults"])
 
     assert recovery("ok", "fail", "ok") == (2, 2)
     assert recovery("fail") == (0, 0)
+    assert recovery("ok", ended_us=max(event.responded_at_us or 0 for event in events) + 1) == (0, 1)
