@@ -16,8 +16,8 @@ from sluice.messaging.handlers import ANY
 _offset_us = os.environ.get("SLUICE_LOAD_CLOCK")  # the load test's clock, whatever the worker's says
 _clock = SystemClock(None if _offset_us is None else int(_offset_us))
 _INSERT = text(
-    "INSERT INTO load_effect (group_id, epoch, seq, is_late, written_at_us)"
-    " VALUES (:group_id, :epoch, :seq, :is_late, :written_at_us)"
+    "INSERT INTO load_effect (consumer, group_id, epoch, seq, is_late, written_at_us)"
+    " VALUES (:consumer, :group_id, :epoch, :seq, :is_late, :written_at_us)"
 )
 
 
@@ -27,10 +27,11 @@ def write(session: Session, event: Event, context: Context) -> Outcome:
     session.execute(
         _INSERT,
         {
+            "consumer": context.consumer,
             "group_id": event.group,
             "epoch": context.epoch,
             "seq": context.seq,
-            "is_late": context.is_late,
+            "is_late": int(context.is_late),
             "written_at_us": _clock.now_us(),
         },
     )

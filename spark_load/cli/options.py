@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from sluice.declaration import Declaration, Environment, load_declaration, loading
 from sluice.errors import ConfigError, unwritable
+from spark_load.faults import servers
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
 from spark_load.folder.json_files import sentence
@@ -100,8 +101,10 @@ def _changed(named: NamedProfile, option: str, value: str, **changes: Any) -> Na
         raise ConfigError(f"profile {named.name!r} with {option} {value}: {why}") from error
 
 
-def schedule_of(named: NamedProfile, environment: Environment, seed: int) -> tuple[Fault[FaultKind], ...]:
-    """Return the faults of a run of a profile.
+def schedule_of(
+    named: NamedProfile, environment: Environment, seed: int, *, is_here: bool = True
+) -> tuple[Fault[FaultKind], ...]:
+    """Return the faults of a run of a profile; `is_here` says whether its publishers are on this machine.
 
     Raises:
         ConfigError: there is nothing to do them to, or no time.
@@ -109,7 +112,12 @@ def schedule_of(named: NamedProfile, environment: Environment, seed: int) -> tup
     profile = named.profile
     consumers = [consumer.name for consumer in environment.consumers_of(environment.topics[0])]
     targets = Targets.of(
-        consumer=profile.consumer, consumers=consumers, consumers_per_queue=profile.consumers_per_queue
+        consumer=profile.consumer,
+        consumers=consumers,
+        consumers_per_queue=profile.consumers_per_queue,
+        publish_tasks=profile.publish_tasks if is_here else 0,
+        database="own" if profile.faults.is_calm else servers.database(),
+        restarts=servers.restartable(),
     )
     return scheduled(profile.faults, targets, seed=seed, duration_seconds=profile.duration_seconds)
 

@@ -87,8 +87,9 @@ def plan(
     faults = schedule_of(named, environment, seed)
     target = target or ("localstack" if environment.name == "local" else "aws")
     made = Estimate.of(named.profile, environment, target)
-    endpoint_url = None if target == "aws" else _LOCALSTACK
-    require_possible(faults, endpoint_url=endpoint_url, has_database="SLUICE_DSN" in os.environ)
+    require_possible(
+        faults, endpoint_url=os.environ.get("AWS_ENDPOINT_URL") or (None if target == "aws" else _LOCALSTACK)
+    )
     if as_json:
         output.as_json(
             {"profile": named.name, "environment": environment.name, **made.as_json(), "faults": as_given(faults)}
@@ -128,7 +129,7 @@ def _show_faults(faults: Sequence[Fault[FaultKind]], console: Console) -> None:
     if not faults:
         return
     counts = ", ".join(f"{count} {kind}" for kind, count in counted(faults).items())
-    console.print(f"\n{len(faults)} faults, in seconds from the start of the load: {counts}\n")
+    console.print(f"\n{units.plural(len(faults), 'fault')}, in seconds from the start of the load: {counts}\n")
     for fault in faults:
         console.print(escape(str(fault)), highlight=False)
 

@@ -1,6 +1,5 @@
 """`run` and `resume`: the load test."""
 
-import os
 import secrets
 import sys
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from spark_load.cli.planning import require_confirmation
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw
-from spark_load.faults.shapes import Shape, require_possible
+from spark_load.faults.shapes import Shape, again_max, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import Profile
@@ -127,15 +126,15 @@ def run(
         )
     if refusals := Estimate.of(named.profile, environment, "localstack").refusals:
         raise ConfigError(f"profile {named.name!r} cannot work anywhere: {refusals[0]}")
-    faults = schedule_of(named, environment, seed)
+    faults = schedule_of(named, environment, seed, is_here=cluster.is_here)
     found = deployment.find(environment, endpoint_url=endpoint_url or None)
-    require_possible(faults, endpoint_url=found.endpoint_url, has_database="SLUICE_DSN" in os.environ)
+    require_possible(faults, endpoint_url=found.endpoint_url)
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
         require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
     transport = chosen(transport, found.client("sns").meta.endpoint_url, saboteur_name)
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
-    with _watched_session(named.profile, found, cluster) as (spark, watch):
+    with _watched_session(named.profile, found, cluster, again_max(faults)) as (spark, watch):
         verdict = driver.run_load(
             spark,
             folder=folder,
@@ -179,7 +178,8 @@ def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark
             f" is one of {', '.join(environments)}"
         )
     found = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
-    with _watched_session(stored.plan.profile, found, cluster) as (spark, watch):
+    again = again_max(stored.faults) if cluster.is_here else 0
+    with _watched_session(stored.plan.profile, found, cluster, again) as (spark, watch):
         verdict = driver.resume_load(spark, stored, environment=environment, deployment=found, watch=watch)
         draw(spark, stored.folder, verdict)
     finish(verdict, folder, as_json=as_json)
@@ -187,11 +187,11 @@ def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark
 
 @contextmanager
 def _watched_session(
-    load: Profile, found: Deployment, cluster: spark_session.Cluster
+    load: Profile, found: Deployment, cluster: spark_session.Cluster, again: int
 ) -> Iterator[tuple[SparkSession, Watcher]]:
     with Watcher(load, list(found.queue_urls)) as watch:
         watch("starting Spark", [])
-        with spark_session.running(driver.slots(load, found), cluster, driver.TASK_MODULES) as spark:
+        with spark_session.running(driver.slots(load, found), cluster, driver.TASK_MODULES, again_max=again) as spark:
             yield spark, watch
 
 

@@ -5,21 +5,29 @@ word of it. The database has the effect, in the row of its own that the handler 
 """
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, create_engine, make_url, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from sluice.errors import EndpointError
 from sluice.history.events import Kind, is_end_marker
 from sluice.recorder.journal import read_journal
 
-_TABLE = """CREATE TABLE IF NOT EXISTS load_effect (id INTEGER PRIMARY KEY AUTOINCREMENT, group_id TEXT NOT NULL,
-epoch INTEGER NOT NULL, seq INTEGER NOT NULL, is_late INTEGER NOT NULL,
-written_at_us INTEGER NOT NULL)"""
-_ROWS = "SELECT group_id, epoch, seq, is_late, written_at_us FROM load_effect ORDER BY id"
+_TABLE = Table(
+    "load_effect",
+    MetaData(),
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("consumer", Text, nullable=False),
+    Column("group_id", Text, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in ("epoch", "seq", "is_late", "written_at_us")),
+    sqlite_autoincrement=True,
+)
 _READ = ["kind", "queue", "message_group_id", "idx", "message_run"]
 
 type _Key = tuple[str, str, int]
@@ -47,34 +55,63 @@ class Effect:
         return self.message_run, self.message_group_id, self.idx
 
 
-def make_table(file: Path) -> None:
-    """Make the table in which handlers write, in the database of an inbox."""
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute(_TABLE)
-        connection.commit()
+@contextmanager
+def _open(url: str) -> Iterator[Connection]:
+    """Yield a connection to a database in a transaction.
+
+    Raises:
+        EndpointError: it cannot be reached or used; the message has no password.
+    """
+    engine = create_engine(url)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        why = str(error.__cause__ or error).splitlines()[0]
+        raise EndpointError(
+            f"the effects in {shown(url)} cannot be read or written ({why}); let its user create the table"
+            f" {_TABLE.name}, or name another database with SLUICE_DSN"
+        ) from error
+    finally:
+        engine.dispose()
 
 
-def effects_in(file: Path) -> list[Effect]:
-    """Return the effects in the order of their commits, which SQLite makes one after the other."""
-    with closing(sqlite3.connect(file)) as connection:
+def shown(url: str) -> str:
+    """Return the URL of a database without its password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
+def make_table(url: str) -> None:
+    """Make the table in which handlers write, in the database of an inbox, unless it is there; as `_open` raises."""
+    with _open(url) as connection:
+        _TABLE.create(connection, checkfirst=True)
+
+
+def effects_in(url: str, *, consumer: str, epoch: int) -> list[Effect]:
+    """Return a consumer's effects of a run, of each group in the order of their commits; as `_open` raises.
+
+    The inbox lets one transaction of a group follow the other, whatever the database is.
+    """
+    mine = (_TABLE.c.consumer == consumer) & (_TABLE.c.epoch == epoch)
+    with _open(url) as connection:
         return [
             Effect(
-                message_group_id=group_id,
-                message_run=f"epoch-{epoch}",
-                idx=seq,
-                is_late=bool(is_late),
-                written_at_us=written_at_us,
+                message_group_id=row.group_id,
+                message_run=f"epoch-{row.epoch}",
+                idx=row.seq,
+                is_late=bool(row.is_late),
+                written_at_us=row.written_at_us,
             )
-            for group_id, epoch, seq, is_late, written_at_us in connection.execute(_ROWS)
+            for row in connection.execute(select(_TABLE).where(mine).order_by(_TABLE.c.id))
         ]
 
 
-def recorded(journals: Iterable[Path], queue: str) -> Counter[_Key]:
-    """Return how often the history says that a message's effect was committed."""
+def recorded(journals: Iterable[Path], queue: str, run: str) -> Counter[_Key]:
+    """Return how often the history says that the effect of a message of a run was committed."""
     counts: Counter[_Key] = Counter()
     for journal in journals:
         for row in read_journal(journal).select(_READ).to_pylist():
-            if row["kind"] == Kind.HANDLED and row["queue"] == queue:
+            if (row["kind"], row["queue"], row["message_run"]) == (Kind.HANDLED, queue, run):
                 counts[row["message_run"], row["message_group_id"], row["idx"]] += 1
     return counts
 

@@ -7,7 +7,6 @@ import importlib
 import multiprocessing
 import multiprocessing.connection
 import os
-import resource
 import runpy
 import signal
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sluice import clock
+from spark_load.faults.signals import limited_files, signalled
 
 _RECORDS = "sluice.cli.services.running"
 _PRELOADED = (__name__, "sluice.cli.services.worker")
@@ -104,31 +104,28 @@ class ForkedWorker:
         self._process.join(timeout_seconds)
         return self.poll() is not None
 
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self._process.terminate()
+    def terminate(self) -> bool:
+        """Send SIGTERM; return whether it was there."""
+        return self._send(signal.SIGTERM)
 
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self._process.kill()
+    def kill(self) -> bool:
+        """Send SIGKILL; return whether it was there."""
+        return self._send(signal.SIGKILL)
 
-    def freeze(self) -> None:
-        """Send SIGSTOP, if it has not ended."""
-        self._send(signal.SIGSTOP)
+    def freeze(self) -> bool:
+        """Send SIGSTOP; return whether it was there."""
+        return self._send(signal.SIGSTOP)
 
-    def thaw(self) -> None:
-        """Send SIGCONT, if it has not ended."""
-        self._send(signal.SIGCONT)
+    def thaw(self) -> bool:
+        """Send SIGCONT; return whether it was there."""
+        return self._send(signal.SIGCONT)
 
-    def fill_disk(self, *, is_full: bool) -> None:
-        """Let it write to no file any more, as on a full disk, or again; if it has not ended."""
-        if self.poll() is None:
-            hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)[1]
-            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0 if is_full else hard, hard))
+    def fill_disk(self, *, is_full: bool) -> bool:
+        """Let it write to no file any more, as on a full disk, or again; return whether it was there."""
+        return self.poll() is None and limited_files(self.pid, is_full=is_full)
 
-    def _send(self, number: signal.Signals) -> None:
-        if self.poll() is None:  # its pid is its own until it was waited for, which `poll` does
-            os.kill(self.pid, number)
+    def _send(self, number: signal.Signals) -> bool:
+        return self.poll() is None and signalled(self.pid, number)
 
     def is_polling(self) -> bool:
         """Return whether it says that it works."""

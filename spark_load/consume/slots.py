@@ -126,19 +126,15 @@ class Places:
         if last.poll() is not None:  # who comes next may meet it
             return place.is_replaced and kind in (FaultKind.DEPLOY, FaultKind.SKEW)
         match kind:
-            case FaultKind.KILL:
-                place.killed.append(last)
-                place.is_replaced = True
-                last.kill()
-            case FaultKind.TERMINATE | FaultKind.DEPLOY | FaultKind.SKEW:
-                place.is_replaced = True
-                last.terminate()
             case FaultKind.FREEZE:
-                last.freeze()
+                return last.freeze()
             case FaultKind.FULL:
                 place.filled.append(last)
-                last.fill_disk(is_full=True)
-        return True
+                return last.fill_disk(is_full=True)
+            case FaultKind.KILL:
+                place.killed.append(last)
+        place.is_replaced = True
+        return last.kill() if kind is FaultKind.KILL else last.terminate()
 
     def heal(self, kind: FaultKind, name: str) -> None:
         """End what was begun."""

@@ -17,6 +17,7 @@ from sluice.errors import EndpointError
 from spark_load.consume.effects import make_table
 from spark_load.consume.forked_worker import ForkedWorker, last_line
 from spark_load.consume.slots import Place, Places
+from spark_load.faults.servers import DSN
 from spark_load.faults.shapes import worker_names
 from spark_load.folder.layout import WORKER_LOGS
 from spark_load.plan.plan import silence_seconds
@@ -50,7 +51,7 @@ class Worked:
         unknowns: what was not reached, as sentences.
         killed: recorders of those that a fault ended: what they wrote is whole, and has no end.
         crashed: those that ended with an error under faults and were replaced, as sentences.
-        missed: faults that were done to nobody, as sentences.
+        missed: faults that were done to nobody, or were to come when the run ended, as sentences.
     """
 
     recorders: Mapping[str, str | None] = field(default_factory=dict)
@@ -100,7 +101,8 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
 
     def begin(place: Place, name: str) -> ForkedWorker:
         consumer = place.consumer
-        return start(run, queues[consumer], consumer, name, urls[consumer], place=place).process
+        dsn = run.near_databases.get(place.name, urls[consumer])
+        return start(run, queues[consumer], consumer, name, dsn, place=place).process
 
     names = {name: consumer for consumer in queues for name in worker_names([consumer], _per_queue(run))}
     places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
@@ -134,8 +136,10 @@ def _per_queue(run: Run) -> int:
 
 def databases(run: Run) -> dict[str, str]:
     """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file of its own in the run's folder."""
-    dsn = os.environ.get("SLUICE_DSN")
+    dsn = os.environ.get(DSN)
     if dsn is not None:
+        if run.has_faults:
+            make_table(dsn)
         return dict.fromkeys(run.deployment.consumers.values(), dsn)
     files = database_files(run)
     missing = [file for file in files.values() if not file.exists()]
@@ -144,6 +148,15 @@ def databases(run: Run) -> dict[str, str]:
         for file in missing[1:]:
             shutil.copyfile(missing[0], file)
     return {consumer: f"sqlite:///{file}" for consumer, file in files.items()}
+
+
+def used_databases(run: Run) -> dict[str, str]:
+    """Return the URL of each consumer's inbox, where a worker may have used it: nothing is made."""
+    dsn = os.environ.get(DSN)
+    files = database_files(run)
+    return {
+        consumer: dsn or f"sqlite:///{file}" for consumer, file in files.items() if dsn is not None or file.exists()
+    }
 
 
 def database_files(run: Run) -> dict[str, Path]:
@@ -198,10 +211,10 @@ def start(
 
 
 def _handlers(run: Run, *, is_bad: bool) -> str:
-    """Return the module of the handlers: under faults they write rows, which a database of somebody else's has not."""
-    if not run.has_faults or "SLUICE_DSN" in os.environ:
-        return HANDLERS
-    return _FAILING if is_bad else _EFFECTS
+    """Return the module of the handlers: under faults they write rows."""
+    if is_bad:
+        return _FAILING
+    return _EFFECTS if run.has_faults else HANDLERS
 
 
 def _sluice(*arguments: str) -> list[str]:
@@ -230,7 +243,7 @@ def _make_tables(file: Path, run: Run) -> None:
     if made.returncode:
         raise EndpointError(f"the inbox's tables were not made in {draft}: {last_line(made.stderr)}")
     if run.has_faults:
-        make_table(draft)
+        make_table(f"sqlite:///{draft}")
     draft.replace(file)
 
 

@@ -6,6 +6,11 @@ from enum import StrEnum
 from random import Random
 
 
+def plain(seconds: float) -> str:
+    """Return seconds as text, to the last digit."""
+    return str(seconds).removesuffix(".0")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault[K: StrEnum]:
     """One fault; times are from the start of the schedule.
@@ -27,11 +32,14 @@ class Fault[K: StrEnum]:
     @property
     def brief(self) -> str:
         """Return what it is, in a few words: no other fault of its schedule has the same."""
-        return f"{self.kind.value} of {self.target} at {self.at_seconds:g} s"
+        return f"{self.kind.value} of {self.target} at {plain(self.at_seconds)} s"
 
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""
-        return f"{self.at_seconds:7.2f} to {self.until_seconds:7.2f} s  {self.kind:<9}  {self.target}{detail}"
+        began, ended = (
+            f"{each:.2f}" if round(each, 2) == each else plain(each) for each in (self.at_seconds, self.until_seconds)
+        )
+        return f"{began:>7} to {ended:>7} s  {self.kind:<9}  {self.target}{detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +99,7 @@ def _drawn[K: StrEnum](
 def _fault[K: StrEnum](
     rng: Random, way: Way[K], start_seconds: float, until_seconds: float, busy_until: dict[str, float]
 ) -> Fault[K] | None:
-    """Return a fault of something that no other fault is done to; None where there is nothing."""
+    """Return a fault of something that no other fault is done to; None where there is nothing, or no time left."""
     free = [
         target for target in way.targets if all(busy_until.get(item, 0) <= start_seconds for item in _needed(target))
     ]
@@ -99,6 +107,8 @@ def _fault[K: StrEnum](
         return None
     target = rng.choice(free)
     until = min(until_seconds, start_seconds + rng.uniform(*way.seconds))
+    if any(way.seconds) and round(until, 2) <= round(start_seconds, 2):
+        return None
     for entry in _taken(target):
         busy_until[entry] = max(until, busy_until.get(entry, 0))
     return Fault(

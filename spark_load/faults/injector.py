@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 from sluice.clock import Clock
+from sluice.errors import HistoryError
 from spark_load.faults.drawing import Fault
 from spark_load.faults.lines import Lines
+from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import WIRE, FaultKind
 
 _TICK_SECONDS = 0.05
+_FULL = (OSError, HistoryError)  # a disk that is full ends the run elsewhere, with its reason
 
 type _UnderWay = tuple[Fault[FaultKind], int, bool]
 type Record = Callable[[Fault[FaultKind], int, int, bool], None]
@@ -69,6 +72,7 @@ class Injector:
         processes: what there is of them.
         lines: to the endpoint.
         databases: of the consumers' inboxes.
+        restarts: of the endpoint and of a database that is a server.
         record: writes a fault down.
     """
 
@@ -77,6 +81,7 @@ class Injector:
     processes: Processes
     lines: Lines
     databases: Held
+    restarts: Restarts
     record: Record
     clock: Clock
     _under_way: list[_UnderWay] = field(default_factory=list)
@@ -88,7 +93,7 @@ class Injector:
         try:
             while (waiting or self._under_way) and not self._stopped.is_set():
                 now = (self.clock.now_us() - self.begun_us) / 1e6
-                for entry in [entry for entry in self._under_way if entry[0].until_seconds <= now]:
+                for entry in [entry for entry in self._under_way if self._is_over(entry[0], now)]:
                     self._under_way.remove(entry)
                     self._end(*entry)
                 while waiting and waiting[0].at_seconds <= now:
@@ -103,14 +108,26 @@ class Injector:
         """Have it end what is under way, and end."""
         self._stopped.set()
 
+    def _is_over(self, fault: Fault[FaultKind], now: float) -> bool:
+        """Return whether a fault is to be ended; a restart takes as long as it takes, and nothing waits for it."""
+        is_back = fault.kind is not FaultKind.RESTART or self.restarts.is_over(fault.target)
+        return fault.until_seconds <= now and is_back
+
     def _begin(self, fault: Fault[FaultKind]) -> None:
         began_us = self.clock.now_us()
         name = fault.target.partition(":")[0]
         is_met = False
+        restarting = [other.target for other, _, _ in self._under_way if other.kind is FaultKind.RESTART]
+        if fault.kind is FaultKind.RESTART and fault.target in restarting:  # which takes longer than planned
+            self._write_down(fault, began_us, is_met=False)
+            return
         if fault.kind in WIRE:
             self.lines.suffer(fault.target, fault.kind, fault.detail)
+        elif fault.kind is FaultKind.RESTART:
+            self.restarts.begin(fault.target)
         elif fault.kind is not FaultKind.LOCK:  # which is taken when it can be, and nothing waits for it meanwhile
-            is_met = self.processes.harm(fault.kind, name, fault.detail)
+            with suppress(*_FULL):
+                is_met = self.processes.harm(fault.kind, name, fault.detail)
         self._under_way.append((fault, began_us, is_met))
 
     def _locked(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001
@@ -126,7 +143,12 @@ class Injector:
             self.lines.suffer(fault.target, None)
         elif fault.kind is FaultKind.LOCK:
             self.databases.release(name)
+        elif fault.kind is FaultKind.RESTART:
+            is_met = self.restarts.end(fault.target)
         else:
             self.processes.heal(fault.kind, name)
-        with suppress(OSError):  # a disk that is full ends the run elsewhere, with its reason
+        self._write_down(fault, began_us, is_met=is_met)
+
+    def _write_down(self, fault: Fault[FaultKind], began_us: int, *, is_met: bool) -> None:
+        with suppress(*_FULL):
             self.record(fault, began_us, self.clock.now_us(), is_met)

@@ -9,6 +9,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from http.client import HTTP_PORT
 from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -202,9 +203,14 @@ class Lines:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def to_endpoint(self, name: str, url: str) -> str:
-        """Open a line to an endpoint, and return the URL of its near end."""
+        """Open a line to an endpoint that speaks plain HTTP, and return the URL of its near end."""
         address = urlsplit(url)
-        return f"http://127.0.0.1:{self.open(name, lambda: asyncio.open_connection(address.hostname, address.port))}"
+        port = self.open(name, lambda: asyncio.open_connection(address.hostname, address.port or HTTP_PORT))
+        return f"http://127.0.0.1:{port}"
+
+    def to_server(self, name: str, host: str, port: int) -> int:
+        """Open a line to a port, and return the port of its near end."""
+        return self.open(name, lambda: asyncio.open_connection(host, port))
 
     def to_socket(self, name: str, path: str) -> int:
         """Open a line to a Unix socket, such as that of a Postgres, and return the port of its near end."""

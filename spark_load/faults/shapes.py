@@ -5,17 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import combinations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from sluice import limits
 from sluice.errors import ConfigError
-from spark_load.faults.drawing import Fault, Way, drawn
+from spark_load.faults.drawing import Fault, Way, drawn, plain
 
 _SECONDS_MAX = 86_400
-_SLOWER = r"[0-9]{1,3}(\.[0-9]{1,6})? s"
+_SLOWER = r"(?!0+(\.0+)? s)[0-9]{1,3}(\.[0-9]{1,6})? s"
 _GIVEN_MAX = 1_000
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+type Database = Literal["own", "postgres", "other"]
+_AWAKE_SECONDS = 60  # between two freezes: what was not answered before the first is sent again, or given up
+_FROZEN_SECONDS_MAX = limits.DEDUPLICATION_WINDOW_SECONDS - 60  # of a publisher, which then tries for half a minute
 PUBLISH, CONSUME = "publish", "consume"
 """Names of the lines of all publishing tasks, and of all raw consumers."""
 ENDPOINT, DATABASE = "endpoint", "database"
@@ -41,10 +47,15 @@ class FaultKind(StrEnum):
     SKEW = "skew"
     SWALLOW = "swallow"
     FULL = "full"
+    RESTART = "restart"
 
 
-PROCESS = (FaultKind.KILL, FaultKind.TERMINATE, FaultKind.FREEZE)
+INSTANT = (FaultKind.KILL, FaultKind.TERMINATE)
+"""What is over at once: it ends when it begins."""
+PROCESS = (*INSTANT, FaultKind.FREEZE)
 NETWORK = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE, FaultKind.ANSWER)
+STREAM = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE)
+"""What can be done to a line whatever goes over it."""
 LOSSY = (FaultKind.SWALLOW,)
 """What loses messages that were acknowledged, as its history says: negative controls, which are only given."""
 WIRE = (*NETWORK, *LOSSY)
@@ -53,10 +64,12 @@ SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
     "calm": (),
     "crashes": PROCESS,
     "network": NETWORK,
-    "database": (FaultKind.LOCK,),
-    "chaos": (*PROCESS, FaultKind.DEPLOY, *NETWORK, FaultKind.LOCK),
+    "database": (FaultKind.LOCK, *STREAM, FaultKind.RESTART),
+    "chaos": (*PROCESS, FaultKind.DEPLOY, *NETWORK, FaultKind.LOCK, FaultKind.RESTART),
 }
-"""Which faults a shape has."""
+"""Which faults a shape has, where they can be done."""
+_ENDS: Mapping[str, tuple[str, ...]] = {"network": (ENDPOINT,), "database": (DATABASE,)}
+"""To what end the lines lead that a shape harms, and what it restarts; of others to any."""
 type Shape = Literal["calm", "crashes", "network", "database", "chaos"]
 
 _WEIGHTS: Mapping[str, int] = {
@@ -70,6 +83,12 @@ _DETAILS: Mapping[str, Sequence[str] | tuple[float, float]] = {
     FaultKind.ANSWER: ANSWERS,
     FaultKind.SLOW: SLOWER_SECONDS,
 }
+_GIVEN_DETAILS: Mapping[str, tuple[str, str]] = {
+    FaultKind.ANSWER: ("|".join(ANSWERS), f"one of {', '.join(ANSWERS)}"),
+    FaultKind.SKEW: (f"-?{_SLOWER}", "seconds between -1000 and 1000 that are not 0, such as '-30 s'"),
+    FaultKind.SLOW: (_SLOWER, "seconds above 0 and below 1000, such as '0.15 s'"),
+}
+"""What a detail is that is given, as an expression and in words; a kind that is not here has none."""
 _LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
     FaultKind.FREEZE: (1.0, 8.0),
     FaultKind.DEPLOY: (2.0, 6.0),
@@ -79,6 +98,7 @@ _LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
     FaultKind.LOSE: (0.5, 3.0),
     FaultKind.ANSWER: (0.5, 4.0),
     FaultKind.LOCK: (1.0, 6.0),
+    FaultKind.RESTART: (1.0, 2.0),
 }
 
 
@@ -93,19 +113,19 @@ class GivenFault:
     detail: Annotated[str, Field(max_length=40)] = ""
 
     def __post_init__(self) -> None:
-        if self.until_seconds < self.at_seconds:
+        began, ended = plain(self.at_seconds), plain(self.until_seconds)
+        if self.kind in INSTANT and self.until_seconds != self.at_seconds:
             raise ValueError(
-                f"until_seconds is {self.until_seconds:g}, allowed is at_seconds ({self.at_seconds:g}) or more:"
-                " a fault ends after it began"
+                f"until_seconds is {ended}, allowed for {self.kind.value!r} is at_seconds ({began}): it is over at once"
             )
-        if self.kind is FaultKind.ANSWER and self.detail not in ANSWERS:
-            raise ValueError(f"detail is {self.detail!r}, allowed for 'answer' is one of {', '.join(ANSWERS)}")
-        if self.kind is FaultKind.SKEW and re.fullmatch(f"-?{_SLOWER}", self.detail) is None:
+        if self.kind not in INSTANT and self.until_seconds <= self.at_seconds:
             raise ValueError(
-                f"detail is {self.detail!r}, allowed for 'skew' are seconds between -1000 and 1000, such as '-30 s'"
+                f"until_seconds is {ended}, allowed for {self.kind.value!r} is more than at_seconds ({began}): what"
+                " takes no time happens to nobody"
             )
-        if self.kind is FaultKind.SLOW and re.fullmatch(_SLOWER, self.detail) is None:
-            raise ValueError(f"detail is {self.detail!r}, allowed for 'slow' are seconds below 1000, such as '0.15 s'")
+        pattern, words = _GIVEN_DETAILS.get(self.kind, ("", "none: leave it out"))
+        if re.fullmatch(pattern, self.detail) is None:
+            raise ValueError(f"detail is {self.detail!r}, allowed for {self.kind.value!r} is {words}")
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
@@ -149,30 +169,84 @@ class Targets:
     Args:
         workers: names of the workers' processes; none with raw consumers.
         lines: names of the lines to the endpoint, without their end.
-        consumers: whose inboxes are in databases of their own; none with raw consumers.
+        consumers: all of them; none with raw consumers.
+        publishers: names of the publishing tasks whose processes are on this machine.
+        database: the workers' SQLite files, which are the run's `own`, a `postgres`, or an `other` SQLite file.
+        restarts: what somebody says how to restart.
     """
 
     workers: Sequence[str]
     lines: Sequence[str]
     consumers: Sequence[str]
+    publishers: Sequence[str] = ()
+    database: Database = "own"
+    restarts: Sequence[str] = ()
 
     @classmethod
-    def of(cls, *, consumer: str, consumers: Sequence[str], consumers_per_queue: int) -> "Targets":
-        """Return those of a load test: of raw consumers only the network can be harmed, they are Spark's tasks."""
+    def of(
+        cls,
+        *,
+        consumer: str,
+        consumers: Sequence[str],
+        consumers_per_queue: int,
+        publish_tasks: int = 0,
+        database: Database = "own",
+        restarts: Sequence[str] = (),
+    ) -> "Targets":
+        """Return those of a load test; of raw consumers only the network can be harmed: Spark runs them once.
+
+        Args:
+            consumer: of the profile.
+            consumers: their names.
+            consumers_per_queue: of the profile.
+            publish_tasks: how many publishing tasks have a process each, on this machine.
+            database: of the workers.
+            restarts: what can be restarted.
+        """
+        publishers = tuple(f"{PUBLISH}-{number}" for number in range(publish_tasks)) if PUBLISH not in consumers else ()
         if consumer == "raw":
-            return cls(workers=(), lines=(PUBLISH, CONSUME), consumers=())
+            restarts = [name for name in restarts if name == ENDPOINT]
+            return cls(workers=(), lines=(PUBLISH, CONSUME), consumers=(), publishers=publishers, restarts=restarts)
         workers = worker_names(consumers, consumers_per_queue)
-        return cls(workers=workers, lines=(PUBLISH, *workers), consumers=tuple(consumers))
+        return cls(
+            workers=workers,
+            lines=(PUBLISH, *workers),
+            consumers=tuple(consumers),
+            publishers=publishers,
+            database=database,
+            restarts=[name for name in restarts if name == ENDPOINT or database == "postgres"],
+        )
 
     def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
         """Return what a kind of fault can be done to."""
         if kind is FaultKind.SWALLOW:
             return (f"{PUBLISH}:{ENDPOINT}",)
         if kind in WIRE:
-            return tuple(f"{line}:{ENDPOINT}" for line in (*self.lines, "all"))
+            has_line = kind in STREAM and self.database == "postgres"
+            of_workers = (f"{worker}:{DATABASE}" for worker in (*self.workers, "all")) if has_line else ()
+            return (*(f"{line}:{ENDPOINT}" for line in (*self.lines, "all")), *of_workers)
         if kind is FaultKind.LOCK:
-            return tuple(f"{consumer}:{DATABASE}" for consumer in self.consumers)
-        return tuple(self.consumers) if kind is FaultKind.DEPLOY else tuple(self.workers)
+            return tuple(f"{consumer}:{DATABASE}" for consumer in self.consumers if self.database == "own")
+        if kind is FaultKind.RESTART:
+            return tuple(self.restarts)
+        if kind is FaultKind.DEPLOY:
+            return tuple(self.consumers)
+        return (*self.workers, *(self.publishers if kind in PROCESS else ()))
+
+    def drawn_of(self, kind: FaultKind, shape: Shape) -> tuple[str, ...]:
+        """Return what a kind of fault of a shape is done to: not to an endpoint what may lose all messages."""
+        ends = (DATABASE,) if kind is FaultKind.RESTART else _ENDS.get(shape, ())
+        return tuple(name for name in self.of_kind(kind) if not ends or name.endswith(ends))
+
+
+def is_publisher(name: str) -> bool:
+    """Return whether a target is a publishing task."""
+    return re.fullmatch(rf"{PUBLISH}-[0-9]+", name) is not None
+
+
+def again_max(faults: Sequence[Fault[FaultKind]]) -> int:
+    """Return how often a publishing task may have to be run again because these faults ended it."""
+    return sum(fault.kind in INSTANT and is_publisher(fault.target) for fault in faults)
 
 
 def worker_names(consumers: Sequence[str], consumers_per_queue: int) -> tuple[str, ...]:
@@ -214,12 +288,17 @@ def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: 
     if faults.given:
         in_order = sorted(faults.given, key=lambda fault: fault.at_seconds)
         _require_apart(in_order)
+        _require_remembered(in_order)
         return tuple(_given(fault, targets) for fault in in_order)
-    kinds = [kind for kind in SHAPES[faults.shape] if targets.of_kind(kind)]
-    if SHAPES[faults.shape] and not kinds:
+    of_kind = {kind: targets.drawn_of(kind, faults.shape) for kind in SHAPES[faults.shape]}
+    kinds = [kind for kind, found in of_kind.items() if found]
+    if of_kind and not kinds:
+        shapes: tuple[Shape, ...] = get_args(Shape.__value__)
+        possible = [each for each in shapes if each == "calm" or any(targets.drawn_of(of, each) for of in SHAPES[each])]
         raise ConfigError(
-            f"faults.shape is {faults.shape!r}, allowed with consumer 'raw' are calm, network and chaos: raw consumers"
-            " are Spark's own processes and have no database; choose consumer 'worker'"
+            f"faults.shape is {faults.shape!r}, allowed here is one of {', '.join(possible)}: raw consumers are Spark's"
+            " own processes and have no database, and SQLite files of others are not held; choose consumer 'worker',"
+            " and as SLUICE_DSN none or a Postgres"
         )
     until_seconds = duration_seconds if faults.until_seconds is None else faults.until_seconds
     if kinds and until_seconds <= faults.after_seconds:
@@ -228,7 +307,7 @@ def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: 
             " fault has to have ended; let the load last longer"
         )
     return drawn(
-        [way(kind, targets.of_kind(kind)) for kind in kinds],
+        [way(kind, of_kind[kind]) for kind in kinds],
         seed=seed if faults.seed is None else faults.seed,
         first_seconds=faults.after_seconds,
         until_seconds=until_seconds,
@@ -246,25 +325,61 @@ def _require_apart(faults: Sequence[GivenFault]) -> None:
         ConfigError: they overlap.
     """
     for other, fault in combinations(faults, 2):
-        if fault.at_seconds < other.until_seconds and _is_of_one_thing(fault, other):
+        is_over = other.until_seconds <= fault.at_seconds and other.at_seconds < fault.at_seconds
+        if not is_over and _is_of_one_thing(fault, other):
             raise ConfigError(
-                f"{other.kind.value} of {other.target} is until {other.until_seconds:g} s, and {fault.kind.value} of"
-                f" {fault.target} from {fault.at_seconds:g} s, allowed is one at a time; put them apart"
+                f"{other.kind.value} of {other.target} is until {plain(other.until_seconds)} s, and {fault.kind.value}"
+                f" of {fault.target} from {plain(fault.at_seconds)} s, allowed is one at a time; put them apart"
+            )
+
+
+def _require_remembered(faults: Sequence[GivenFault]) -> None:
+    """Require that a publisher is never frozen for so long that the service forgets what it sent before.
+
+    Freezes with little time between are one: it may not have tried again meanwhile what was not answered.
+
+    Args:
+        faults: in the order they begin.
+
+    Raises:
+        ConfigError: one is.
+    """
+    frozen: dict[str, tuple[float, float]] = {}
+    for fault in faults:
+        if fault.kind is not FaultKind.FREEZE or not is_publisher(fault.target):
+            continue
+        at_seconds, until_seconds = frozen.get(fault.target, (fault.at_seconds, fault.at_seconds))
+        if fault.at_seconds - until_seconds >= _AWAKE_SECONDS:
+            at_seconds = fault.at_seconds
+        frozen[fault.target] = at_seconds, fault.until_seconds
+        if (seconds := fault.until_seconds - at_seconds) > _FROZEN_SECONDS_MAX:
+            raise ConfigError(
+                f"{fault.target} is frozen for {seconds:g} s, allowed is at most {_FROZEN_SECONDS_MAX}: what it sent"
+                " before would be forgotten, and a repeat be a second message; shorten it, or leave"
+                f" {_AWAKE_SECONDS} s between two"
             )
 
 
 def _is_of_one_thing(fault: GivenFault, other: GivenFault) -> bool:
     if fault.kind in WIRE and other.kind in WIRE:
-        return fault.target == other.target or f"all:{ENDPOINT}" in (fault.target, other.target)
+        (name, _, end), (other_name, _, other_end) = (each.target.partition(":") for each in (fault, other))
+        return end == other_end and (name == other_name or "all" in (name, other_name))
     return (fault.kind, fault.target) == (other.kind, other.target)
 
 
 def _given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
     allowed = targets.of_kind(fault.kind)
+    if not allowed:
+        possible = ", ".join(kind.value for kind in FaultKind if targets.of_kind(kind))
+        raise ConfigError(
+            f"kind of a fault is {fault.kind.value!r}, allowed here is one of {possible}: raw consumers are Spark's own"
+            " processes, a lock is one of the run's own SQLite files, and a restart needs SLUICE_RESTART_ENDPOINT or"
+            " SLUICE_RESTART_DATABASE; change consumer, SLUICE_DSN or these"
+        )
     if fault.target not in allowed:
         raise ConfigError(
-            f"target of a fault is {fault.target!r}, allowed for {fault.kind.value!r} is"
-            f" {f'one of {", ".join(allowed)}' if allowed else 'none with this consumer'}; correct it"
+            f"target of a fault is {fault.target!r}, allowed for {fault.kind.value!r} is one of {', '.join(allowed)};"
+            " correct it"
         )
     return Fault(
         kind=fault.kind,
@@ -275,26 +390,29 @@ def _given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
     )
 
 
-def require_possible(faults: Sequence[Fault[FaultKind]], *, endpoint_url: str | None, has_database: bool) -> None:
+def require_possible(faults: Sequence[Fault[FaultKind]], *, endpoint_url: str | None) -> None:
     """Require that faults can be done to a run, before anything of it begins.
 
     Args:
         faults: of its schedule.
         endpoint_url: of SQS and SNS; None is AWS.
-        has_database: whether SLUICE_DSN names the workers' database.
 
     Raises:
         ConfigError: one of them cannot.
     """
-    if any(fault.kind in WIRE for fault in faults) and not (endpoint_url or "").startswith("http:"):
+    if any(fault.kind in WIRE and fault.target.endswith(ENDPOINT) for fault in faults) and not (
+        endpoint_url or ""
+    ).startswith("http:"):
         raise ConfigError(
             f"the endpoint is {endpoint_url or 'AWS'}, allowed with faults of the network is an http:// one: a line"
-            " speaks no TLS; name an emulator with --endpoint-url, or choose --faults crashes or database"
+            " speaks no TLS; name an emulator with AWS_ENDPOINT_URL, or choose --faults crashes or database"
         )
-    if any(fault.kind is FaultKind.LOCK for fault in faults) and has_database:
+    host = urlsplit(endpoint_url or "").hostname
+    if host not in _LOOPBACK and any(fault.kind is FaultKind.RESTART and fault.target == ENDPOINT for fault in faults):
         raise ConfigError(
-            f"SLUICE_DSN is set, allowed with faults of a {DATABASE} is none: it is the run's own SQLite files that"
-            " are held; unset it"
+            f"the endpoint is {endpoint_url or 'AWS'}, allowed with a restart of the endpoint is one of"
+            f" {', '.join(_LOOPBACK)}: all its messages may be lost; name an emulator of this machine with"
+            " AWS_ENDPOINT_URL"
         )
 
 

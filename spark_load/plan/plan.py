@@ -13,6 +13,7 @@ import hashlib
 import heapq
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_load.plan.body_template import Body, BodyTemplate
+from spark_load.plan.body_template import BodyTemplate, Values
 from spark_load.plan.hashed_random import uniform
 from spark_load.profiles import trace
 from spark_load.profiles.profile import Phase, Profile
@@ -101,7 +102,7 @@ class Plan:
         else:
             both = zip(self._messages(messages), self._end_markers(ends), strict=True)
             columns = tuple(np.concatenate(pair) for pair in both)
-        arrays = [_as_arrow(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        arrays = [as_arrow(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
     def _messages(self, idx: Any) -> tuple[Any, ...]:
@@ -204,19 +205,24 @@ class Plan:
         size = _POOL_STARTS + self.profile.payload_bytes
         return base64.urlsafe_b64encode(hashlib.shake_128(f"{self.seed}".encode()).digest(size)).decode()
 
-    def payload(self, idx: int) -> str:
-        """Return the payload of a message: of letters, digits, `-` and `_`, which no encoding has to escape."""
-        if idx < 0:
-            return ""
-        start = idx * _POOL_STRIDE % _POOL_STARTS
-        size = self.profile.payload_bytes
+    def payloads(self, idx: Any) -> list[str]:
+        """Return the payloads of messages: of letters, digits, `-` and `_`, which no encoding has to escape."""
+        starts = idx * _POOL_STRIDE % _POOL_STARTS
+        sizes = self.profile.payload_bytes
         if (arrivals := self.arrivals) is not None:
-            size = max(0, int(arrivals.body_bytes[self._recorded(idx, arrivals)]) - trace.FRAME_BYTES)
-        return self._pool[start : start + size]
+            sizes = trace.payload_bytes(arrivals.body_bytes[self._recorded(idx, arrivals)])
+        ends = starts + np.where(idx < 0, 0, sizes)
+        pool = self._pool
+        return [pool[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
-    def framed(self, idx: int, group_id: str, run: str) -> Body:
-        """Return the body of a planned message, which carries its identity, as a frame and values."""
-        return _body_template(run, is_end=idx < 0), (group_id, idx, self.payload(idx))
+    def body_template(self, run: str) -> BodyTemplate:
+        """Return the frame of the bodies, which carry their messages' identities, for `body_values`."""
+        return BodyTemplate(f'{{"run":{json.dumps(run)},"group":"', '","idx":', ',"end":', ',"payload":"', '"}')
+
+    def body_values(self, idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str]) -> Values:
+        """Return the values of the bodies of planned messages: of a numpy array, and of the same as texts."""
+        ends = ["true" if is_end else "false" for is_end in (idx < 0).tolist()]
+        return group_ids, idx_texts, ends, self.payloads(idx)
 
 
 def silence_seconds(profile: Profile) -> float:
@@ -236,16 +242,10 @@ def silence_seconds(profile: Profile) -> float:
     return float(max([seconds[0], *gaps, profile.end_markers_after_seconds - seconds[-1]]))
 
 
-def _as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
+def as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
     """Return a numpy column as Arrow's, without a copy; `pa.array` would import pandas for it first."""
     assert column.dtype.itemsize * 8 == type_.bit_width, "columns are computed as what they are sent as"
     return pa.Array.from_buffers(type_, len(column), [None, pa.py_buffer(column)])
-
-
-@lru_cache(maxsize=4)
-def _body_template(run: str, *, is_end: bool) -> BodyTemplate:
-    end = "true" if is_end else "false"
-    return BodyTemplate(f'{{"run":{json.dumps(run)},"group":"', '","idx":', f',"end":{end},"payload":"', '"}')
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ the run is the epoch, and the number is the message's idx in the history.
 
 import hashlib
 import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from sluice.history.events import END_TYPE, is_end_marker
-from spark_load.plan.body_template import Body, BodyTemplate
+from spark_load.plan.body_template import BodyTemplate, Values
 from spark_load.plan.plan import Plan
-from spark_load.publish.transport import Message
 
 VERSION = 1
 _TYPE = "load.message"
@@ -23,19 +26,25 @@ def run_of(epoch: int) -> str:
     return f"{_RUN}{epoch}"
 
 
+def epoch_of(run: str) -> int:
+    """Return the epoch of a run's envelopes."""
+    return int(run.removeprefix(_RUN))
+
+
 class Bodies:
     """What a publisher's messages are called in the history, and what is in them: here as raw consumers read them."""
 
     def __init__(self, plan: Plan, run: str) -> None:
-        self._plan, self._run = plan, run
+        self._plan = plan
+        self.template = plan.body_template(run)
 
-    def number(self, idx: int, group_number: int) -> int:  # noqa: ARG002 (of envelopes)
-        """Return the idx a planned message has in the history."""
-        return idx
+    def numbers(self, planned_idx: Any, groups: Any) -> Any:  # noqa: ARG002 (of envelopes)
+        """Return the idx planned messages have in the history; numpy arrays."""
+        return planned_idx
 
-    def framed(self, message: Message) -> Body:
-        """Return the body of a message, which has its number."""
-        return self._plan.framed(message.planned_idx, message.message_group_id, self._run)
+    def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> Values:  # noqa: ARG002 (of envelopes)
+        """Return the values of the bodies of messages, which have their numbers; `idx_texts` are those planned."""
+        return self._plan.body_values(planned_idx, group_ids, idx_texts)
 
 
 def bodies(plan: Plan, run: str) -> Bodies:
@@ -54,34 +63,36 @@ class Envelopes(Bodies):
         super().__init__(plan, run)
         self._last: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
-        self._frames = {type_: _frame(run, type_) for type_ in (_TYPE, END_TYPE)}
+        epoch = epoch_of(run)
+        self.template = BodyTemplate(
+            f'{{"sluice":{VERSION},"id":"{run}.',
+            '","type":"',
+            '","group":"',
+            '","seq":',
+            f',"epoch":{epoch},"at":null,"hash":"',
+            '","data":{"payload":"',
+            '"}}',
+        )
 
-    def number(self, idx: int, group_number: int) -> int:
-        """Return the idx a planned message has in the history: its number in its group, of an end marker negative."""
+    def numbers(self, planned_idx: Any, groups: Any) -> Any:
+        """Return the idx planned messages have in the history: numbers in their groups, of end markers negative."""
+        return np.array(list(map(self._number, planned_idx.tolist(), groups.tolist())), np.int64)
+
+    def _number(self, idx: int, group_number: int) -> int:
         seq = self._numbers.get(idx)
         if seq is None:
             seq = self._last[group_number] = self._last.get(group_number, 0) + 1
             self._numbers[idx] = seq
         return -seq if is_end_marker(idx) else seq
 
-    def framed(self, message: Message) -> Body:
-        """Return the envelope of a message: the same again for a repeat."""
-        type_ = END_TYPE if is_end_marker(message.planned_idx) else _TYPE
-        payload = self._plan.payload(message.planned_idx)
-        hashed = json.dumps([type_, {"payload": payload}], sort_keys=True, separators=(",", ":"))
-        hash_ = hashlib.sha256(hashed.encode()).hexdigest()
-        values = (message.planned_idx, message.message_group_id, abs(message.idx), hash_, payload)
-        return self._frames[type_], values
+    def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> Values:
+        """Return the values of the envelopes of messages: the same again for a repeat."""
+        types = [END_TYPE if is_end else _TYPE for is_end in (planned_idx < 0).tolist()]
+        payloads = self._plan.payloads(planned_idx)
+        numbered = list(map(str, np.abs(numbers).tolist()))
+        return idx_texts, types, group_ids, numbered, list(map(_hash, types, payloads)), payloads
 
 
-def _frame(run: str, type_: str) -> BodyTemplate:
-    """Return the frame of envelopes of a type, for the values id, group, number, hash and payload."""
-    epoch = int(run.removeprefix(_RUN))
-    return BodyTemplate(
-        f'{{"sluice":{VERSION},"id":"{run}.',
-        f'","type":"{type_}","group":"',
-        '","seq":',
-        f',"epoch":{epoch},"at":null,"hash":"',
-        '","data":{"payload":"',
-        '"}}',
-    )
+def _hash(type_: str, payload: str) -> str:
+    hashed = json.dumps([type_, {"payload": payload}], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(hashed.encode()).hexdigest()

@@ -12,18 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.history.events import Kind, Outcome
+from sluice.recorder.journal import SUFFIX, read_parts
 from spark_load.plan.plan import SCHEMA, Plan
+from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.publish.publisher import Publisher
 from spark_load.publish.transport import Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import opened
-from spark_load.runtime.coordinator import Progress, RunCoordinator
+from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
 from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
 
 _PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us bigint, task int"
 _BLOCK_SCHEMA = "task int, moment bigint, rows binary"
 _PLAN_ROWS_PER_TASK = 100_000
 _MOMENT_US = 100_000
+_SENT = ["deduplication_id", "outcome", "invoked_at_us", "task_attempt"]
 _ORDER = [("offset_us", "ascending"), ("publish_attempt", "ascending"), ("idx", "ascending")]
 
 
@@ -51,7 +55,8 @@ def publish(spark: SparkSession, run: Run, left: DataFrame | None) -> DataFrame:
     `left` are the rows of the plan that are left to publish, as `plan_rows` has them; None for all, in a first attempt
     only.
 
-    Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: `spark.task.maxFailures` is 1.
+    Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: Spark runs no task again but one
+    that a fault ended, which goes on where its journal ends.
     Rows go to their tasks in blocks, of which Spark knows the task and the moment: it looks at no row.
     """
     assert (left is None) == (run.attempt == 0), "who goes on with a run hands over what is left, or all goes out again"
@@ -103,7 +108,7 @@ def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
     with task_context(run, PUBLISHER) as context:
         transport = _transport(run, context)
         try:
-            return Publisher(
+            publisher = Publisher(
                 run.plan,
                 run=run.id,
                 addresses=_addresses(run),
@@ -112,7 +117,12 @@ def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
                 clock=context.clock,
                 name=context.name,
                 event_bytes_max=run.deployment.event_bytes_max,
-            ).publish(remembered(run, context.coordinator, rows) if run.begin_by_us else rows)
+            )
+            rows = remembered(run, context.coordinator, rows) if run.begin_by_us else rows
+            if context.again:
+                not_again = sent_before(run, context)
+                rows = (publisher.unsent(batch, not_again) for batch in rows)
+            return publisher.publish(rows)
         finally:
             transport.close()
 
@@ -126,6 +136,29 @@ def remembered(run: Run, coordinator: RunCoordinator, rows: Iterator[pa.RecordBa
     not_again = pa.array(run.forgotten(coordinator.await_start()), pa.int64())
     for batch in chain(first, rows):
         yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
+
+
+def sent_before(run: Run, context: TaskContext) -> pa.Array:
+    """Return the messages that a task may not publish again, which is run again because a fault ended it.
+
+    As in a resumed run, they are those its journals know to be acknowledged. What was never answered is published
+    again, with the deduplication id it had, while that is remembered: also from before the run was resumed.
+    """
+    sent = pa.concat_tables(
+        part.filter(pc.equal(part.column("kind"), Kind.PUBLISHED.value)).select(_SENT)
+        for path in sorted(run.journals.glob(f"{context.name}-*{SUFFIX}"))
+        for part in read_parts(path)
+    )
+    numbers = pc.cast(pc.utf8_slice_codeunits(sent.column("deduplication_id"), len(run.id) + 1), pa.int64())
+    is_acked = pc.equal(sent.column("outcome"), Outcome.OK.value)
+    forgotten_us = context.clock.now_us() - RESENT_WITHIN_SECONDS * 1_000_000
+    is_forgotten = pc.and_(
+        pc.equal(sent.column("outcome"), Outcome.INFO.value), pc.less(sent.column("invoked_at_us"), forgotten_us)
+    )
+    acked_now = pc.sum(pc.and_(is_acked, pc.equal(sent.column("task_attempt"), run.attempt)))
+    earlier = Progress(worker=f"{EARLIER}-{context.name}", role=EARLIER, done=acked_now.as_py() or 0)
+    context.coordinator.report(earlier, now=True)
+    return numbers.filter(pc.or_(is_acked, is_forgotten)).combine_chunks()
 
 
 def _addresses(run: Run) -> list[str]:

@@ -5,9 +5,12 @@ AWS: full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-
 
 from collections.abc import Callable
 
+from sluice import limits
 from sluice.error_codes import is_throttled
 
 RETRY_SECONDS_MAX = 30  # far inside the deduplication window, so a retry is never a second message
+RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RETRY_SECONDS_MAX - 5
+"""What was never answered may be sent again so long, by whoever goes on after a publisher that died."""
 _RETRY_PAUSE_SECONDS = 0.5
 _THROTTLED_SECONDS_MAX = 180  # a refusal had no effect, but an answer that says 503 may have had one
 _BACKOFF_SECONDS = 0.05

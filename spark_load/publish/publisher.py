@@ -7,12 +7,14 @@ too old to be safe; then its groups are abandoned, because whatever came after w
 
 import hashlib
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sluice import limits
 from sluice.clock import Clock
@@ -21,7 +23,7 @@ from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
 from spark_load.publish.bodies import bodies
 from spark_load.publish.pacing import Pace, RetryPolicy
 from spark_load.publish.scheduler import GroupScheduler
-from spark_load.publish.transport import Answer, Call, Message, Transport
+from spark_load.publish.transport import Answer, Call, Messages, Transport
 from spark_load.runtime.coordinator import Progress, RunCoordinator
 
 _LOOK_AHEAD = 20_000
@@ -50,12 +52,15 @@ class Publisher:
         self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
         self._coordinator, self._clock = coordinator, clock
         profile = plan.profile
-        self._scheduler = GroupScheduler(address_count=len(addresses), is_batched=profile.batch_same_group)
+        self._scheduler = GroupScheduler(
+            group_count=profile.group_count, address_count=len(addresses), is_batched=profile.batch_same_group
+        )
         self._retry_policy = RetryPolicy(self._uniform)
         self._progress = Progress(worker=name, role="publish")
         self._room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, event_bytes_max // profile.largest_bytes)
         self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
-        self._on_their_way: set[Call] = set()
+        self._on_their_way: dict[Call, list[int]] = {}  # to its rows of the scheduler
+        self._calls_at: Counter[str] = Counter()  # of those on their way, by address
         self._bodies = bodies(plan, run)
 
     def _uniform(self, key: str) -> float:
@@ -79,6 +84,14 @@ class Publisher:
         self._coordinator.report(self._progress, now=True)
         return self._progress
 
+    def unsent(self, rows: pa.RecordBatch, not_again: pa.Array) -> pa.RecordBatch:
+        """Return rows of the plan without those messages, which another process of this task published.
+
+        They are numbered as it numbered them: a worker's messages count on in their group.
+        """
+        self._bodies.numbers(rows.column("idx").to_numpy(), rows.column("group_number").to_numpy())
+        return rows.filter(pc.invert(pc.is_in(rows.column("idx"), not_again)))
+
     def _publish_phase(self, upcoming: "_PlanCursor", base_us: int, *, until_us: int | None) -> None:
         """Publish what comes before `until_us` along the plan, which is at 0 at the instant `base_us`."""
         now_us = self._clock.now_us() - base_us
@@ -90,44 +103,60 @@ class Publisher:
             due_us = pace.until_us(now_us, is_blocked=is_blocked)
             room = min(_ADMITTED_MAX, _LOOK_AHEAD - self._scheduler.waiting_count)
             for rows in upcoming.take(due_us if until_us is None else min(due_us, until_us - 1), room):
-                self._progress.abandoned += self._scheduler.add(self._messages(rows, base_us))
+                self._progress.abandoned += self._scheduler.add(self._due(rows, base_us))
             self._scheduler.wake(self._clock.monotonic())
-            self._send(base_us + now_us)
+            self._send(base_us + now_us, MEASURE if until_us is None else WARM_UP)
             is_blocked = self._is_blocked()
-            for answer in self._wait(upcoming, pace, base_us, until_us):
-                self._take(answer)
+            self._take(self._wait(upcoming, pace, base_us, until_us))
             self._coordinator.report(self._progress)
 
     def _is_over(self, upcoming: "_PlanCursor", until_us: int | None) -> bool:
         return self._scheduler.is_empty and not upcoming.is_before(until_us)
 
-    def _messages(self, rows: pa.RecordBatch, base_us: int) -> Iterator[Message]:
-        """Return the messages of rows of the plan: made a column at a time, there being so many."""
-        idx, attempts, groups, offsets = (rows.column(name).to_numpy().tolist() for name in _COLUMNS)
-        columns = (
-            map(self._bodies.number, idx, groups),
-            attempts,
-            [base_us + offset for offset in offsets],
-            map(message_group_id, groups),
-            [f"{self._run}.{planned_idx}" for planned_idx in idx],
-            [WARM_UP if offset < 0 else MEASURE for offset in offsets],
-            groups,
-            idx,
-        )
-        return map(tuple.__new__, repeat(Message), zip(*columns, strict=True))
+    def _due(self, rows: pa.RecordBatch, base_us: int) -> dict[str, Any]:
+        """Return rows of the plan as the scheduler takes them."""
+        idx, attempts, groups, offsets = (rows.column(name).to_numpy() for name in _COLUMNS)
+        return {
+            "planned_idx": idx,
+            "idx": self._bodies.numbers(idx, groups),
+            "publish_attempt": attempts,
+            "group_number": groups,
+            "intended_at_us": base_us + offsets,
+        }
 
-    def _send(self, now_us: int) -> None:
+    def _send(self, now_us: int, phase: str) -> None:
         """Send as many calls as there is room for, of full calls and of messages that have lingered."""
-        calls: list[Call] = []
+        taken: list[tuple[str, list[int]]] = []
         room = self._transport.room
         for queue_index, address in enumerate(self._addresses):
-            while len(calls) < room and self._is_due(queue_index, now_us):
-                taken = self._scheduler.take(queue_index, self._room)
-                call = Call(address, taken, list(map(self._bodies.framed, taken)))
-                self._on_their_way.add(call)
-                calls.append(call)
-        if calls:
-            self._transport.send(calls)
+            while len(taken) < room and self._is_due(queue_index, now_us):
+                taken.append((address, self._scheduler.take(queue_index, self._room)))
+                self._calls_at[address] += 1
+        if taken:
+            messages = self._messages([row for _, rows in taken for row in rows], phase)
+            ends = accumulate(len(rows) for _, rows in taken)
+            sent = {
+                Call(address, messages, end - len(rows), end): rows
+                for (address, rows), end in zip(taken, ends, strict=True)
+            }
+            self._on_their_way |= sent
+            self._transport.send(list(sent))
+
+    def _messages(self, rows: Sequence[int], phase: str) -> Messages:
+        """Return the messages of rows of the scheduler's: made a column at a time, there being so many."""
+        planned_idx, idx, attempts, groups, intended_us = self._scheduler.columns(rows).values()
+        idx_texts = list(map(str, planned_idx.tolist()))
+        group_ids = list(map(message_group_id, groups.tolist()))
+        return Messages(
+            idx=idx,
+            publish_attempt=attempts,
+            intended_at_us=intended_us,
+            message_group_ids=group_ids,
+            deduplication_ids=list(map(f"{self._run}.".__add__, idx_texts)),
+            phase=phase,
+            template=self._bodies.template,
+            values=self._bodies.values(planned_idx, group_ids, idx_texts, idx),
+        )
 
     def _is_blocked(self) -> bool:
         """Return whether nothing more can be sent, and as much as is on its way could be."""
@@ -147,7 +176,7 @@ class Publisher:
         With linger, at most one partial call per address is in flight. On a machine that is too slow for the rate,
         calls would otherwise be many and small, and make it slower yet.
         """
-        return self._linger_us > 0 and any(call.address == self._addresses[queue_index] for call in self._on_their_way)
+        return self._linger_us > 0 and self._calls_at[self._addresses[queue_index]] > 0
 
     def _wait(self, upcoming: "_PlanCursor", pace: Pace, base_us: int, until_us: int | None) -> Sequence[Answer]:
         """Wait for answers, or for the next thing to do; return the answers."""
@@ -169,42 +198,49 @@ class Publisher:
         self._clock.sleep(wait)
         return ()
 
-    def _take(self, answer: Answer) -> None:
-        self._on_their_way.remove(answer.call)
-        messages = answer.call.messages
-        if not answer.errors:
-            groups = list({message.group_number for message in messages})
-            self._progress.done += len(messages)
-            self._retry_policy.succeeded(groups)
-            self._scheduler.settle(groups)
-            return
-        failed: dict[int, list[Message]] = defaultdict(list)
-        codes: dict[int, str] = {}
-        for position, code in sorted(answer.errors.items()):
-            failed[messages[position].group_number].append(messages[position])
-            codes[messages[position].group_number] = code
-        good = Counter(
-            message.group_number for position, message in enumerate(messages) if position not in answer.errors
-        )
-        self._progress.done += good.total()
-        whole = [group for group in good if group not in failed]
-        if whole:
-            self._retry_policy.succeeded(whole)
-            self._scheduler.settle(whole)
-        for group, of_group in failed.items():
-            self._failed(group, of_group, codes[group])
+    def _take(self, answers: Sequence[Answer]) -> None:
+        settled: list[int] = []
+        partly: list[tuple[list[int], Mapping[int, str]]] = []
+        for call, errors in answers:
+            self._calls_at[call.address] -= 1
+            rows = self._on_their_way.pop(call)
+            if errors:
+                partly.append((rows, errors))
+            else:
+                settled += rows
+        self._settle(settled)
+        for rows, errors in partly:
+            self._take_partly(rows, errors)
 
-    def _failed(self, group: int, messages: list[Message], code: str) -> None:
+    def _settle(self, rows: list[int]) -> None:
+        if rows:
+            self._progress.done += len(rows)
+            self._retry_policy.succeeded(self._scheduler.groups(rows))
+            self._scheduler.settle(rows)
+
+    def _take_partly(self, rows: list[int], errors: Mapping[int, str]) -> None:
+        """Go on with the groups of a call that were taken whole; what failed of the others is to be tried again."""
+        groups = self._scheduler.groups(rows)
+        codes = {groups[position]: code for position, code in sorted(errors.items())}
+        self._settle([row for row, group in zip(rows, groups, strict=True) if group not in codes])
+        for group, code in codes.items():
+            own = [position for position, owner in enumerate(groups) if owner == group]
+            failed = [rows[position] for position in own if position in errors]
+            self._failed(group, [rows[position] for position in own], failed, code)
+
+    def _failed(self, group: int, rows: list[int], failed: list[int], code: str) -> None:
+        """Try again what failed of a group's messages that were on their way, later; or give the group up."""
+        self._progress.done += len(rows) - len(failed)
         if is_throttled(code):
-            self._progress.throttled += len(messages)
+            self._progress.throttled += len(failed)
         else:
-            self._progress.failed += len(messages)
+            self._progress.failed += len(failed)
         now = self._clock.monotonic()
         rest_seconds = self._retry_policy.rest_seconds(group, code, now)
         if rest_seconds is None:
-            self._progress.abandoned += len(messages) + self._scheduler.abandon(group)
+            self._progress.abandoned += len(failed) + self._scheduler.abandon(rows)
         else:
-            self._scheduler.put_back(group, messages, until=now + rest_seconds)
+            self._scheduler.put_back(rows, failed=failed, until=now + rest_seconds)
 
 
 class _PlanCursor:

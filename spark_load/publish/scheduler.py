@@ -1,13 +1,72 @@
 """What a publisher has to send, group by group: a group's next message waits for the answer to the one before.
 
 Pure bookkeeping: no clock, no calls. Who empties it decides when.
+
+Messages are rows of a table, by numbers in the order of the plan. Whole columns are looked at, those of what is due and
+those of what was answered: nothing is done for a single message in Python, unless it failed.
 """
 
 import heapq
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from spark_load.publish.transport import Message
+import numpy as np
+
+_ROWS = 2**15
+_COLUMNS = {
+    "planned_idx": np.int64,
+    "idx": np.int64,
+    "publish_attempt": np.int32,
+    "group_number": np.int32,
+    "intended_at_us": np.int64,
+    "following": np.int64,
+    "is_open": np.bool_,
+}
+"""Of a message, beside what `GroupScheduler.add` names: the row of its group's next message, 0 while there is none, and
+whether it waits, rests or is on its way."""
+
+
+class _Rows:
+    """The open messages, in columns of `_COLUMNS`.
+
+    They are rings, which double when a message stays open while as many others come and go.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, Any] = {name: np.zeros(_ROWS, dtype) for name, dtype in _COLUMNS.items()}
+        self._size, self._oldest, self._next = _ROWS, 1, 1
+
+    def get(self, name: str, rows: Any) -> Any:
+        """Return what stands in a column."""
+        return self._columns[name][rows & (self._size - 1)]
+
+    def put(self, name: str, rows: Any, values: Any) -> None:
+        """Change what stands in a column."""
+        self._columns[name][rows & (self._size - 1)] = values
+
+    def append(self, columns: Mapping[str, Any]) -> Any:
+        """Return the rows of further messages."""
+        count = len(columns["idx"])
+        if self._next + count - self._oldest > self._size:
+            self._make_room(count)
+        rows = np.arange(self._next, self._next + count)
+        self._next += count
+        for name, values in {**columns, "following": 0, "is_open": True}.items():
+            self.put(name, rows, values)
+        return rows
+
+    def _make_room(self, count: int) -> None:
+        kept = np.arange(self._oldest, self._next)
+        kept = kept[np.maximum.accumulate(self.get("is_open", kept))]
+        self._oldest = self._next - len(kept)
+        size = self._size
+        while 2 * (len(kept) + count) > size:
+            size *= 2
+        if size > self._size:
+            found = {name: self.get(name, kept) for name in _COLUMNS}
+            self._columns, self._size = {name: np.zeros(size, dtype) for name, dtype in _COLUMNS.items()}, size
+            for name, values in found.items():
+                self.put(name, kept, values)
 
 
 class GroupScheduler:
@@ -16,38 +75,67 @@ class GroupScheduler:
     If `is_batched`, a call may hold several messages of one group. It never holds one message twice.
     """
 
-    def __init__(self, *, address_count: int, is_batched: bool) -> None:
+    def __init__(self, *, group_count: int, address_count: int, is_batched: bool) -> None:
         self._address_count, self._is_batched = address_count, is_batched
-        self._groups: dict[int, deque[Message]] = {}  # with a message waiting, resting or on its way
-        self._ready: list[list[tuple[int, int]]] = [[] for _ in range(address_count)]  # heaps: intended instant, group
-        self._resting: list[tuple[float, int]] = []
-        self._abandoned: set[int] = set()
+        self._rows = _Rows()
+        self._last = np.zeros(group_count, np.int64)  # the last row of each group that is open; 0 for none
+        self._is_abandoned = np.zeros(group_count, np.bool_)
+        self._ready: list[list[int]] = [[] for _ in range(address_count)]  # of each ready group the first row
+        self._is_sorted = [True] * address_count
+        self._resting: list[tuple[float, int]] = []  # heap: until when, first row
+        self._open_count = 0
         self.waiting_count = 0
 
-    def add(self, due: Iterable[Message]) -> int:
-        """Put messages behind those of their groups; return how many were not, because their group was abandoned."""
-        refused = 0
-        for message in due:
-            group = message.group_number
-            if group in self._abandoned:
-                refused += 1
-                continue
-            self.waiting_count += 1
-            if group in self._groups:
-                self._groups[group].append(message)
-            else:
-                self._groups[group] = deque((message,))
-                self._make_ready(group)
-        return refused
+    def add(self, due: Mapping[str, Any]) -> int:
+        """Put messages behind those of their groups; return how many were not, because their group was abandoned.
 
-    def _make_ready(self, group: int) -> None:
-        """Let the group's first message go, before what was to go later: what is overdue waits for nothing else."""
-        heapq.heappush(self._ready[group % self._address_count], (self._groups[group][0].intended_at_us, group))
+        Args:
+            due: columns, numpy arrays: planned_idx, idx, publish_attempt, group_number, intended_at_us.
+        """
+        is_refused = self._is_abandoned[due["group_number"]]
+        if is_refused.any():
+            due = {name: column[~is_refused] for name, column in due.items()}
+        if len(due["group_number"]):
+            self._append(due)
+        return int(is_refused.sum())
+
+    def _append(self, due: Mapping[str, Any]) -> None:
+        rows = self._rows.append(due)
+        self._open_count += len(rows)
+        self.waiting_count += len(rows)
+        order = np.argsort(due["group_number"], kind="stable")
+        rows, groups = rows[order], due["group_number"][order]
+        is_first = np.concatenate(([True], groups[1:] != groups[:-1]))
+        before = np.concatenate(([0], rows[:-1]))
+        before[is_first] = self._last[groups[is_first]]
+        self._last[groups] = rows  # of one group the last counts
+        is_behind = before > 0
+        self._rows.put("following", before[is_behind], rows[is_behind])
+        self._make_ready(rows[~is_behind])
+
+    def _make_ready(self, rows: Any) -> None:
+        """Let groups' first messages go, before what was to go later: what is overdue waits for nothing else."""
+        if self._address_count == 1:
+            self._ready[0] += rows.tolist()
+            self._is_sorted[0] = False
+            return
+        queue_indexes = self._rows.get("group_number", rows) % self._address_count
+        for queue_index in np.unique(queue_indexes).tolist():
+            self._ready[queue_index] += rows[queue_indexes == queue_index].tolist()
+            self._is_sorted[queue_index] = False
+
+    def _sorted(self, queue_index: int) -> list[int]:
+        """Return the first rows of the ready groups, the last in the plan first."""
+        ready = self._ready[queue_index]
+        if not self._is_sorted[queue_index]:
+            ready.sort(reverse=True)
+            self._is_sorted[queue_index] = True
+        return ready
 
     @property
     def is_empty(self) -> bool:
         """Return whether nothing waits, rests or is on its way."""
-        return not self._groups
+        return self._open_count == 0
 
     def ready_count(self, queue_index: int) -> int:
         """Return of how many groups a message may go now."""
@@ -55,52 +143,88 @@ class GroupScheduler:
 
     def head_us(self, queue_index: int) -> int | None:
         """Return the intended instant of the message that would go first; None when none may."""
-        ready = self._ready[queue_index]
-        return ready[0][0] if ready else None
+        ready = self._sorted(queue_index)
+        return int(self._rows.get("intended_at_us", ready[-1])) if ready else None
 
-    def take(self, queue_index: int, room: int) -> list[Message]:
+    def take(self, queue_index: int, room: int) -> list[int]:
         """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
-        taken: list[Message] = []
-        ready = self._ready[queue_index]
-        while ready and len(taken) < room:
-            waiting = self._groups[heapq.heappop(ready)[1]]
-            taken.append(waiting.popleft())
-            if self._is_batched:
-                seen = {taken[-1].idx}
-                while waiting and len(taken) < room and waiting[0].idx not in seen:
-                    seen.add(waiting[0].idx)
-                    taken.append(waiting.popleft())
+        ready = self._sorted(queue_index)
+        if self._is_batched:
+            taken = self._taken_in_batches(ready, room)
+        else:
+            taken = ready[: -room - 1 : -1]
+            del ready[-room:]
         self.waiting_count -= len(taken)
         return taken
 
-    def settle(self, groups: Iterable[int]) -> None:
-        """Let go on with groups all of whose messages on their way were acknowledged."""
-        for group in groups:
-            if self._groups[group]:
-                self._make_ready(group)
-            else:
-                del self._groups[group]
+    def _taken_in_batches(self, ready: list[int], room: int) -> list[int]:
+        taken: list[int] = []
+        while ready and len(taken) < room:
+            row, seen = ready.pop(), set[int]()
+            while row and len(taken) < room and (idx := int(self._rows.get("idx", row))) not in seen:
+                seen.add(idx)
+                taken.append(row)
+                row = int(self._rows.get("following", row))
+        return taken
 
-    def put_back(self, group: int, messages: Sequence[Message], *, until: float) -> None:
-        """Put messages of a group before what waits there; nothing of it goes until that instant."""
-        self._groups[group].extendleft(reversed(messages))
-        self.waiting_count += len(messages)
-        heapq.heappush(self._resting, (until, group))
+    def columns(self, rows: Sequence[int]) -> dict[str, Any]:
+        """Return what `add` was given of messages that were taken."""
+        found = np.array(rows, np.int64)
+        return {name: self._rows.get(name, found) for name in list(_COLUMNS)[:5]}
+
+    def groups(self, rows: Sequence[int]) -> list[int]:
+        """Return the groups of messages."""
+        groups: list[int] = self._rows.get("group_number", np.array(rows, np.int64)).tolist()
+        return groups
+
+    def settle(self, rows: Sequence[int]) -> None:
+        """Let go on with groups all of whose messages on their way, these, were acknowledged."""
+        done = np.array(rows, np.int64)
+        self._open_count -= len(done)
+        self._rows.put("is_open", done, values=False)
+        following = self._rows.get("following", done)
+        if self._is_batched:
+            is_last = ~np.isin(following, done)
+            done, following = done[is_last], following[is_last]
+        self._last[self._rows.get("group_number", done[following == 0])] = 0
+        self._make_ready(following[following > 0])
+
+    def put_back(self, rows: Sequence[int], *, failed: Sequence[int], until: float) -> None:
+        """Put what failed of a group's messages on their way before what waits; nothing goes until that instant."""
+        self._close(rows, failed)
+        behind = int(self._rows.get("following", rows[-1]))
+        for row, following in zip(failed, (*failed[1:], behind), strict=True):
+            self._rows.put("following", row, following)
+        if behind == 0:
+            self._last[self._rows.get("group_number", rows[-1])] = failed[-1]
+        self.waiting_count += len(failed)
+        heapq.heappush(self._resting, (until, failed[0]))
+
+    def _close(self, rows: Sequence[int], but: Sequence[int]) -> None:
+        closed = np.array([row for row in rows if row not in but], np.int64)
+        self._open_count -= len(closed)
+        self._rows.put("is_open", closed, values=False)
 
     def wake(self, now: float) -> None:
         """Let go on with the groups that have rested."""
         while self._resting and self._resting[0][0] <= now:
-            _, group = heapq.heappop(self._resting)
-            self._make_ready(group)
+            _, row = heapq.heappop(self._resting)
+            self._make_ready(np.array([row]))
 
     @property
     def wakes_at(self) -> float | None:
         """Return when the next group has rested; None when none rests."""
         return self._resting[0][0] if self._resting else None
 
-    def abandon(self, group: int) -> int:
-        """Give a group up, for good; return how many messages waited behind those on their way."""
-        self._abandoned.add(group)
-        behind = len(self._groups.pop(group))
-        self.waiting_count -= behind
-        return behind
+    def abandon(self, rows: Sequence[int]) -> int:
+        """Give a group up, for good, with its messages on their way; return how many waited behind those."""
+        group = self._rows.get("group_number", rows[0])
+        self._is_abandoned[group], self._last[group] = True, 0
+        behind = []
+        row = int(self._rows.get("following", rows[-1]))
+        while row:
+            behind.append(row)
+            row = int(self._rows.get("following", row))
+        self._close((*rows, *behind), ())
+        self.waiting_count -= len(behind)
+        return len(behind)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sluice.history.checker.verdict import Holding, Status, Verdict
+from spark_load.report.units import plural
 
 _LOSSES = ("A1", "A3", "E1")  # judged only where the end of a group was seen
 _NAMED_MAX = 3
@@ -35,9 +36,11 @@ def _of_faults(verdict: Verdict) -> list[str]:
     missed, crashed = verdict.run.get("missed", ()), verdict.run.get("crashed", ())
     found = []
     if missed:
-        found.append(f"{len(missed)} of {len(verdict.run['faults'])} faults met nobody: {_first(missed)}")
+        of = f"{len(missed)} of {plural(len(verdict.run['faults']), 'fault')}"
+        found.append(f"{of} met nobody, or were to come when the run ended: {_first(missed)}")
     if crashed:
-        found.append(f"{len(crashed)} workers ended by themselves under faults, and were replaced: {_first(crashed)}")
+        workers = plural(len(crashed), "worker")
+        found.append(f"{workers} ended with an error under faults, and another took the place: {_first(crashed)}")
     return found
 
 

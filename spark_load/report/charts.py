@@ -417,7 +417,8 @@ def _layered(layers: Sequence[alt.Chart], size: tuple[int, int]) -> alt.LayerCha
 
 def svg(chart: alt.LayerChart | alt.VConcatChart, *, name: str, title: str, description: str) -> str:
     """Return a chart as an SVG element; `name` is unique on the page, `description` is for those who do not see it."""
-    drawn = vl_convert.vegalite_to_svg(chart.configure(**_CONFIG).to_json(indent=None))
+    # Each part was validated when it was made: to validate the whole takes a tenth of a page's time.
+    drawn = vl_convert.vegalite_to_svg(chart.configure(**_CONFIG).to_json(indent=None, validate=False))
     found = re.match(r"<svg[^>]*viewBox=\"([^\"]+)\"[^>]*>", drawn)
     assert found is not None, "vl-convert draws an SVG with a viewBox"
     wide = float(found[1].split()[2])

@@ -219,8 +219,8 @@ def faults(series: Series, done: Sequence[Mapping[str, Any]]) -> Figure | None:
         for position, (lines, y) in enumerate(rows)
     ]
     description = (
-        "Each fault, and as a thin line how long until the first call of its queues succeeded after it. Below, messages"
-        " waiting, p99 of the latency, and tasks at work, from the first event each wrote down to its last."
+        "Each fault, and as a thin line how long until a call of each of its queues had succeeded after it. Below,"
+        " messages waiting, p99 of the latency, and tasks at work, from the first event each wrote down to its last."
     )
     return drawn(
         charts.stacked([charts.bands(bands, x=bare), *panels]), name="faults", title="Faults", description=description

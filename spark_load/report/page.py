@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from sluice.clock import utc
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
 from spark_load.folder.series_schema import Series
@@ -88,7 +88,7 @@ def html(verdict: Verdict, run_series: Series) -> str:
 
 
 def _what(verdict: Verdict, series: Series) -> str:
-    run, started_at = verdict.run, datetime.fromtimestamp(series["started_at_us"] / 1e6, tz=UTC)
+    run, started_at = verdict.run, utc(series["started_at_us"])
     when = f"{started_at:%Y-%m-%d %H:%M:%S} UTC" if series["started_at_us"] else "never begun"
     span = units.seconds(series["bin_seconds"] * series["bin_count"])
     if "profile" not in run:
@@ -213,7 +213,8 @@ def _recovered(fault: Mapping[str, Any], allowed: float | None) -> str:
     """Return how long after a fault its queues were well again, and whether that was soon enough."""
     seconds = units.recovery(fault)
     if seconds is None:
-        return "nothing followed"
+        queues = ", ".join(queue for queue, after in fault["recovered_in_seconds"].items() if after is None)
+        return escape(f"nothing followed in {queues}")
     if allowed is None:
         return units.seconds(seconds)
     holding = Holding.HOLDS if seconds <= allowed else Holding.CROSSED

@@ -186,15 +186,21 @@ def _faults(done: Sequence[Mapping[str, Any]]) -> str:
         by_kind.setdefault(fault["kind"], []).append(fault)
     rows = [
         f"| {escaped(kind)} | {len(of)} | {escaped(', '.join(sorted({fault['target'] for fault in of})))}"
-        f" | {units.seconds(_slowest(of))} |"
+        f" | {units.seconds(_slowest(of))} | {_unrecovered(of)} |"
         for kind, of in by_kind.items()
     ]
-    head = ["## Faults", "", "| fault | times | target | recovered after, at most |", "|---|---:|---|---:|"]
+    titles = "| fault | times | target | recovered after, at most | nothing followed in a queue |"
+    head = ["## Faults", "", titles, "|---|---:|---|---:|---:|"]
     return "\n".join([*head, *rows]) if rows else ""
 
 
 def _slowest(faults: Iterable[Mapping[str, Any]]) -> float | None:
     return max((seconds for fault in faults if (seconds := units.recovery(fault)) is not None), default=None)
+
+
+def _unrecovered(faults: Iterable[Mapping[str, Any]]) -> int:
+    """Return after how many of them one of their queues had no call any more that succeeded."""
+    return sum(units.recovery(fault) is None for fault in faults)
 
 
 def harmed(verdict: Verdict) -> str | None:
@@ -209,9 +215,10 @@ def harmed(verdict: Verdict) -> str | None:
         else units.plural(len(done), "fault")
     )
     named = f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})" if done else ""
-    slowest = _slowest(done)
-    after = f", recovered after {'at most ' if len(done) > 1 else ''}{units.seconds(slowest)}"
-    return f"{counted} done{named}{'' if slowest is None else after}"
+    open_ = _unrecovered(done)
+    after = f", recovered after {'at most ' if len(done) - open_ > 1 else ''}{units.seconds(_slowest(done))}"
+    nothing = f", nothing followed {open_} of them"
+    return f"{counted} done{named}{after if len(done) > open_ else ''}{nothing if open_ else ''}"
 
 
 def replayed(measures: Mapping[str, Any]) -> str | None:
@@ -328,8 +335,9 @@ def _measured(measures: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
             yield "H3", f"latency of {queue}, p99", of["latency_us"]["p99"] / 1e6
         if of.get("drain_seconds") is not None:
             yield "H4", f"drain of {queue} after the last publish", of["drain_seconds"]
-    if (slowest := _slowest(measures.get("faults", ()))) is not None:
-        yield "H5", f"recovery, slowest of {units.plural(len(measures['faults']), 'fault')}", slowest
+    of_faults = [fault["recovered_in_seconds"].values() for fault in measures.get("faults", ())]
+    if recovered := [seconds for values in of_faults for seconds in values if seconds is not None]:
+        yield "H5", f"recovery of a queue, slowest after {units.plural(len(of_faults), 'fault')}", max(recovered)
     calls = measures.get("calls")
     if calls and calls["count"]:
         yield "H6", f"throttled of {calls['count']:,} calls", calls["throttled"] / calls["count"]

@@ -138,7 +138,7 @@ def run_load(
         visibility_timeout_seconds=dict(deployment.visibility_timeout_seconds),
         dead_letter_queues=dict(deployment.dead_letter_queues),
         subscription_dead_letter_queues=dict(deployment.undelivered_queues),
-        effects_recorded=_effects_recorded(deployment, profile, faults),
+        effects_recorded=tuple(deployment.queue_urls),
         clock_bound_us=clock_bound_us,
         retention_seconds=dict(deployment.retention_seconds),
         fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
@@ -172,16 +172,6 @@ def run_load(
     }
     with resume.held(folder):
         return _carry_out(spark, run, described, expectation, watch, faults)
-
-
-def _effects_recorded(deployment: Deployment, profile: Profile, faults: Sequence[Fault[FaultKind]]) -> tuple[str, ...]:
-    """Return the queues of which a missing effect proves something: workers that faults end do not write all down.
-
-    The run's own databases have what they did not. A database of somebody else's has no rows of effects.
-    """
-    if faults and profile.consumer == "worker" and "SLUICE_DSN" in os.environ:
-        return ()
-    return tuple(deployment.queue_urls)
 
 
 def _processor_model() -> str | None:
@@ -236,8 +226,8 @@ def resume_load(
         run = replace(run, resumed_at_us=resume.next_offset_us(spark, run, publish_job.plan_rows(spark, run)))
         run = replace(run, begin_by_us=resume.begin_by_us(spark, run, publish_job.plan_rows(spark, run)))
         resume.report_resumed_progress(run.coordinator(clock), done)
-        ahead, missed = resume.left_faults(described.get("faults", ()), run.resumed_at_us, done)
-        described |= {"attempts": run.attempt + 1, "missed": [*described.get("missed", ()), *missed]}
+        ahead, missed = resume.left_faults(stored.faults, run.resumed_at_us, done)
+        described |= {"attempts": run.attempt + 1, "missed": missed}
         return _carry_out(spark, run, described, stored.expectation, watch, ahead)
 
 

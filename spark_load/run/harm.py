@@ -3,24 +3,28 @@
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from sluice.clock import Clock
+from sluice.clock import Clock, SystemClock
+from sluice.errors import EndpointError
 from sluice.history.events import Kind, Outcome
 from sluice.recorder.journal import Journal
 from spark_load.consume import effects
 from spark_load.consume.slots import Places
-from spark_load.consume.worker_processes import database_files
+from spark_load.consume.worker_processes import database_files, used_databases
 from spark_load.faults import shapes
 from spark_load.faults.drawing import Fault
 from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
-from spark_load.faults.shapes import CONSUME, ENDPOINT, PUBLISH, WIRE, FaultKind, worker_names
+from spark_load.faults.servers import COMMAND_SECONDS_MAX, DSN, Postgres, Restarts
+from spark_load.faults.shapes import CONSUME, DATABASE, ENDPOINT, PUBLISH, WIRE, FaultKind, worker_names
+from spark_load.publish.bodies import epoch_of
+from spark_load.publish.processes import Publishers
 from spark_load.runtime.task_context import Run
 
-_END_SECONDS = 30.0
+_END_SECONDS = COMMAND_SECONDS_MAX + 30.0  # what is restarted is waited for, and written down
 
 
 class Harm:
@@ -29,10 +33,10 @@ class Harm:
     def __init__(self, run: Run, faults: Sequence[Fault[FaultKind]], lines: Lines) -> None:
         self.run, self.faults, self.lines = run, faults, lines
         self._places: Places | None = None
+        self._publishers = Publishers(run.coordinator(SystemClock()))
         self._injector: Injector | None = None
         self._thread: threading.Thread | None = None
-        self.missed: list[str] = []
-        """Faults that were done to nobody, as sentences."""
+        self._met = set[Fault[FaultKind]]()
 
     def take(self, places: Places) -> None:
         """Take in the places of the workers, once there are any."""
@@ -44,8 +48,6 @@ class Harm:
             return
 
         def record(fault: Fault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
-            if not is_met:
-                self.missed.append(fault.brief)
             detail = {
                 "fault": fault.brief,
                 "kind": fault.kind.value,
@@ -53,7 +55,9 @@ class Harm:
                 "how": fault.detail,
                 "is_lossy": fault.kind in shapes.LOSSY,
             }
-            # What is lost is lost to every queue.
+            # Also where the command failed in the end.
+            is_gone = (fault.kind, fault.target) == (FaultKind.RESTART, ENDPOINT)
+            # What is lost is lost to every queue; an emulator that keeps nothing has lost what was in them before, too.
             for queue in self._queues("all" if fault.kind in shapes.LOSSY else fault.target):
                 journal.add(
                     kind=Kind.FAULT.value,
@@ -63,7 +67,18 @@ class Harm:
                     outcome=(Outcome.OK if is_met else Outcome.FAIL).value,
                     detail=json.dumps(detail),
                 )
+            for queue in self.run.deployment.urls if is_gone else ():
+                journal.add(
+                    kind=Kind.PURGED.value,
+                    queue=queue,
+                    invoked_at_us=began_us,
+                    responded_at_us=ended_us,
+                    outcome=Outcome.OK.value,
+                    detail=json.dumps({"fault": fault.brief}),
+                )
             journal.flush()
+            if is_met:
+                self._met.add(fault)
 
         self._injector = Injector(
             faults=self.faults,
@@ -71,6 +86,7 @@ class Harm:
             processes=self,
             lines=self.lines,
             databases=Held(database_files(self.run)),
+            restarts=Restarts(),
             record=record,
             clock=clock,
         )
@@ -83,28 +99,41 @@ class Harm:
             self._injector.stop()
             self._thread.join(_END_SECONDS)
 
+    @property
+    def missed(self) -> list[str]:
+        """Return the faults that were done to nobody, or that were to come when the run ended, as sentences."""
+        return [fault.brief for fault in self.faults if fault not in self._met]
+
     def _queues(self, target: str) -> list[str]:
         """Return the queues, or the topic, whose calls a fault of a target concerns."""
         deployment = self.run.deployment
         queues = list(deployment.queue_urls)
         published = queues if self.run.plan.profile.destination == "queue" else [deployment.topic]
         name = target.partition(":")[0]
-        if name == PUBLISH:
+        if name == PUBLISH or self._is_publisher(name):
             return published
-        if name == CONSUME:
+        if name in (CONSUME, DATABASE) or target == f"all:{DATABASE}":
             return queues
-        if name == "all":
+        if name in ("all", ENDPOINT):
             return list(dict.fromkeys([*published, *queues]))
         of_consumer = {consumer: queue for queue, consumer in deployment.consumers.items()}
         return [of_consumer[name] if name in of_consumer else of_consumer[name.rpartition("-")[0]]]
 
+    def _is_publisher(self, name: str) -> bool:
+        """Return whether a target is a publishing task, and not the worker of a consumer that is called so, too."""
+        return shapes.is_publisher(name) and PUBLISH not in self.run.deployment.consumers.values()
+
     def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
-        """See `Places`; before there are workers there is nobody."""
+        """See `Publishers` and `Places`; before there are workers there is nobody."""
+        if self._is_publisher(name):
+            return self._publishers.harm(kind, name)
         return self._places is not None and self._places.harm(kind, name, detail)
 
     def heal(self, kind: FaultKind, name: str) -> None:
-        """See `Places`."""
-        if self._places is not None:
+        """See `Publishers` and `Places`."""
+        if self._is_publisher(name):
+            self._publishers.heal(kind, name)
+        elif self._places is not None:
             self._places.heal(kind, name)
 
     def compare(self, journal: Journal) -> list[str]:
@@ -112,27 +141,29 @@ class Harm:
 
         Runs when every worker has ended.
         """
-        if not self.faults or self.run.plan.profile.consumer == "raw" or "SLUICE_DSN" in os.environ:
+        if not self.faults or self._places is None:  # no worker ever began
             return []
         reasons = []
         queues = {consumer: queue for queue, consumer in self.run.deployment.consumers.items()}
-        for consumer, file in database_files(self.run).items():
-            if not file.exists():  # no worker ever began
+        for consumer, url in used_databases(self.run).items():
+            queue, database = queues[consumer], effects.shown(url)
+            try:
+                found = effects.effects_in(url, consumer=consumer, epoch=epoch_of(self.run.id))
+            except EndpointError as error:
+                reasons.append(str(error))
                 continue
-            queue = queues[consumer]
-            found = effects.effects_in(file)
-            known = effects.recorded(sorted(self.run.journals.glob(f"worker-{consumer}-*.arrows")), queue)
+            known = effects.recorded(sorted(self.run.journals.glob(f"worker-{consumer}-*.arrows")), queue, self.run.id)
             for event in effects.compared(found, known, queue):
                 journal.add(**event)
             if gone := effects.undone(found, known):
                 reasons.append(
-                    f"{len(gone)} effects in {queue} were committed by the history and are not in the database {file},"
+                    f"{len(gone)} effects in {queue} were committed by the history and are not in {database},"
                     f" such as {gone[0]}"
                 )
             if wrong := effects.out_of_order(found):
                 later, before = wrong[0]
                 reasons.append(
-                    f"{len(wrong)} effects in {file} are out of order, such as {later.idx} of group"
+                    f"{len(wrong)} effects in {database} are out of order, such as {later.idx} of group"
                     f" {later.message_group_id} after {before.idx}"
                 )
         journal.flush()
@@ -143,20 +174,20 @@ class Harm:
 def harmed(run: Run, faults: Sequence[Fault[FaultKind]]) -> Iterator[Harm]:
     """Yield the harm of a run, whose `run` goes over its lines where the schedule has faults of them."""
     with Lines() as lines:
-        if any(fault.kind in WIRE for fault in faults):
-            run = replace(run, near=_lines(run, lines))
+        ends = {fault.target.rpartition(":")[2] for fault in faults if fault.kind in WIRE}
+        workers = worker_names(list(run.deployment.consumers.values()), run.plan.profile.consumers_per_queue)
+        if ENDPOINT in ends:
+            far = run.deployment.endpoint_url
+            assert far is not None, "the schedule was checked against it"
+            names = (PUBLISH, *((CONSUME,) if run.plan.profile.consumer == "raw" else workers))
+            run = replace(run, near={name: lines.to_endpoint(f"{name}:{ENDPOINT}", far) for name in names})
+        if DATABASE in ends:
+            server = Postgres.of(os.environ.get(DSN))
+            assert server is not None, "the schedule was drawn for one"
+            near = {name: server.behind(lines, f"{name}:{DATABASE}") for name in workers}
+            run = replace(run, near_databases=near)
         harm = Harm(run, faults, lines)
         try:
             yield harm
         finally:
             harm.end()
-
-
-def _lines(run: Run, lines: Lines) -> Mapping[str, str]:
-    """Open a line for everybody, and return the URL of the near end by name."""
-    far = run.deployment.endpoint_url
-    assert far is not None, "the schedule was checked against it"
-    profile = run.plan.profile
-    workers = worker_names(list(run.deployment.consumers.values()), profile.consumers_per_queue)
-    names = (PUBLISH, *((CONSUME,) if profile.consumer == "raw" else workers))
-    return {name: lines.to_endpoint(f"{name}:{ENDPOINT}", far) for name in names}

@@ -5,11 +5,9 @@ it sees is for whoever waits, and for knowing when to go on. Only journals count
 """
 
 import json
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +64,6 @@ def run_phases(
     load_phases: LoadPhases | None = None
     try:
         with (
-            _interruptible(),
             harmed(run, faults) as harm,
             task_context(run, DRIVER) as context,
             ThreadPoolExecutor(2) as pool,
@@ -78,19 +75,6 @@ def run_phases(
     if load_phases is None:
         return late, Worked()
     return [*late, *load_phases.failures()], load_phases.worked()
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be an exception and no more: Spark would kill the tasks before they have closed their journals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class LoadPhases:

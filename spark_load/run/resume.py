@@ -28,12 +28,11 @@ from spark_load.faults.shapes import FaultKind
 from spark_load.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
 from spark_load.history.compaction import compact
 from spark_load.history.reading import reader
-from spark_load.publish.pacing import RETRY_SECONDS_MAX
+from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
-RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RETRY_SECONDS_MAX - 5
 _QUIET_SECONDS = 3
 _ENDED_SECONDS = 60
 _NAMED_MAX = 10
@@ -232,17 +231,16 @@ def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
 
 
 def left_faults(
-    scheduled: Sequence[Mapping[str, Any]], resumed_at_us: int, done: Done
+    scheduled: Sequence[Fault[FaultKind]], resumed_at_us: int, done: Done
 ) -> tuple[list[Fault[FaultKind]], list[str]]:
     """Return the faults that are still to come, and those, in a few words each, that never were: nobody did them.
 
     Args:
-        scheduled: of the whole run, as it is stored.
+        scheduled: of the whole run.
         resumed_at_us: how far into the plan the run goes on.
         done: what was done before.
     """
-    faults = [Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in scheduled]
-    left = [fault for fault in faults if fault.brief not in done.faults]
+    left = [fault for fault in scheduled if fault.brief not in done.faults]
     ahead = [fault for fault in left if fault.at_seconds * 1_000_000 >= resumed_at_us]
     return ahead, [fault.brief for fault in left if fault not in ahead]
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError, with_config
 from sluice.errors import ConfigError
 from sluice.history.checker import Expectation
 from sluice.saboteurs import SABOTEURS
+from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.folder import json_files
 from spark_load.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
@@ -72,6 +73,11 @@ class Stored:
     expectation: Expectation
     described: Mapping[str, Any]
     unknowns: tuple[str, ...]
+
+    @property
+    def faults(self) -> tuple[Fault[FaultKind], ...]:
+        """Return those of its schedule."""
+        return tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in self.described.get("faults", ()))
 
 
 def store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:

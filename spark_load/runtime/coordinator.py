@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from sluice.clock import Clock, eventually
+from sluice.clock import Clock, clock_id, eventually
 from sluice.errors import HistoryError
 
 _REPORT_EVERY_SECONDS = 0.5
@@ -73,9 +74,9 @@ class RunCoordinator:
         except OSError as error:
             raise HistoryError(f"cannot write to {self._folder} ({error.strerror}); make room there") from error
 
-    def _read(self, name: str) -> dict[str, int] | None:
+    def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            value: dict[str, int] = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
+            value: dict[str, Any] = json.loads((self._folder / f"{name}.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         return value
@@ -92,6 +93,29 @@ class RunCoordinator:
             Progress(**json.loads(path.read_text(encoding="utf-8")))
             for path in sorted(self._folder.glob("task-*.json"))
         ]
+
+    @contextmanager
+    def present(self, name: str) -> Iterator[None]:
+        """Say which process a task is, as long as the block lasts; of one that is killed it stays written."""
+        self._write(f"process-{name}", {"pid": os.getpid(), "machine": clock_id()})
+        try:
+            yield
+        finally:
+            (self._folder / f"process-{name}.json").unlink(missing_ok=True)
+
+    def process(self, name: str) -> int | None:
+        """Return the process id of a task; None where it has not begun, is over, or is on another machine."""
+        found = self._read(f"process-{name}")
+        return None if found is None or found["machine"] != clock_id() else found["pid"]
+
+    def run_again(self, name: str, count: int) -> None:
+        """Say how often a task may be run again: as often as a fault ended it."""
+        self._write(f"again-{name}", {"count": count})
+
+    def again_count(self, name: str) -> int:
+        """Return how often a task may be run again."""
+        found = self._read(f"again-{name}")
+        return 0 if found is None else found["count"]
 
     def start(self, at_us: int) -> None:
         """Let the publishers begin, with the warm-up where there is one, at that instant, microseconds UTC."""
@@ -120,7 +144,8 @@ class RunCoordinator:
             describe=f"the driver to name the {step}",
             clock=self._clock,
         )
-        return (self._read(step) or {"at_us": 0})["at_us"]
+        found = self._read(step)
+        return 0 if found is None else found["at_us"]
 
     def published(self) -> None:
         """Say that everything is published."""

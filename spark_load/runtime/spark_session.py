@@ -3,11 +3,14 @@
 Only what Spark Connect has is used of a session, so that all four are the same to the rest of the load test.
 """
 
+import logging
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -99,30 +102,34 @@ HERE = Cluster()
 
 
 @contextmanager
-def running(slots: int, cluster: Cluster = HERE, preload: Sequence[str] = ()) -> Iterator[SparkSession]:
+def running(
+    slots: int, cluster: Cluster = HERE, preload: Sequence[str] = (), *, again_max: int = 0
+) -> Iterator[SparkSession]:
     """Run a session with room for `slots` tasks at once: more than there are cores will do, they mostly wait.
 
     Modules to `preload` are loaded once for all tasks of this machine; on a cluster each task loads them.
-    A task is never run twice, neither after a failure nor by speculation: it would publish again.
+    A task is never run twice, neither after a failure nor by speculation: it would publish again. `again_max`, of this
+    machine only, is how often one that a fault ended may be: the task itself refuses any other further run.
 
     Raises:
         ConfigError: the cluster has fewer slots, or would run a task twice.
         EndpointError: it cannot be reached, Java or Spark did not start, or Spark failed in the block.
     """
     try:
-        session = _started(cluster, slots, preload)
+        session = _started(cluster, slots, preload, again_max)
     except _OF_SPARK as error:
         java = os.environ.get("JAVA_HOME", "not set")
         raise EndpointError(
             f"Spark did not start ({reason(error)}); it needs Java 17 or newer, and JAVA_HOME is {java}"
         ) from error
     try:
-        if cluster.is_here:
-            yield session
-            return
-        _check(session, slots)
-        with _shipped(session):
-            yield session
+        with _interruptible():
+            if cluster.is_here:
+                yield session
+                return
+            _check(session, slots)
+            with _shipped(session):
+                yield session
     except _OF_SPARK as error:
         raise EndpointError(
             f"Spark did not do it: {reason(error)}; its own log: {_LOG_LEVEL_VARIABLE}=error"
@@ -132,7 +139,31 @@ def running(slots: int, cluster: Cluster = HERE, preload: Sequence[str] = ()) ->
             session.stop()
 
 
-def _started(cluster: Cluster, slots: int, preload: Sequence[str]) -> SparkSession:
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C be an exception and no more.
+
+    Spark's own handler kills the tasks before they have closed their journals, and asks Java in the midst of another
+    answer; Py4J logs a traceback of either.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    root = logging.getLogger()
+    root.addFilter(_is_no_interrupt)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_no_interrupt)
+        signal.signal(signal.SIGINT, before)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+
+
+def _started(cluster: Cluster, slots: int, preload: Sequence[str], again_max: int) -> SparkSession:
     """Return a session; what is set for a cluster by others is left as it is."""
     builder, settings = SparkSession.builder, dict(_QUERIES)
     if _LOG_LEVEL_VARIABLE not in os.environ:
@@ -140,7 +171,7 @@ def _started(cluster: Cluster, slots: int, preload: Sequence[str]) -> SparkSessi
     if cluster.is_here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
-        builder = builder.master(f"local[{slots}]")
+        builder = builder.master(f"local[{slots},{1 + again_max}]")
         settings |= _LOOPBACK | _DAEMON | {f"spark.executorEnv.{PRELOAD_VARIABLE}": ",".join(preload)}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if cluster.remote is not None:

@@ -41,6 +41,7 @@ class Run:
             sent again.
         services: queue to what scales its workers; none where a fixed number works.
         near: name of a line to the URL of its near end, for whoever reaches the endpoint over one.
+        near_databases: place of a worker to the URL of its line's near end, where it reaches its database over one.
         has_faults: whether anything is done to it.
     """
 
@@ -57,6 +58,7 @@ class Run:
     begin_by_us: Mapping[int, int] = field(default_factory=dict)
     services: Mapping[str, Any] = field(default_factory=dict)
     near: Mapping[str, str] = field(default_factory=dict)
+    near_databases: Mapping[str, str] = field(default_factory=dict)
     has_faults: bool = False
 
     @property
@@ -98,7 +100,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """The context of one task: its clients, recorder and clock."""
+    """The context of one task: its clients, recorder and clock; `again` is how many processes of it were ended."""
 
     sns: Any
     sqs: Any
@@ -107,6 +109,7 @@ class TaskContext:
     coordinator: RunCoordinator
     clock: Clock
     name: str
+    again: int = 0
 
 
 def summary(progress: Progress) -> pa.RecordBatch:
@@ -120,15 +123,17 @@ def summary(progress: Progress) -> pa.RecordBatch:
 def task_context(run: Run, role: str) -> Iterator[TaskContext]:
     """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
 
-    Runs inside a Spark task, or on the driver; raises HistoryError where Spark runs a task a second time. Every attempt
-    of the run writes a journal of its own.
+    Runs inside a Spark task, or on the driver; raises HistoryError where Spark runs a task again more often than faults
+    ended it. Every attempt of the run, and every further process of a task, writes a journal of its own.
     """
     context = SparkTaskContext.get()
     name = f"{role}-{0 if context is None else context.partitionId()}"
-    if context is not None and context.attemptNumber() > 0:
-        raise HistoryError(f"Spark runs {name} again, which would publish again; resume the run instead")
     here = clock_id()
     clock = SystemClock(run.clock_offset_us if here == run.clock_id else None)
+    coordinator = run.coordinator(clock)
+    again = 0 if context is None else context.attemptNumber()
+    if again > coordinator.again_count(name):
+        raise HistoryError(f"Spark runs {name} again, which would publish again; resume the run instead")
     common = {
         "run": run.id,
         "host": host_name(),
@@ -140,8 +145,9 @@ def task_context(run: Run, role: str) -> Iterator[TaskContext]:
     sns, sqs = deployment.client("sns"), deployment.client("sqs")
     if run.saboteur is not None:
         sabotage((sns, sqs), run.saboteur, every=_SABOTAGE_EVERY)
-    with Journal(run.journals, f"{name}-{run.attempt}", common=common, clock=clock) as journal:
+    journal_name = f"{name}-{run.attempt}{f'.{again}' if again else ''}"
+    with Journal(run.journals, journal_name, common=common, clock=clock) as journal, coordinator.present(name):
         recorder = Recorder(journal, names=run.deployment.names(), clock=clock)
         recorder.attach(sns)
         recorder.attach(sqs)
-        yield TaskContext(sns, sqs, recorder, journal, run.coordinator(clock), clock, name)
+        yield TaskContext(sns, sqs, recorder, journal, coordinator, clock, name, again)

@@ -19,10 +19,10 @@ class TaskProcess(Protocol):
     def poll(self) -> int | None:
         """Return its exit code; None while it runs."""
 
-    def terminate(self) -> None:
+    def terminate(self) -> object:
         """Send SIGTERM."""
 
-    def kill(self) -> None:
+    def kill(self) -> object:
         """Send SIGKILL."""
 
     def is_polling(self) -> bool:

@@ -10,26 +10,16 @@ publisher's matter.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from spark_load.plan.body_template import Body
+from spark_load.plan.body_template import BodyTemplate, Values
 
 BOTO3, SOCKETS = "boto3", "sockets"
 NAMES = (BOTO3, SOCKETS)
 
 
 class Message(NamedTuple):
-    """One message as it is published, without its body. Both ids are values as those of `body_template.Body`.
-
-    Args:
-        idx: of the message, in the history.
-        publish_attempt: which publish of this message it is, from 1.
-        intended_at_us: when the plan wanted it published, microseconds UTC.
-        deduplication_id: the same for every publish of it.
-        phase: part of the run it belongs to, as in the history.
-        group_number: of its group, in the plan.
-        planned_idx: of the message, in the plan.
-    """
+    """One message as it is published; the fields are those of `Messages`."""
 
     idx: int
     publish_attempt: int
@@ -37,21 +27,64 @@ class Message(NamedTuple):
     message_group_id: str
     deduplication_id: str
     phase: str
-    group_number: int
-    planned_idx: int
+    body: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """One PublishBatch or SendMessageBatch to a topic ARN or queue URL: the ids of its messages are their positions."""
+class Messages:
+    """The messages of all calls that are sent at once, in columns; of each the body in a frame's values.
+
+    Args:
+        idx: of the message, in the history; a numpy array of int64.
+        publish_attempt: which publish of this message it is, from 1; of int32.
+        intended_at_us: when the plan wanted it published, microseconds UTC; of int64.
+        message_group_ids: texts as the values of `body_template.Values`, like the next.
+        deduplication_ids: the same for every publish of it.
+        phase: part of the run they belong to, as in the history.
+        template: the frame of the bodies.
+        values: of the bodies.
+    """
+
+    idx: Any
+    publish_attempt: Any
+    intended_at_us: Any
+    message_group_ids: Sequence[str]
+    deduplication_ids: Sequence[str]
+    phase: str
+    template: BodyTemplate
+    values: Values
+
+
+class Call(NamedTuple):
+    """One PublishBatch or SendMessageBatch to a topic ARN or queue URL: the ids of its messages are their positions.
+
+    Its messages are those from `begin` to `end` of all that are sent at once; the calls share them, in order.
+    """
 
     address: str
-    messages: Sequence[Message]
-    bodies: Sequence[Body]
+    sent: Messages
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Return how many messages it has."""
+        return self.end - self.begin
+
+    @property
+    def messages(self) -> list[Message]:
+        """Return the messages one by one."""
+        own, sent = slice(self.begin, self.end), self.sent
+        columns = (sent.idx[own].tolist(), sent.publish_attempt[own].tolist(), sent.intended_at_us[own].tolist())
+        bodies = sent.template.texts([column[own] for column in sent.values])
+        ids = zip(sent.message_group_ids[own], sent.deduplication_ids[own], bodies, strict=True)
+        return [
+            Message(*numbers, group_id, deduplication_id, sent.phase, body)
+            for numbers, (group_id, deduplication_id, body) in zip(zip(*columns, strict=True), ids, strict=True)
+        ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Answer(NamedTuple):
     """What became of a call: position to error code, of the messages that were not acknowledged; the others were."""
 
     call: Call
@@ -66,7 +99,7 @@ class Transport(Protocol):
         """Return how many calls may be sent now; 0 until one that is on its way is answered."""
 
     def send(self, calls: Sequence[Call]) -> None:
-        """Send calls, at most `room`; return when they are on their way."""
+        """Send calls, at most `room`, which share their messages; return when they are on their way."""
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
         """Return what was answered or given up since, after waiting for the first; none when nothing is on its way."""

@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 
 from sluice import limits
 from sluice.history.events import Outcome
-from spark_load.plan.body_template import BodyTemplate
+from spark_load.plan.body_template import GAP, BodyTemplate
 from spark_load.publish.transport import Call
 
 _OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value
@@ -53,64 +53,79 @@ class Format:
 
     Args:
         headers: of every request, lower case, sorted, all signed.
-        template: address and body templates to that of a request's body, with gaps as those of `_values`.
-        decode: an answer's body to what it says of each Id; raises Unreadable.
+        template: address, frame of the bodies, and number of messages to a request's body, with GAP for each value: of
+            each message the values of its body, and its two ids.
+        decode: an answer's body to its entries that were taken, and those that were refused; raises Unreadable.
         error_code: headers and body of a refusal to its code; None when it has none.
     """
 
     headers: tuple[tuple[str, str], ...]
-    template: Callable[[str, tuple[BodyTemplate, ...]], str]
-    decode: Callable[[str], Mapping[str, _Entry]]
+    template: Callable[[str, BodyTemplate, int], str]
+    decode: Callable[[str], tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]]]
     error_code: Callable[[Mapping[str, str], str], str | None]
 
     def encode(self, call: Call) -> bytes:
         """Return the body of a request."""
-        frames = tuple([frame for frame, _ in call.bodies])
-        return (self.template(call.address, frames) % _values(call)).encode("ascii")
+        own, sent = slice(call.begin, call.end), call.sent
+        parts = _pieces(self.template, call.address, sent.template, call.size).copy()
+        columns = (*sent.values, sent.message_group_ids, sent.deduplication_ids)
+        for position, column in enumerate(columns):
+            parts[2 * position + 1 :: 2 * len(columns)] = column[own]
+        return "".join(parts).encode("ascii")
 
     def results(self, call: Call, body: str) -> EntryResults:
         """Return what a good answer says of a call's messages; raise Unreadable."""
-        by_id = self.decode(body)
-        return EntryResults(*zip(*[by_id.get(id_, _MISSING) for id_ in _IDS[: len(call.messages)]], strict=True))
-
-
-def _values(call: Call) -> tuple[object, ...]:
-    """Return what stands in the gaps of a call: of each message the values of its body, and its two ids."""
-    values: list[object] = []
-    for message, (_, of_body) in zip(call.messages, call.bodies, strict=True):
-        values += of_body
-        values += (message.message_group_id, message.deduplication_id)
-    return tuple(values)
+        ids = _IDS[: call.size]
+        try:
+            taken, refused = self.decode(body)
+            if not refused and len(taken) == len(ids) and all(map(_has_id, taken, ids)):
+                columns = [[entry.get(name) for entry in taken] for name in ("MessageId", "SequenceNumber")]
+                return EntryResults([_OK] * len(ids), [None] * len(ids), *columns)
+            by_id = {entry["Id"]: _taken(entry) for entry in taken} | {
+                entry["Id"]: _refused(entry) for entry in refused
+            }
+        except (AttributeError, KeyError, TypeError):
+            by_id = {}  # as botocore takes what is not JSON: an answer without entries
+        return EntryResults(*zip(*[by_id.get(id_, _MISSING) for id_ in ids], strict=True))
 
 
 @lru_cache(_TEMPLATES_KEPT)
-def _json_template(address: str, frames: tuple[BodyTemplate, ...]) -> str:
-    entries = ", ".join(map(_json_entry, range(len(frames)), frames))
-    queue_url = BodyTemplate(address).escaped(encode_basestring_ascii)
-    return f'{{"QueueUrl": {queue_url}, "Entries": [{entries}]}}'
+def _pieces(
+    template: Callable[[str, BodyTemplate, int], str], address: str, body: BodyTemplate, count: int
+) -> list[str]:
+    """Return what stands around the values of a request, with an empty piece for each of them."""
+    return [part for piece in template(address, body, count).split(GAP) for part in (piece, "")][:-1]
 
 
-def _json_entry(position: int, template: BodyTemplate) -> str:
-    body = template.escaped(lambda piece: encode_basestring_ascii(piece)[1:-1])
-    return f'{{"Id": "{position}", "MessageBody": "{body}", "MessageGroupId": "%s", "MessageDeduplicationId": "%s"}}'
+def _json_template(address: str, body: BodyTemplate, count: int) -> str:
+    text = body.escaped(lambda piece: encode_basestring_ascii(piece)[1:-1])
+    entries = [
+        f'{{"Id": "{id_}", "MessageBody": "{text}", "MessageGroupId": "{GAP}", "MessageDeduplicationId": "{GAP}"}}'
+        for id_ in _IDS[:count]
+    ]
+    return f'{{"QueueUrl": {encode_basestring_ascii(address)}, "Entries": [{", ".join(entries)}]}}'
 
 
-def _json_results(body: str) -> dict[str, _Entry]:
+def _has_id(entry: Mapping[str, Any], id_: str) -> bool:
+    return bool(entry["Id"] == id_)
+
+
+def _taken(entry: Mapping[str, Any]) -> _Entry:
+    return _OK, None, entry.get("MessageId"), entry.get("SequenceNumber")
+
+
+def _refused(entry: Mapping[str, Any]) -> _Entry:
+    """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
+    is_senders = entry.get("SenderFault") in {True, "true"}
+    return _FAIL if is_senders else _INFO, entry.get("Code"), None, None
+
+
+def _json_results(body: str) -> tuple[list[Any], list[Any]]:
     try:
         answer = json.loads(body)
-        taken = {
-            entry["Id"]: (_OK, None, entry.get("MessageId"), entry.get("SequenceNumber"))
-            for entry in answer.get("Successful") or ()
-        }
-        refused = {entry["Id"]: _refused(entry, entry.get("SenderFault")) for entry in answer.get("Failed") or ()}
-    except (ValueError, AttributeError, KeyError, TypeError):
-        return {}  # as botocore takes what is not JSON: an answer without entries
-    return taken | refused
-
-
-def _refused(entry: Mapping[str, Any], sender_fault: object) -> _Entry:
-    """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
-    return _FAIL if sender_fault else _INFO, entry.get("Code"), None, None
+    except ValueError:
+        return [], []
+    return answer.get("Successful") or [], answer.get("Failed") or []
 
 
 def _json_error(headers: Mapping[str, str], body: str) -> str | None:
@@ -125,28 +140,20 @@ def _json_error(headers: Mapping[str, str], body: str) -> str | None:
     return code.rsplit("#", 1)[-1].split(":", maxsplit=1)[0] or None
 
 
-@lru_cache(_TEMPLATES_KEPT)
-def _form_template(address: str, frames: tuple[BodyTemplate, ...]) -> str:
-    topic = BodyTemplate(address).escaped(quote_plus)
-    entries = "".join(map(_form_entry, range(len(frames)), frames))
-    return f"Action=PublishBatch&Version=2010-03-31&TopicArn={topic}{entries}"
+def _form_template(address: str, body: BodyTemplate, count: int) -> str:
+    text = body.escaped(quote_plus)
+    starts = [f"&PublishBatchRequestEntries.member.{position + 1}" for position in range(count)]
+    entries = [
+        f"{start}.Id={id_}{start}.Message={text}{start}.MessageGroupId={GAP}{start}.MessageDeduplicationId={GAP}"
+        for id_, start in zip(_IDS, starts, strict=False)
+    ]
+    return f"Action=PublishBatch&Version=2010-03-31&TopicArn={quote_plus(address)}{''.join(entries)}"
 
 
-def _form_entry(position: int, template: BodyTemplate) -> str:
-    start = f"&PublishBatchRequestEntries.member.{position + 1}"
-    body = template.escaped(quote_plus)
-    return f"{start}.Id={position}{start}.Message={body}{start}.MessageGroupId=%s{start}.MessageDeduplicationId=%s"
-
-
-def _xml_results(body: str) -> dict[str, _Entry]:
+def _xml_results(body: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     if "<PublishBatchResult" not in body:
         raise Unreadable
-    entries: dict[str, _Entry] = {}
-    for entry in _members(body, "Successful"):
-        entries[entry["Id"]] = _OK, None, entry.get("MessageId"), entry.get("SequenceNumber")
-    for entry in _members(body, "Failed"):
-        entries[entry["Id"]] = _refused(entry, entry.get("SenderFault") == "true")
-    return entries
+    return _members(body, "Successful"), _members(body, "Failed")
 
 
 def _members(body: str, list_name: str) -> list[dict[str, str]]:

@@ -77,7 +77,7 @@ class HttpTransport:
 
     def _results(self, call: Call, response: Response) -> tuple[EntryResults, bool]:
         """Return what a response says of each message, and whether it is an answer at all."""
-        count = len(call.messages)
+        count = call.size
         if response.error is not None:
             outcome = Outcome.FAIL if response.error in NEVER_LEFT else Outcome.INFO
             return EntryResults.alike(count, outcome.value, response.error), False
@@ -85,7 +85,7 @@ class HttpTransport:
         if response.status >= 300:
             # A refusal had no effect. A server error may have had one.
             outcome = Outcome.FAIL if response.status < 500 else Outcome.INFO
-            code = self._format.error_code(response.headers or {}, body) or str(response.status)
+            code = self._format.error_code(response.headers, body) or str(response.status)
             return EntryResults.alike(count, outcome.value, code), True
         try:
             return self._format.results(call, body), True

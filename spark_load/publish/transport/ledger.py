@@ -1,15 +1,18 @@
 """The rows of history the signed transports write: as the recorder writes them, but whole columns at a time."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sluice.history.events import Kind, Outcome, pad_sequence_number, short_hash
+from sluice import limits
+from sluice.history.events import Kind, Outcome, short_hashes
 from sluice.recorder.journal import SCHEMA, Journal
 from sluice.recorder.rows import short_name
-from spark_load.plan import body_template
+from spark_load.plan.plan import as_arrow
 from spark_load.publish.transport import Call
 from spark_load.publish.transport.formats import EntryResults
 
@@ -27,13 +30,12 @@ _REPEATED = pa.schema(
 _NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
 
 
-class RecordedCall:
-    """A call that was written down, and what its answer repeats: rows of `_REPEATED`."""
+class RecordedCall(NamedTuple):
+    """A call that was written down: its number, and rows of `_REPEATED`, of which its answer repeats its own."""
 
-    __slots__ = ("call", "rows")
-
-    def __init__(self, call: Call, rows: pa.RecordBatch) -> None:
-        self.call, self.rows = call, rows
+    number: int
+    call: Call
+    rows: pa.RecordBatch
 
 
 class Ledger:
@@ -47,28 +49,34 @@ class Ledger:
 
     def record_intents(self, calls: Sequence[Call], *, invoked_at_us: int) -> list[RecordedCall]:
         """Write the calls that are about to be sent, and all answers since the last write."""
-        rows = self._rows(calls, invoked_at_us)
+        numbers = list(itertools.islice(self._calls, len(calls)))
+        rows = self._rows(calls, numbers, invoked_at_us)
         self._write(rows)
-        ends = itertools.accumulate(len(call.messages) for call in calls)
-        return [
-            RecordedCall(call, rows.slice(end - len(call.messages), len(call.messages)))
-            for call, end in zip(calls, ends, strict=True)
-        ]
+        return [RecordedCall(number, call, rows) for number, call in zip(numbers, calls, strict=True)]
 
-    def _rows(self, calls: Sequence[Call], invoked_at_us: int) -> pa.RecordBatch:
+    def _rows(self, calls: Sequence[Call], numbers: Sequence[int], invoked_at_us: int) -> pa.RecordBatch:
+        sent = calls[0].sent
         call_ids: list[str] = []
         queues: list[str] = []
         positions: list[int] = []
-        for call in calls:
-            count = len(call.messages)
-            call_ids += [f"{self._journal_name}/{next(self._calls)}"] * count
-            queues += [self._names.get(call.address) or short_name(call.address)] * count
-            positions += range(count)
-        messages = itertools.chain.from_iterable([call.messages for call in calls])
-        *planned, _, _ = zip(*messages, strict=True)
-        hashes = [short_hash(body_template.text(body)) for call in calls for body in call.bodies]
-        invoked_us = [invoked_at_us] * len(hashes)
-        columns: tuple[Sequence[Any], ...] = (call_ids, queues, invoked_us, positions, *planned, hashes)
+        for number, call in zip(numbers, calls, strict=True):
+            call_ids += [f"{self._journal_name}/{number}"] * call.size
+            queues += [self._names.get(call.address) or short_name(call.address)] * call.size
+            positions += range(call.size)
+        count = len(positions)
+        columns: tuple[Any, ...] = (
+            call_ids,
+            queues,
+            pa.repeat(pa.scalar(invoked_at_us, pa.int64()), count),
+            positions,
+            sent.idx,
+            sent.publish_attempt,
+            sent.intended_at_us,
+            sent.message_group_ids,
+            sent.deduplication_ids,
+            pa.repeat(pa.scalar(sent.phase, pa.string()), count),
+            _hashes(sent.template.texts(sent.values), count),
+        )
         arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
 
@@ -82,31 +90,59 @@ class Ledger:
             self._write(_NO_ROWS)
 
     def _write(self, intents: pa.RecordBatch) -> None:
-        answered, self._unwritten = self._unwritten, []
+        answered, self._unwritten = sorted(self._unwritten, key=_number), []
         results = [*(of_call for _, _, of_call in answered), EntryResults.alike(len(intents), _INFO)]
         instants = [
-            responded_at_us for recorded_call, responded_at_us, _ in answered for _ in recorded_call.call.messages
+            responded_at_us for recorded_call, responded_at_us, _ in answered for _ in range(recorded_call.call.size)
         ] + [None] * len(intents)
         outcomes, errors, message_ids, numbers = map(_joined, zip(*results, strict=True))
-        rows = pa.concat_batches([*(recorded_call.rows for recorded_call, _, _ in answered), intents])
+        rows = pa.concat_batches([*_pieces(recorded_call for recorded_call, _, _ in answered), intents])
         columns = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
             "kind": _PUBLISHED,
             "message_run": self._run,
-            "outcome": outcomes,
+            "outcome": _array(outcomes, pa.string()),
             "responded_at_us": instants,
             "error": _array(errors, SCHEMA.field("error").type),
             f"{self._prefix}_message_id": message_ids,
-            f"{self._prefix}_sequence_number": [pad_sequence_number(number) for number in numbers],
+            f"{self._prefix}_sequence_number": pc.utf8_lpad(
+                pa.array(numbers, pa.string()), limits.SEQUENCE_NUMBER_DIGITS_MAX, "0"
+            ),
         }
         self._journal.add_columns(len(rows), columns)
+
+
+def _number(answered: tuple[RecordedCall, int | None, EntryResults]) -> int:
+    return answered[0].number
+
+
+def _pieces(recorded_calls: Iterable[RecordedCall]) -> list[pa.RecordBatch]:
+    """Return the rows of calls; those of neighbours in one piece."""
+    pieces: list[tuple[pa.RecordBatch, int, int]] = []
+    for _, call, rows in recorded_calls:
+        begin = call.begin
+        if pieces and pieces[-1][0] is rows and pieces[-1][2] == begin:
+            _, begin, _ = pieces.pop()
+        pieces.append((rows, begin, call.end))
+    return [rows.slice(begin, end - begin) for rows, begin, end in pieces]
 
 
 def _joined(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
     return list(itertools.chain.from_iterable(columns))
 
 
-def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Return a column; one value repeated, as most of a call is, costs a third of as many."""
+def _hashes(texts: Iterable[str], count: int) -> pa.Array:
+    """Return the short hashes of texts, which are all of one length, as Arrow keeps them: without a text for each."""
+    joined = short_hashes(texts).encode()
+    ends = np.arange(count + 1, dtype=np.int32) * (len(joined) // count)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(joined)])
+
+
+def _array(values: Any, type_: pa.DataType) -> pa.Array:
+    """Return a column of a list, or of Arrow's or numpy's; one value repeated costs a third of as many."""
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, np.ndarray):
+        return as_arrow(values, type_)
     first = values[0]
     if values[-1] == first and values.count(first) == len(values):
         return pa.repeat(pa.scalar(first, type_), len(values))

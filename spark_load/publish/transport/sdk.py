@@ -10,7 +10,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from sluice.recorder.recorder import Recorder
-from spark_load.plan import body_template
 from spark_load.publish.transport import Answer, Call
 from spark_load.publish.transport.formats import NOT_IN_ANSWER
 
@@ -51,7 +50,7 @@ class SdkTransport:
             self._threads.submit(self._carry, call).add_done_callback(self._ended.put)
 
     def _carry(self, call: Call) -> Answer:
-        return Answer(call, self._errors(call, range(len(call.messages))))
+        return Answer(call, self._errors(call, range(call.size)))
 
     def _errors(self, call: Call, positions: range) -> dict[int, str]:
         try:
@@ -89,9 +88,9 @@ def _entries(call: Call, *, body: str) -> list[dict[str, str]]:
     return [
         {
             "Id": str(position),
-            body: body_template.text(framed),
+            body: message.body,
             "MessageGroupId": message.message_group_id,
             "MessageDeduplicationId": message.deduplication_id,
         }
-        for position, (message, framed) in enumerate(zip(call.messages, call.bodies, strict=True))
+        for position, message in enumerate(call.messages)
     ]

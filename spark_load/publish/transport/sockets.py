@@ -7,15 +7,16 @@ import selectors
 import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sluice.clock import Clock
 from spark_load.runtime.deployment import ANSWER_SECONDS_MAX, CONNECT_SECONDS_MAX
 
 _PORTS = {"https": 443, "http": 80}
-_CHUNK_BYTES = 65_536
+_CHUNK_BYTES = 8_192  # an answer has some two thousand
 _GATHER_SECONDS = 0.001
 _GATHER_SHARE = 4
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -46,30 +47,34 @@ class Address:
         return name if self.port == _PORTS["https" if self.is_tls else "http"] else f"{name}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Request:
+class Request(NamedTuple):
     """A whole request, from its first line on; `key` tells its response apart."""
 
     key: int
     content: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Response:
+class Response(NamedTuple):
     """What came of a request: an answer, or the name botocore has for why there is none."""
 
     key: int
     at_us: int
     status: int = 0
-    headers: Mapping[str, str] | None = None
+    head: bytes = b""
     body: bytes = b""
     error: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers, by their names in lower case."""
+        lines = self.head.decode("latin-1").split("\r\n")[1:]
+        return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 class _Connection:
     """One keep-alive connection."""
 
-    __slots__ = ("received", "request", "sent_at", "socket", "unsent")
+    __slots__ = ("is_full", "received", "request", "sent_at", "socket", "unsent")
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
@@ -77,6 +82,7 @@ class _Connection:
         self.sent_at = 0.0
         self.unsent = memoryview(b"")
         self.received = b""
+        self.is_full = False  # it is waited for until more can be written
 
 
 class SocketExchange:
@@ -138,11 +144,13 @@ class SocketExchange:
             while connection.unsent:
                 connection.unsent = connection.unsent[connection.socket.send(connection.unsent) :]
         except _BLOCKED:
+            connection.is_full = True
             self._selector.modify(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
         except OSError:
             self._fail(connection, "ConnectionClosedError")
         else:
-            if self._selector.get_key(connection.socket).events & selectors.EVENT_WRITE:
+            if connection.is_full:
+                connection.is_full = False
                 self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
     def responses(self, wait_seconds: float) -> Sequence[Response]:
@@ -194,7 +202,7 @@ class SocketExchange:
         self._came.append(response)
         del self._busy[connection]
         connection.request = None
-        if is_ended or connection.unsent or (response.headers or {}).get("connection", "").lower() == "close":
+        if is_ended or connection.unsent or _header(response.head.lower(), b"connection") == b"close":
             self._drop(connection)
         else:
             self._idle.append(connection)
@@ -231,18 +239,22 @@ def _parsed(key: int, received: bytes, clock: Clock, *, is_ended: bool) -> Respo
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None
-    first, *lines = received[:end].decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    rest = received[end + 4 :]
+    head, rest = received[:end], received[end + 4 :]
+    lower = head.lower()
     body: bytes | None
-    if "content-length" in headers:
-        length = int(headers["content-length"])
-        body = rest if len(rest) >= length else None
-    elif headers.get("transfer-encoding", "").lower() == "chunked":
+    if (length := _header(lower, b"content-length")) is not None:
+        body = rest if len(rest) >= int(length) else None
+    elif _header(lower, b"transfer-encoding") == b"chunked":
         body = _joined(rest)
     else:
         body = rest if is_ended else None
-    return None if body is None else Response(key, clock.now_us(), int(first.split(" ", 2)[1]), headers, body)
+    return None if body is None else Response(key, clock.now_us(), int(head.split(b" ", 2)[1]), head, body)
+
+
+def _header(head: bytes, name: bytes) -> bytes | None:
+    """Return the value of a header, of a head in lower case; None where there is none."""
+    _, found, behind = head.partition(b"\r\n%b:" % name)
+    return behind.split(b"\r\n", 1)[0].strip() if found else None
 
 
 def _joined(chunks: bytes) -> bytes | None:

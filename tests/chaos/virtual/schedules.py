@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from random import Random
 
 from spark_load.faults.drawing import Fault, Way, drawn
-from spark_load.faults.shapes import ANSWERS, SHAPES, SLOWER_SECONDS, WIRE, FaultKind, Shape
+from spark_load.faults.shapes import ANSWERS, NETWORK, PROCESS, SHAPES, SLOWER_SECONDS, WIRE, FaultKind, Shape
 
 PRODUCER, RELAY, CONSUMER = "producer", "relay", "consumer"
 WORKERS = ("worker-0", "worker-1")
 GROUPS = ("a", "b", "c", "d", "e")
+_KINDS = (*PROCESS, *NETWORK, FaultKind.LOCK, FaultKind.DEPLOY)
+"""What a virtual run can do: no server is there to be restarted."""
 _LASTS_SECONDS = (0.5, 12.0)  # the visibility timeout is 5 s
 
 
@@ -43,7 +45,7 @@ def story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: flo
         Publish(number=number, group=rng.choice(GROUPS), at_seconds=round(seconds * number / messages, 2))
         for number in range(messages)
     )
-    ways = [_way(kind) for kind in SHAPES[shape]]
+    ways = [_way(kind) for kind in SHAPES[shape] if kind in _KINDS]
     faults = drawn(ways, seed=seed, first_seconds=1.0, until_seconds=seconds, every_seconds=2.0)
     return Story(seed=seed, publishes=publishes, faults=faults)
 

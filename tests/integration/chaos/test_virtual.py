@@ -35,12 +35,23 @@ def test_what_does_without_a_part_of_the_product_is_found_invalid_and_cut_down(
     whole = story(seed, messages=12, seconds=16)
 
     assert result(whole, "sound").violations == ()
+    assert result(whole, variant).violations  # else there is nothing to cut down
     least = witness(whole, variant)
 
     assert any(sentence in found for found in least.result.violations)
     assert (len(least.story.faults), len(least.story.publishes)) == (1, messages_left)
     assert len(whole.faults) >= 8
     assert result(least.story, variant).violations == least.result.violations
+
+
+def test_a_schedule_has_what_a_virtual_run_can_do_and_nothing_else() -> None:
+    """What it cannot do would strike nobody, and take the place of a fault that does."""
+    drawn = {fault.kind.value for seed in range(1, 20) for fault in story(seed).faults}
+
+    assert drawn == {
+        *("kill", "terminate", "freeze", "deploy", "lock"),
+        *("cut", "stall", "slow", "lose", "answer"),
+    }
 
 
 def test_a_batch_of_deletes_that_is_taken_as_a_whole_is_found_invalid() -> None:

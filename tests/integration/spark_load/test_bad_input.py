@@ -72,6 +72,26 @@ def test_a_history_folder_that_cannot_be_written_is_named(deployed: localstack.R
     )
 
 
+ASKING = """
+import os, signal, threading
+from spark_load.runtime.spark_session import running
+with running(1) as spark:
+    threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    print(spark.range(10**15).where("id % 7 = 8").count())
+"""
+
+
+def test_ctrl_c_while_spark_answers_is_an_exception_and_no_more() -> None:
+    """As in a judgement, or before the load begins: neither Spark's handler nor Py4J prints of its own accord."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ASKING], cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert ended.stdout == ""
+    assert ended.stderr.endswith("KeyboardInterrupt\n")
+    assert "ERROR" not in ended.stderr
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_leaves_no_verdict_and_no_process(deployed: localstack.Running, tmp_path: Path) -> None:
     running = subprocess.Popen(

@@ -44,10 +44,12 @@ ALWAYS_ONE = Consumer(name="billing", processing_seconds=20, lanes=2, max_tasks=
 SOON_AGAIN = Consumer(name="billing", visibility_timeout_seconds=6, stop_timeout_seconds=4, lanes=1)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_burst_wakes_workers_scales_them_out_and_back_to_none_and_no_promise_is_broken(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`make demo` runs the same profile on LocalStack; here it is held what started and stopped when."""
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(SLOW))
     with fake_aws.running() as endpoint:
         endpoint.deploy(SLOW, visibility_timeout_seconds=None)

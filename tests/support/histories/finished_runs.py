@@ -1,5 +1,6 @@
 """Verdicts and series made by hand, and the series of a history recomputed without Spark."""
 
+import functools
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -261,7 +262,7 @@ FAULTS: list[dict[str, Any]] = [
     }
     for kind, target, how, began_ms, ended_ms, recovered in (
         ("kill", "billing-0", "", 10_000, 10_020, {"billing": 1.2}),
-        ("slow", "publish:endpoint", "0.15 s", 20_000, 26_000, {"events": 0.31}),
+        ("slow", "publish:endpoint", "0.15 s", 20_000, 26_000, {"events": 2.31}),
         ("answer", "all:endpoint", "after-500", 24_000, 27_000, {"billing": 0.004, "shipping": 2.5, "events": None}),
         ("kill", "shipping-1", "", 62_000, 62_010, {"shipping": None}),
     )
@@ -269,7 +270,7 @@ FAULTS: list[dict[str, Any]] = [
 
 
 def faulty() -> Verdict:
-    """Return a valid one of a run with four of five faults done to it, one of them over too late, one not over."""
+    """Return a valid one of a run with four of five faults done to it, one of them over too late, two never."""
     run = {**DESCRIBED, "profile": {**DESCRIBED["profile"], "recovery_seconds_max": 2.0}, "faults": [{}] * 5}
     return Verdict(properties=_properties(), measures={**MEASURES, "faults": FAULTS}, run=run)
 
@@ -303,5 +304,10 @@ def series_of_one() -> Series:
 
 def series_of(verdict: Verdict) -> Series:
     """Return the hand-made run's series, with the timelines of what the verdict shows."""
-    groups = {violation.message_group_id: list(CASES[violation.anomaly].events) for violation in verdict.violations}
+    return {**_series(tuple((violation.message_group_id, violation.anomaly) for violation in verdict.violations))}
+
+
+@functools.cache
+def _series(shown: tuple[tuple[str, str], ...]) -> Series:
+    groups = {group: list(CASES[anomaly].events) for group, anomaly in shown}
     return plain_series(history(), bin_us=1_000_000, groups=groups)

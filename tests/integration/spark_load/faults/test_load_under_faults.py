@@ -1,23 +1,25 @@
-"""Load tests under faults, on LocalStack: the real worker stays valid, broken ones are found by the same seed."""
+"""A recording replayed under faults, on LocalStack: the real worker stays valid, the same seed finds broken ones."""
 
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
 from emulator import localstack
 from sluice.declaration import Consumer, Environment, task_settings
 from sluice.history.checker.verdict import Holding, Status, Verdict
-from sluice.history.events import Kind, detail_of
-from sluice.recorder.journal import read_journal
 from sluice.testing import deploy
 from spark_load.consume import effects, worker_processes
+from spark_load.faults import servers
 from spark_load.faults.shapes import Targets, scheduled
-from spark_load.profiles import profile
+from spark_load.profiles import profile, trace
+from spark_load.publish.bodies import epoch_of
 from spark_load.runtime import deployment
+from tests.chaos.system import database
 from tests.integration.spark_load.loads import run_load
 
 pytestmark = pytest.mark.spark
@@ -37,15 +39,10 @@ ENVIRONMENT = Environment(
     ),
 )
 BILLING, AUDIT = "sluice-faulty-billing.fifo", "sluice-faulty-audit.fifo"
-LOAD = profile.NamedProfile(
-    "faulty",
-    profile.parse(
-        """
-messages_per_second: 12
-duration_seconds: 11
+MESSAGES, GROUPS, SECONDS = 132, 8, 11
+LOAD = """
+replay: {file: recorded.parquet}
 warm_up_seconds: 1
-group_count: 8
-payload_bytes: 32
 consumer: worker
 consumers_per_queue: 2
 handler_seconds: 0.2
@@ -54,11 +51,8 @@ lateness_budget_seconds: 60
 drain_timeout_seconds: 7
 recovery_seconds_max: 60
 faults: {shape: chaos, every_seconds: 0.8, after_seconds: 0.5}
-""",
-        source="faulty",
-    ),
-)
-SEED = 707
+"""
+SEED = 828
 
 
 @pytest.fixture
@@ -74,42 +68,75 @@ def where(deployed: localstack.Running, monkeypatch: pytest.MonkeyPatch) -> Iter
     sns.delete_topic(TopicArn=found.topic_arn)
 
 
-def _harmed(spark: SparkSession, where: deployment.Deployment, runs: Path) -> tuple[Verdict, Path]:
-    load = LOAD.profile
+@pytest.fixture
+def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the URL of a Postgres of the test's own, which is the workers' database and may be restarted."""
+    with database.running() as server:
+        url = server.engine.url.render_as_string(hide_password=False)
+        monkeypatch.setenv("SLUICE_DSN", url)
+        monkeypatch.setenv("SLUICE_RESTART_DATABASE", server.restart_command("immediate"))
+        yield url
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> profile.NamedProfile:
+    """Return a profile that replays a trace under faults."""
+    random = np.random.default_rng(7)
+    instants = np.sort(random.integers(0, SECONDS * 1_000_000, MESSAGES))
+    groups = np.concatenate((np.arange(GROUPS), random.integers(0, GROUPS, MESSAGES - GROUPS)))
+    trace.write(trace.ranked(instants, groups, np.full(MESSAGES, 200)), tmp_path / "recorded.parquet")
+    (tmp_path / "faulty.yaml").write_text(LOAD, encoding="utf-8")
+    return profile.load(str(tmp_path / "faulty.yaml"))
+
+
+def _harmed(spark: SparkSession, where: deployment.Deployment, runs: Path, load: profile.NamedProfile) -> Verdict:
     targets = Targets.of(
-        consumer="worker", consumers=("billing", "audit"), consumers_per_queue=load.consumers_per_queue
+        consumer="worker",
+        consumers=("billing", "audit"),
+        consumers_per_queue=load.profile.consumers_per_queue,
+        publish_tasks=load.profile.publish_tasks,
+        database=servers.database(),
+        restarts=servers.restartable(),
     )
-    schedule = scheduled(load.faults, targets, seed=SEED, duration_seconds=load.duration_seconds)
-    return run_load(spark, where, runs, LOAD, seed=SEED, environment=ENVIRONMENT, faults=schedule)
+    schedule = scheduled(load.profile.faults, targets, seed=SEED, duration_seconds=SECONDS)
+    verdict, _ = run_load(spark, where, runs, load, seed=SEED, environment=ENVIRONMENT, faults=schedule)
+    return verdict
 
 
-def test_the_worker_stays_valid_under_chaos(spark: SparkSession, where: deployment.Deployment, tmp_path: Path) -> None:
+def test_the_worker_stays_valid_under_chaos(
+    spark: SparkSession, where: deployment.Deployment, postgres: str, tmp_path: Path, load: profile.NamedProfile
+) -> None:
     """Every effect is there once and in order, by history and database, and every fault was recovered from."""
-    verdict, folder = _harmed(spark, where, tmp_path)
+    verdict = _harmed(spark, where, tmp_path, load)
 
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
     for consumer in ("billing", "audit"):
-        done = Counter(effect.key for effect in effects.effects_in(folder / f"inbox-{consumer}.db"))
+        done = Counter(
+            effect.key for effect in effects.effects_in(postgres, consumer=consumer, epoch=epoch_of(verdict.run["run"]))
+        )
         assert set(done.values()) == {1}
-        assert len(done) == LOAD.profile.message_count
-    rows = [row for path in folder.glob("journals/driver-*.arrows") for row in read_journal(path).to_pylist()]
-    faults = Counter(
-        detail_of(row["detail"])["kind"] for row in rows if row["kind"] == Kind.FAULT and row["outcome"] == "ok"
-    )
-    assert set(faults) >= {"kill", "terminate", "freeze", "deploy", "cut"}
-    assert len(verdict.run["faults"]) == 15
+        assert len(done) == load.profile.message_count
+    assert (verdict.measures["replay"]["published"], verdict.measures["replay"]["skew_error"]) == (MESSAGES, 0)
+    faults = {(fault["kind"], fault["target"]) for fault in verdict.measures["faults"]}
+    assert faults >= {*((kind, "publish-0") for kind in ("kill", "terminate", "freeze")), ("restart", "database")}
+    assert len(verdict.measures["faults"]) + len(verdict.run.get("missed", ())) == len(verdict.run["faults"]) == 13
     (recovery,) = (prop for prop in verdict.properties if prop.anomaly == "H5")
-    assert (recovery.holding, recovery.opportunities, recovery.violation_count) == (Holding.HOLDS, faults.total(), 0)
-    assert len(verdict.measures["faults"]) == faults.total()
+    recovered = [of for fault in verdict.measures["faults"] for of in fault["recovered_in_seconds"].values() if of]
+    assert recovered
+    assert (recovery.holding, recovery.opportunities, recovery.violation_count) == (Holding.HOLDS, len(recovered), 0)
 
 
 def test_broken_workers_are_found_by_the_same_faults(
-    spark: SparkSession, where: deployment.Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    where: deployment.Deployment,
+    tmp_path: Path,
+    load: profile.NamedProfile,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One keeps no inbox, and does twice what comes twice; one deletes first, and loses what it fails to do then."""
     monkeypatch.setattr(worker_processes, "_EFFECTS", "tests.support.processes.broken_load_handlers")
 
-    verdict, _ = _harmed(spark, where, tmp_path)
+    verdict = _harmed(spark, where, tmp_path, load)
 
     assert verdict.status is Status.INVALID
     found = {(violation.anomaly, violation.queue) for violation in verdict.violations}

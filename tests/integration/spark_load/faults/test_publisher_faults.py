@@ -2,8 +2,12 @@
 
 import itertools
 import threading
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +15,10 @@ import pytest
 from sluice.clock import SystemClock, eventually
 from sluice.errors import HistoryError
 from sluice.history.events import Event, Kind
+from sluice.recorder.journal import events_of, read_journal
 from sluice.simulator.model import Refusal
 from spark_load.publish import job
-from spark_load.runtime import deployment
+from spark_load.runtime import deployment, task_context
 from spark_load.runtime.coordinator import Progress
 from spark_load.runtime.task_context import Run
 from tests.integration.spark_load.loads import LOCAL, events_of_worker, published_count, run_of
@@ -90,6 +95,83 @@ def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.
     waited_us = [(event.responded_at_us or 0) - (event.intended_at_us or 0) for event in _published(run)]
     assert sum(waited > 300_000 for waited in waited_us) >= 40
     assert max(waited_us) > 550_000
+
+
+def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
+    endpoint: fake_aws.Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts a worker's messages on, and sends what was never answered again, and nothing else."""
+    run = replace(
+        run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), f"{PROFILE}consumer: worker\n"),
+        id="epoch-7",
+    )
+    coordinator, unheard = run.coordinator(SystemClock()), list[str]()
+    answer = endpoint.answer
+
+    def lose_one(service: str, called: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+        answered = answer(service, called, params)
+        if called == "PublishBatch" and not unheard and published_count(coordinator.all_progress()) > 50:
+            unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
+            coordinator.stop()
+            endpoint.fault = lambda _: fake_aws.THROTTLED  # whatever its first process still sends
+            raise ConnectionError
+        return answered
+
+    with monkeypatch.context() as patch:
+        patch.setattr(endpoint, "answer", lose_one)
+        _publish(run)
+    endpoint.fault = lambda _: None
+    (run.folder / "board-0" / "stop.json").unlink()
+    patched = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 1))
+    monkeypatch.setattr(task_context, "SparkTaskContext", patched)
+
+    with pytest.raises(HistoryError, match="Spark runs publish-0 again, which would publish again"):
+        _publish(run)
+    coordinator.run_again("publish-0", 1)
+    _publish(run)
+
+    parts = [events_of(read_journal(run.journals / f"publish-0-0{part}.arrows")) for part in ("", ".1")]
+    first, second = ({e.deduplication_id for e in part if e.outcome == "ok" and e.deduplication_id} for part in parts)
+    assert unheard
+    assert set(unheard) <= second
+    assert not first & second
+    assert len(first | second) == MESSAGES
+    numbers = defaultdict[str | None, set[int]](set)
+    for event in itertools.chain(*parts):
+        if event.outcome == "ok" and event.idx is not None:
+            numbers[event.message_group_id].add(abs(event.idx))
+    assert [found for found in numbers.values() if found != set(range(1, len(found) + 1))] == []
+    assert sum(map(len, numbers.values())) == MESSAGES
+
+
+def test_what_was_never_answered_before_a_run_was_resumed_is_not_sent_again_when_it_is_forgotten(
+    endpoint: fake_aws.Endpoint, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publisher of the resumed run that is run again also reads what was written before: it would be a second one."""
+    unheard, answer = list[str](), endpoint.answer
+
+    def lose_one(service: str, called: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+        answered = answer(service, called, params)
+        if called == "PublishBatch" and not unheard:
+            unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
+            run.coordinator(SystemClock()).stop()
+            raise ConnectionError
+        return answered
+
+    with monkeypatch.context() as patch:
+        patch.setattr(endpoint, "answer", lose_one)
+        _publish(run)
+    resumed = replace(run, attempt=1)
+    resumed.coordinator(SystemClock()).run_again("publish-0", 1)
+    patched = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 1))
+    monkeypatch.setattr(task_context, "SparkTaskContext", patched)
+    monkeypatch.setattr(job, "RESENT_WITHIN_SECONDS", 0)
+    _publish(resumed)
+
+    sent = {event.deduplication_id for event in events_of(read_journal(run.journals / "publish-0-1.1.arrows"))}
+    assert unheard
+    assert not sent & set(unheard)
+    assert len(sent - {None}) > MESSAGES / 2
 
 
 def test_a_full_disk_ends_a_publisher_and_keeps_what_was_written(run: Run) -> None:

@@ -110,7 +110,7 @@ class _Refuses(_Answers):
 def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str]]:
     """Yield something on loopback that is not SQS, or that refuses."""
     listening = ThreadingHTTPServer(("127.0.0.1", 0), request.param)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
     yield request.param, f"http://127.0.0.1:{listening.server_port}"
     listening.shutdown()
     listening.server_close()
@@ -129,6 +129,22 @@ def test_wrong_arguments_are_refused_in_one_line(sluice: Command, arguments: str
     assert ended == code
     assert lines[0].startswith(f"sluice: {line}")
     assert len(lines) == 1
+
+
+def test_a_plan_is_checked_against_the_endpoint_that_a_run_would_use(
+    sluice: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("load", "plan", "smoke", "--consumer", "worker", "--faults", "network")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sqs.example")
+
+    ended, lines = sluice(*arguments)
+
+    assert (ended, len(lines)) == (3, 1)
+    assert lines[0].startswith(
+        "sluice: the endpoint is https://sqs.example, allowed with faults of the network is an h"
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://sqs.example")
+    main((*arguments, "--env", "staging"))
 
 
 def test_a_negative_rate_is_refused(tmp_path: Path, sluice: Command) -> None:

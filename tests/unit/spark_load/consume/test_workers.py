@@ -182,11 +182,12 @@ def test_what_a_worker_on_a_full_disk_did_not_write_down_is_not_taken_for_what_a
         def poll(self) -> int | None:  # type: ignore[override]
             return self.code
 
-        def fill_disk(self, *, is_full: bool) -> None:
-            assert is_full
+        def fill_disk(self, *, is_full: bool) -> bool:
+            return is_full
 
-        def kill(self) -> None:
+        def kill(self) -> bool:
             self.code = -9
+            return True
 
         terminate = kill
 
@@ -220,8 +221,9 @@ def test_a_fault_says_whether_it_met_a_process() -> None:
         def poll(self) -> int | None:  # type: ignore[override]
             return None if self.has_worked else 0
 
-        def terminate(self) -> None:
+        def terminate(self) -> bool:
             self.has_worked = False
+            return True
 
     def start(place: slots.Place, name: str) -> ForkedWorker:
         begun[place.name] = _Working([], environment={}, log=Path(name))
@@ -262,3 +264,18 @@ def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
 
     assert code == "None"
     eventually(lambda: not Path(f"/proc/{pid}/cmdline").exists(), timeout_seconds=30, describe="the worker to end")
+
+
+def test_a_worker_that_ends_while_it_is_looked_at_is_no_process_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the signal it may be gone: whoever sent it then ended the faults of the whole run."""
+    arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
+    worker = ForkedWorker(arguments, environment=os.environ, log=tmp_path / "worker.log")
+    assert [worker.freeze(), worker.thaw(), worker.kill()] == [True, True, True]
+    assert worker.wait(30)
+    monkeypatch.setattr(ForkedWorker, "poll", lambda _: None)
+
+    found = [worker.freeze(), worker.thaw(), worker.terminate(), worker.kill(), worker.fill_disk(is_full=True)]
+
+    assert found == [False] * 5

@@ -1,19 +1,27 @@
 """Each fault is begun and ended, in whatever order its process is found, and written down with both instants."""
 
 import asyncio
+import os
 import sqlite3
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
 from sluice.clock import SystemClock, eventually
+from sluice.errors import HistoryError
+from spark_load.faults import lines as lines_module
 from spark_load.faults.drawing import Fault
 from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
+from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import FaultKind
+from tests.support.endpoints import fake_aws
 
 
 class _Processes:
@@ -50,6 +58,7 @@ def _followed(faults: Sequence[Fault[FaultKind]], processes: _Processes) -> dict
             processes=processes,
             lines=lines,
             databases=Held({"billing": Path("/nowhere/inbox.db")}),
+            restarts=Restarts(),
             record=record,
             clock=SystemClock(),
         ).run()
@@ -86,6 +95,15 @@ def test_a_fault_that_met_nobody_is_written_down_as_not_done() -> None:
     assert found == {FaultKind.KILL: False, FaultKind.FREEZE: True, FaultKind.CUT: False, FaultKind.LOCK: False}
 
 
+def test_a_line_to_a_url_without_a_port_goes_to_that_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_aws.running() as endpoint, Lines() as lines:
+        monkeypatch.setattr(lines_module, "HTTP_PORT", urlsplit(endpoint.url).port)
+        url = lines.to_endpoint("publish:endpoint", "http://127.0.0.1")
+
+        with pytest.raises(HTTPError, match="501: Unsupported method"):  # it answers
+            urlopen(url, timeout=30)
+
+
 def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
     """A frozen worker would never end, and its folder would be used on."""
     processes = _Processes()
@@ -96,6 +114,7 @@ def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
             processes=processes,
             lines=lines,
             databases=Held({}),
+            restarts=Restarts(),
             record=lambda *_: injector.stop(),
             clock=SystemClock(),
         )
@@ -104,6 +123,32 @@ def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
         injector.run()
 
     assert processes.done == ["freeze billing-0", "no more freeze billing-0"]
+
+
+def test_nothing_stays_harmed_where_nothing_can_be_written_down() -> None:
+    """A disk that is full ends the run with its reason, and not the thread that lets frozen workers go on."""
+    processes = _Processes()
+
+    def record(*_: object) -> None:
+        raise HistoryError("no space")
+
+    with Lines() as lines:
+        Injector(
+            faults=(
+                _fault(FaultKind.FREEZE, "billing-0", 0.0, 0.3),
+                _fault(FaultKind.FREEZE, "billing-1", 0.0, 0.3),
+                _fault(FaultKind.KILL, "billing-0", 0.1, 0.1),
+            ),
+            begun_us=SystemClock().now_us(),
+            processes=processes,
+            lines=lines,
+            databases=Held({}),
+            restarts=Restarts(),
+            record=record,
+            clock=SystemClock(),
+        ).run()
+
+    assert {"no more freeze billing-0", "no more freeze billing-1", "kill billing-0"} <= set(processes.done)
 
 
 def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
@@ -149,6 +194,7 @@ def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_f
             processes=processes,
             lines=lines,
             databases=Held({"billing": file}),
+            restarts=Restarts(),
             record=lambda fault, _began, _ended, is_met: written.append((fault.kind, is_met)),
             clock=SystemClock(),
         )
@@ -159,3 +205,66 @@ def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_f
         following.join(30)
 
     assert written == [(FaultKind.KILL, True), (FaultKind.LOCK, True)]
+
+
+type _Written = list[tuple[Fault[FaultKind], bool]]
+
+
+@contextmanager
+def _restarting(*faults: Fault[FaultKind]) -> Iterator[tuple[_Processes, _Written]]:
+    """Yield what is done by a thread that follows a schedule, and is waited for when the block ends."""
+    processes, written = _Processes(), list[tuple[Fault[FaultKind], bool]]()
+    with Lines() as lines:
+        injector = Injector(
+            faults=faults,
+            begun_us=SystemClock().now_us(),
+            processes=processes,
+            lines=lines,
+            databases=Held({}),
+            restarts=Restarts(),
+            record=lambda fault, _began, _ended, is_met: written.append((fault, is_met)),
+            clock=SystemClock(),
+        )
+        following = threading.Thread(target=injector.run)
+        following.start()
+        yield processes, written
+        following.join(30)
+
+
+@pytest.mark.parametrize("word", ["true", "false"])
+def test_a_restart_lasts_until_its_command_has_ended_and_nothing_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """One that failed is one that met nobody."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {go}; $word")
+    restart = _fault(FaultKind.RESTART, "database", 0.0, 0.1)
+    kill = _fault(FaultKind.KILL, "billing-0", 0.2, 0.2)
+
+    with _restarting(restart, kill) as (_, written):
+        eventually(lambda: written, timeout_seconds=30, describe="the kill behind the restart")
+        go.write_text(f"{word}\n", encoding="utf-8")
+
+    assert written == [(kill, True), (restart, word == "true")]
+
+
+def test_a_restart_that_is_due_while_another_is_under_way_meets_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One took longer than planned: there is one command at a time, and the faults behind it are done."""
+    go, log = tmp_path / "go", tmp_path / "log"
+    os.mkfifo(go)
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"echo begun >> {log}; read -r _ < {go}")
+    faults = (
+        _fault(FaultKind.RESTART, "database", 0.0, 0.1),
+        _fault(FaultKind.RESTART, "database", 0.2, 0.3),
+        _fault(FaultKind.KILL, "billing-0", 0.4, 0.4),
+    )
+
+    with _restarting(*faults) as (processes, written):
+        eventually(lambda: processes.done, timeout_seconds=30, describe="the kill behind the restarts")
+        go.write_text("go\n", encoding="utf-8")
+
+    assert sorted((fault.at_seconds, is_met) for fault, is_met in written) == [(0.0, True), (0.2, False), (0.4, True)]
+    assert log.read_text(encoding="utf-8") == "begun\n"

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.history.events import Identity, identity_of
-from spark_load.plan import body_template
 from spark_load.plan.hashed_random import mixed, uniform
 from spark_load.plan.plan import SCHEMA, Plan, message_group_id
 from spark_load.profiles.profile import Phase, Profile
@@ -60,7 +59,8 @@ def _rows(plan: Plan, numbers: list[int] | None = None) -> list[_Row]:
 
 
 def _body(plan: Plan, row: _Row, run: str = "r") -> str:
-    return body_template.text(plan.framed(row.idx, message_group_id(row.group_number), run))
+    values = plan.body_values(np.array([row.idx]), [message_group_id(row.group_number)], [str(row.idx)])
+    return next(plan.body_template(run).texts(values))
 
 
 @QUICK
@@ -248,7 +248,7 @@ def test_a_body_is_the_json_of_its_identity_and_payload() -> None:
     plan = Plan(Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=100), seed=1)
 
     for row in _rows(plan):
-        group, end, payload = f"g00000{row.group_number}", row.idx < 0, plan.payload(row.idx)
+        group, end, payload = f"g00000{row.group_number}", row.idx < 0, plan.payloads(np.array([row.idx]))[0]
         found = {"run": 'a "run"', "group": group, "idx": row.idx, "end": end, "payload": payload}
         body = _body(plan, row, 'a "run"')
         assert body == json.dumps(found, separators=(",", ":"))
@@ -256,17 +256,17 @@ def test_a_body_is_the_json_of_its_identity_and_payload() -> None:
             run='a "run"', message_group_id=group, idx=row.idx
         )
         assert len(payload) == (0 if end else 100)
-    assert set("".join(plan.payload(idx) for idx in range(3))) <= set(string.ascii_letters + string.digits + "-_")
+    assert set("".join(plan.payloads(np.arange(3)))) <= set(string.ascii_letters + string.digits + "-_")
 
 
 def test_payloads_differ_between_messages_and_between_seeds() -> None:
     profile = Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=32)
     plan, other = Plan(profile, seed=1), Plan(profile, seed=2)
 
-    payloads = {plan.payload(idx) for idx in range(65_536)}
+    payloads = set(plan.payloads(np.arange(65_536)))
 
     assert len(payloads) == 65_536
-    assert payloads.isdisjoint(other.payload(idx) for idx in range(100))
+    assert payloads.isdisjoint(other.payloads(np.arange(100)))
 
 
 def test_a_batch_takes_arrow_and_gives_arrow() -> None:
@@ -283,7 +283,7 @@ def test_a_plan_travels_light() -> None:
     """What it has computed does not go with it to the tasks: a payload pool, and the shares of 100,000 groups."""
     plan = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=100_000), seed=1)
     plan.batch(np.arange(10))
-    plan.payload(0)
+    plan.payloads(np.arange(1))
 
     sent = pickle.dumps(plan)
 

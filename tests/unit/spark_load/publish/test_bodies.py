@@ -1,15 +1,14 @@
 """What the load test hands to the real worker is what an outbox would have made."""
 
+import numpy as np
 import pytest
 
 from sluice.history.events import Identity, identity_of
 from sluice.messaging.envelope import decode
 from spark_load.consume.worker_processes import idle_seconds
-from spark_load.plan import body_template
 from spark_load.plan.plan import Plan, message_group_id
 from spark_load.profiles.profile import Phase, Profile
 from spark_load.publish.bodies import Envelopes, run_of
-from spark_load.publish.transport import Message
 
 _PLAN = Plan(Profile(messages_per_second=10, duration_seconds=10, group_count=3, payload_bytes=40), seed=5)
 _RUN = run_of(1_767_225_600_000_000)
@@ -22,7 +21,7 @@ def test_the_worker_reads_what_the_load_test_writes() -> None:
 
     assert (decoded.event.group, decoded.seq, decoded.epoch) == ("g000002", 1, 1_767_225_600_000_000)
     assert decoded.event.id == f"{_RUN}.7"
-    assert decoded.event.data == {"payload": _PLAN.payload(7)}
+    assert decoded.event.data == {"payload": _PLAN.payloads(np.array([7]))[0]}
 
 
 def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message() -> None:
@@ -39,13 +38,15 @@ def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message()
         Identity(run=_RUN, message_group_id="g000000", idx=1),
         Identity(run=_RUN, message_group_id="g000000", idx=-3),
     ]
-    assert [envelopes.number(idx, group) for idx, group in numbered] == [1, 1, 2, 1, -3]
+    assert envelopes.numbers(*np.array(numbered).T).tolist() == [1, 1, 2, 1, -3]
     assert bodies[3] == bodies[0]
 
 
 def _body(envelopes: Envelopes, idx: int, group: int) -> str:
-    number, group_id = envelopes.number(idx, group), message_group_id(group)
-    return body_template.text(envelopes.framed(Message(number, 1, 0, group_id, f"{_RUN}.{idx}", "measure", group, idx)))
+    planned_idx = np.array([idx])
+    numbers = envelopes.numbers(planned_idx, np.array([group]))
+    values = envelopes.values(planned_idx, [message_group_id(group)], [str(idx)], numbers)
+    return next(envelopes.template.texts(values))
 
 
 def _in_phases(*phases: tuple[float, float]) -> Profile:

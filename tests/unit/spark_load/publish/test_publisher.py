@@ -1,13 +1,15 @@
 """The publisher: open loop, one call of a group at a time, bounded after a stall, patient with what throttles."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sluice.clock import VirtualClock
@@ -90,7 +92,7 @@ def _published(tmp_path: Path, service: Service, **profile: Any) -> Progress:
     coordinator.start(0)
     coordinator.measure(0)
     straight = given.get("destination") == "queue"
-    rows = plan.batch(np.arange(plan.row_count)).sort_by([("offset_us", "ascending"), ("idx", "ascending")])
+    rows = _rows(plan)
     publisher = Publisher(
         plan,
         run="r",
@@ -102,6 +104,10 @@ def _published(tmp_path: Path, service: Service, **profile: Any) -> Progress:
         event_bytes_max=262_144,
     )
     return publisher.publish(rows.slice(index, _ROWS_A_BATCH) for index in range(0, len(rows), _ROWS_A_BATCH))
+
+
+def _rows(plan: Plan) -> pa.RecordBatch:
+    return plan.batch(np.arange(plan.row_count)).sort_by([("offset_us", "ascending"), ("idx", "ascending")])
 
 
 def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
@@ -216,7 +222,7 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
     for index in range(1_000):
         began = clock.monotonic()
         first = service.calls[0][1]
-        control.send([Call("topic", first.messages[:1], first.bodies[:1])])
+        control.send([first._replace(end=first.begin + 1)])
         control.answers(60)
         closed_loop.append(clock.monotonic() - began)
         clock.sleep(index / 100 - clock.monotonic())
@@ -262,6 +268,63 @@ def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_pat
     assert group not in {message.message_group_id for message in later}
     assert progress.done + progress.abandoned == 4_020
     assert 100 < progress.abandoned < 300
+
+
+@pytest.mark.parametrize("batch_same_group", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_is_answered_groups_go_in_order_and_each_message_is_accounted_for(
+    tmp_path: Path, *, batch_same_group: bool, seed: int
+) -> None:
+    """Calls take their time, entries fail or are throttled, and two messages fail for good."""
+
+    def fails(idx: int, _now: float) -> str | None:
+        service.latency_seconds = rng.choice([0.001, 0.01, 0.3])
+        failure = rng.choice(["ThrottlingException", "ReadTimeoutError", *[None] * 8])
+        return "InternalError" if idx in doomed else failure
+
+    rng, service = Random(seed), Service(fails=fails)  # noqa: S311 (no secret)
+    doomed = rng.sample(range(400), 2)
+    profile: dict[str, Any] = {
+        "messages_per_second": 10,
+        "duration_seconds": 40,
+        "group_count": 6,
+        "duplicate_share": 0.1,
+    }
+    profile |= {"payload_bytes": 10, "batch_same_group": batch_same_group}
+    progress = _published(tmp_path, service, **profile)
+
+    answered_at = {answer.call: instant for instant, answer in service.answered}
+    requests, intervals = (
+        defaultdict[str, list[tuple[int, int]]](list),
+        defaultdict[str, list[tuple[float, float]]](list),
+    )
+    for sent_at, call in service.calls:
+        for message in call.messages:
+            requests[message.message_group_id].append((message.idx, message.publish_attempt))
+            assert message.deduplication_id == f"r.{message.idx}"
+        for group in {message.message_group_id for message in call.messages}:
+            intervals[group].append((sent_at, answered_at[call]))
+    assert all(
+        earlier[1] <= later[0] + 1e-6 for of_group in intervals.values() for earlier, later in pairwise(of_group)
+    )
+
+    planned = defaultdict[str, list[tuple[int, int]]](list)
+    for row in _rows(Plan(Profile(**profile), 3)).to_pylist():
+        planned[f"g{row['group_number']:06d}"].append((row["idx"], row["publish_attempt"]))
+    for group, of_group in requests.items():
+        in_order = [*dict.fromkeys(of_group)] if batch_same_group else [key for key, _ in groupby(of_group)]
+        assert in_order == planned[group][: len(in_order)]
+
+    acked = Counter(
+        (message.idx, message.publish_attempt)
+        for _, answer in service.answered
+        for position, message in enumerate(answer.call.messages)
+        if position not in answer.errors
+    )
+    assert set(acked.values()) == {1}
+    assert progress.done == len(acked)
+    assert progress.done + progress.abandoned == sum(map(len, planned.values()))
+    assert progress.failed + progress.throttled == sum(len(answer.errors) for _, answer in service.answered)
 
 
 def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Path) -> None:

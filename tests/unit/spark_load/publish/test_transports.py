@@ -4,14 +4,16 @@ import errno
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 import boto3
+import numpy as np
 import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -22,8 +24,8 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from sluice.recorder.journal import Journal, read_journal
 from sluice.recorder.recorder import Recorder
-from spark_load.plan.body_template import Body, BodyTemplate
-from spark_load.publish.transport import NAMES, Answer, Call, Message, Transport
+from spark_load.plan.body_template import BodyTemplate
+from spark_load.publish.transport import NAMES, Answer, Call, Messages, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import chosen, opened
 from tests.support.endpoints.capturing_server import Captured, Reply, capturing
@@ -31,7 +33,8 @@ from tests.support.endpoints.capturing_server import Captured, Reply, capturing
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
 QUEUE = "http://localhost:4566/000000000000/q.fifo"
 ADDRESSES = {"sns": TOPIC, "sqs": QUEUE}
-PLANNED = Message(7, 1, 5_000, "g000001", "r.7", "measure", 1, 7)
+BODY = BodyTemplate('{"run":"r","group":"g000001","idx":', ',"text":"ü"}')
+NO_JSON = BodyTemplate("ü ", "")
 
 
 @pytest.fixture(autouse=True)
@@ -74,11 +77,22 @@ def _send(transport: Transport, *calls: Call) -> list[Answer]:
     return answers
 
 
-def _call(address: str, *bodies: str, first: int = 0) -> Call:
-    """Return a call of messages with those bodies, numbered from `first`."""
-    numbers = range(first, first + len(bodies))
-    messages = [PLANNED._replace(idx=entry_number, deduplication_id=f"r.{entry_number}") for entry_number in numbers]
-    return Call(address, messages, [(BodyTemplate(body), ()) for body in bodies])
+def _calls(address: str, *calls: Sequence[str], template: BodyTemplate = BODY) -> list[Call]:
+    """Return calls of messages whose bodies have those values, numbered from 0."""
+    values = list(chain.from_iterable(calls))
+    count = len(values)
+    messages = Messages(
+        idx=np.arange(count),
+        publish_attempt=np.ones(count, np.int32),
+        intended_at_us=np.full(count, 5_000),
+        message_group_ids=["g000001"] * count,
+        deduplication_ids=[f"r.{number}" for number in range(count)],
+        phase="measure",
+        template=template,
+        values=[values],
+    )
+    ends = accumulate(map(len, calls))
+    return [Call(address, messages, end - len(call), end) for call, end in zip(calls, ends, strict=True)]
 
 
 def _taken(request: Captured) -> Reply:
@@ -102,7 +116,7 @@ def _xml(successful: str, failed: str = "") -> bytes:
     ).encode()
 
 
-AWKWARD = ('a "b" \\ & + = %41 ~', "ü\u2028\x7f😀\r\n\t", "<x>;/?:@,$'", "-_.*", "y" * 250_000)
+AWKWARD = BodyTemplate('a "b" \\ & + = %41 %s ~ \0ü\u2028\x7f😀\r\n\t', "<x>;/?:@,$'-_.*" + "y" * 120_000)
 
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
@@ -111,9 +125,7 @@ def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -
     with capturing(_taken) as server:
         for name in NAMES:
             with _open(name, service, server.url, tmp_path) as transport:
-                awkward = _call(ADDRESSES[service], *AWKWARD)
-                framed: Body = (BodyTemplate('"%', "%s &", "\\"), ("aB3-_.~", -7))
-                _send(transport, Call(awkward.address, [*awkward.messages, PLANNED], [*awkward.bodies, framed]))
+                _send(transport, *_calls(ADDRESSES[service], ["aB3-_.~", "-7"], template=AWKWARD))
             lines.append(_meaning(server.captured.pop()))
 
     assert lines[0]["path"] == "/"
@@ -137,7 +149,7 @@ def _meaning(request: Captured) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_signature_is_the_one_botocore_makes(tmp_path: Path, service: str, name: str) -> None:
     with capturing(_taken) as server, _open(name, service, server.url, tmp_path) as transport:
-        _send(transport, _call(ADDRESSES[service], *AWKWARD))
+        _send(transport, *_calls(ADDRESSES[service], ["a"], template=AWKWARD))
     came = server.captured[0]
 
     names = came.headers["authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
@@ -189,21 +201,24 @@ REPLIES: dict[str, Callable[[Captured], Reply]] = {
 
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
-@pytest.mark.parametrize("case", [*REPLIES, "partly", "nobody"])
+@pytest.mark.parametrize("case", [*REPLIES, "partly", "nobody", "no JSON"])
 def test_all_transports_write_the_same_history(tmp_path: Path, service: str, case: str) -> None:
     reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(case, _taken)
+    template = NO_JSON if case == "no JSON" else BODY
     with capturing(reply) as server:
         url = f"http://127.0.0.1:{_closed_port()}" if case == "nobody" else server.url
-        histories, rows = zip(*(_written(name, service, url, tmp_path) for name in NAMES), strict=True)
+        histories, rows = zip(*(_written(name, service, url, tmp_path, template) for name in NAMES), strict=True)
 
     assert [row["idx"] for row in rows[0]] == [0, 1, 2]
     assert rows[1:] == (rows[0],) * (len(NAMES) - 1)
     assert histories[1:] == (histories[0],) * (len(NAMES) - 1)
 
 
-def _written(name: str, service: str, url: str, folder: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
+def _written(
+    name: str, service: str, url: str, folder: Path, template: BodyTemplate
+) -> tuple[dict[int, str], list[dict[str, Any]]]:
     with _open(name, service, url, folder) as transport:
-        answers = _send(transport, _call(ADDRESSES[service], "a", '{"run":"r","group":"g000001","idx":1}', "ü"))
+        answers = _send(transport, *_calls(ADDRESSES[service], "012", template=template))
     rows = read_journal(folder / f"{name}.arrows").to_pylist()[1:-1]
     return dict(answers[0].errors), [_without_times(row) for row in rows]
 
@@ -231,7 +246,7 @@ def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: st
         return _taken(request)
 
     with capturing(look) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        _send(transport, _call(QUEUE, "a", "b"), _call(QUEUE, "c", "d", first=2))
+        _send(transport, *_calls(QUEUE, "ab", "cd"))
 
     assert sorted(seen) == [[(0, "info"), (1, "info")], [(2, "info"), (3, "info")]]
 
@@ -244,7 +259,7 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name
         return _taken(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        answers = [_send(transport, _call(QUEUE, "a"))[0].errors for _ in range(6)]
+        answers = [_send(transport, *_calls(QUEUE, "a"))[0].errors for _ in range(6)]
 
     assert answers == [{}] * 6
 
@@ -296,7 +311,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
         return _taken(request)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
-        answers = _send(transport, *(_call(QUEUE, "a") for _ in range(40)))
+        answers = _send(transport, *_calls(QUEUE, *"a" * 40))
 
     assert [answer.errors for answer in answers] == [{}] * 40
 
@@ -304,11 +319,11 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
     def reply(request: Captured) -> Reply:
-        SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("x") / 20)
+        SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("z") / 20)
         return _taken(request)
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
-        _send(transport, *(_call(QUEUE, "x" * index, first=index) for index in range(8)))
+        _send(transport, *_calls(QUEUE, *(["z" * index] for index in range(8))))
 
     rows = read_journal(tmp_path / f"{name}.arrows").to_pylist()[1:-1]
     excess = {row["idx"]: (row["responded_at_us"] - row["invoked_at_us"]) / 1e6 - row["idx"] / 20 for row in rows}
@@ -329,9 +344,9 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
         return _taken(request)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
-        first = _send(transport, _call(QUEUE, "a"))[0]
+        first = _send(transport, *_calls(QUEUE, "a"))[0]
         answer.set()
-        second = _send(transport, _call(QUEUE, "b"))[0]
+        second = _send(transport, *_calls(QUEUE, "b"))[0]
 
     assert (first.errors, second.errors) == ({0: "ReadTimeoutError"}, {})
     rows = read_journal(tmp_path / "sockets.arrows").to_pylist()[1:-1]
@@ -341,7 +356,7 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(
 def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> None:
     with capturing(_taken) as server:
         with _open("sockets", "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
-            errors = _send(transport, _call(QUEUE, "a"))[0].errors
+            errors = _send(transport, *_calls(QUEUE, "a"))[0].errors
 
         assert errors[0] in {"SSLError", "EndpointConnectionError"}
         assert server.captured == []
@@ -355,7 +370,7 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
         return _taken(request)._replace(chunk_bytes=cut)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
-        answers = [_send(transport, _call(QUEUE, "a", "b"))[0].errors for _ in range(2)]
+        answers = [_send(transport, *_calls(QUEUE, "ab"))[0].errors for _ in range(2)]
 
     assert answers == [{}, {}]
 
@@ -369,7 +384,7 @@ def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, 
         return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
 
     with capturing(reply) as server, _open(name, service, server.url, tmp_path) as transport:
-        (answer,) = _send(transport, _call(ADDRESSES[service], "a", "b"))
+        (answer,) = _send(transport, *_calls(ADDRESSES[service], "ab"))
 
     assert set(answer.errors) == {0, 1}
     rows = [row for row in read_journal(tmp_path / f"{name}.arrows").to_pylist() if row["kind"] == "published"]
@@ -384,6 +399,6 @@ def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: py
     with capturing(_taken) as server, suppress(OSError), _open(name, "sqs", server.url, tmp_path) as transport:
         monkeypatch.setattr(Journal, "flush", fail)
         with pytest.raises(OSError, match="No space left"):
-            _send(transport, _call(QUEUE, "a"))
+            _send(transport, *_calls(QUEUE, "a"))
 
     assert server.captured == []

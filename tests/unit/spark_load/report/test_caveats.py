@@ -143,6 +143,10 @@ def test_faults_that_met_nobody_and_workers_that_ended_by_themselves_are_counted
 
     found = shown(replace(verdict, run={**verdict.run, **of_run})).replace("\\", "")
 
-    assert "4 of 9 faults met nobody: kill of billing-0 at 2 s; kill of billing-1 at 2 s; kill of billing-2" in found
-    assert "1 workers ended by themselves under faults, and were replaced: audit-0 ended with 3 (the queue" in found
+    named = "kill of billing-0 at 2 s; kill of billing-1 at 2 s; kill of billing-2"
+    assert f"4 of 9 faults met nobody, or were to come when the run ended: {named}" in found
+    assert (
+        "1 worker ended with an error under faults, and another took the place: audit-0 ended with 3 (the queue"
+        in found
+    )
     assert "met nobody" not in shown(verdict)

@@ -2,16 +2,27 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
-from sluice.recorder.journal import Journal
+from examples import load_effects
+from sluice.clock import SystemClock, eventually
+from sluice.errors import EndpointError
+from sluice.history import events
+from sluice.history.events import Kind
+from sluice.messaging import Context, Event
+from sluice.recorder.journal import Journal, events_of, read_journal
+from spark_load.consume import effects, worker_processes
+from spark_load.consume.slots import Places
 from spark_load.faults.drawing import Fault
 from spark_load.faults.lines import Lines
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
-from spark_load.run import driver
 from spark_load.run.harm import Harm
 from spark_load.runtime.task_context import Run
 from tests.support.deployments import ONE_QUEUE
@@ -25,15 +36,7 @@ def _run(folder: Path) -> Run:
     return Run(id="r", folder=folder, deployment=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
 
 
-@pytest.mark.parametrize("dsn", [None, "postgresql://nobody@127.0.0.1:1/none"])
-def test_there_is_nothing_to_compare_where_the_run_has_no_databases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dsn: str | None
-) -> None:
-    """No worker ever began, or they all worked with a database of somebody else's."""
-    if dsn is None:
-        monkeypatch.delenv("SLUICE_DSN", raising=False)
-    else:
-        monkeypatch.setenv("SLUICE_DSN", dsn)
+def test_there_is_nothing_to_compare_where_no_worker_ever_began(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "journal", common={})
 
     with Lines() as lines:
@@ -42,16 +45,92 @@ def test_there_is_nothing_to_compare_where_the_run_has_no_databases(
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == []
 
 
-def test_a_missing_effect_proves_nothing_where_a_killed_worker_was_the_only_one_to_tell(
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_effect_that_only_the_database_knows_goes_into_the_history_whoever_the_database_is_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = profile.parse(_LOAD, source="load")
-    queues = tuple(ONE_QUEUE.queue_urls)
+    """Of this run and this consumer only: in a database of somebody else's are others, too."""
+    url = f"sqlite:///{tmp_path / 'somebody.db'}"
+    monkeypatch.setenv("SLUICE_DSN", url)
+    run, journal = replace(_run(tmp_path), id="epoch-7", has_faults=True), Journal(tmp_path, "journal", common={})
+    assert set(worker_processes.databases(run).values()) == {url}
+    engine, event = create_engine(url), Event(type="t", group="g", data={})
+    written = [("billing", 7, 1), ("billing", 6, 1), ("audit", 7, 1), ("billing", 7, 2)]
+    with Session(engine) as session:
+        for consumer, epoch, seq in written:
+            values = SimpleNamespace(consumer=consumer, epoch=epoch, seq=seq, is_late=False)
+            load_effects.write(session, event, cast("Context", values))
+        session.commit()
+    engine.dispose()
 
-    monkeypatch.setenv("SLUICE_DSN", "postgresql://nobody@127.0.0.1:1/none")
-    assert driver._effects_recorded(ONE_QUEUE, load, [_KILL]) == ()
-    assert driver._effects_recorded(ONE_QUEUE, load, []) == queues
-    assert driver._effects_recorded(ONE_QUEUE, replace(load, consumer="raw"), [_KILL]) == queues
+    with Lines() as lines:
+        harm = Harm(run, [_KILL], lines)
+        harm.take(cast("Places", _Everybody()))
+        assert harm.compare(journal) == []
 
-    monkeypatch.delenv("SLUICE_DSN")
-    assert driver._effects_recorded(ONE_QUEUE, load, [_KILL]) == queues
+    found = [event for event in events_of(read_journal(journal.path)) if event.kind == Kind.HANDLED]
+    assert [(event.message_run, event.idx) for event in found] == [("epoch-7", 1), ("epoch-7", 2)]
+
+
+class _Everybody:
+    """Places at which everybody is."""
+
+    def harm(self, _kind: FaultKind, _name: str, _detail: str) -> bool:
+        return True
+
+    def heal(self, _kind: FaultKind, _name: str) -> None:
+        """Do nothing."""
+
+
+def test_a_fault_that_was_to_come_when_the_run_ended_is_named_with_those_that_met_nobody(tmp_path: Path) -> None:
+    met, late = _KILL, replace(_KILL, at_seconds=12345.67, until_seconds=12345.67)
+    nobody = Fault(kind=FaultKind.LOCK, target="billing:database", at_seconds=0.0, until_seconds=0.1)
+    journal = Journal(tmp_path, "journal", common={})
+    with Lines() as lines:
+        harm = Harm(_run(tmp_path), [met, nobody, late], lines)
+        harm.take(cast("Places", _Everybody()))
+
+        harm.begin(SystemClock().now_us(), journal, SystemClock())
+        eventually(lambda: harm.missed == [nobody.brief, late.brief], timeout_seconds=30, describe="the kill")
+        harm.end()
+
+    assert harm.missed == ["lock of billing:database at 0 s", "kill of billing-0 at 12345.67 s"]
+
+
+@pytest.mark.parametrize("command", ["true", "false"])
+def test_what_was_in_the_queues_may_be_gone_whether_or_not_a_restart_ended_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Else what a restart lost that failed at its last step would be somebody's loss."""
+    monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", command)
+    run, journal = _run(tmp_path), Journal(tmp_path, "journal", common={})
+    restart = Fault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
+
+    def written() -> list[events.Event]:
+        return events_of(read_journal(journal.path))
+
+    with Lines() as lines:
+        harm = Harm(run, [restart], lines)
+        harm.begin(SystemClock().now_us(), journal, SystemClock())
+        eventually(lambda: len(written()) > 1, timeout_seconds=30, describe="the restart")
+        harm.end()
+
+    assert {event.queue for event in written() if event.kind == Kind.PURGED} == set(run.deployment.urls)
+    outcome = "ok" if command == "true" else "fail"
+    assert {event.outcome for event in written() if event.kind == Kind.FAULT} == {outcome}
+
+
+def test_a_worker_of_a_consumer_called_publish_is_no_publisher(tmp_path: Path) -> None:
+    """Else a fault of the one would end the other."""
+    run = _run(tmp_path)
+    consumers = dict.fromkeys(run.deployment.consumers, "publish")
+    with Lines() as lines:
+        harm = Harm(replace(run, deployment=replace(run.deployment, consumers=consumers)), [_KILL], lines)
+        harm.take(cast("Places", _Everybody()))
+
+        assert harm.harm(FaultKind.KILL, "publish-0", "")
+        assert not Harm(run, [_KILL], lines).harm(FaultKind.KILL, "publish-0", "")
+
+
+def test_effects_that_cannot_be_read_are_told_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EndpointError, match=r"the effects in postgresql://nobody:\*\*\*@127.0.0.1:1/none cannot be"):
+        effects.make_table("postgresql://nobody:secret@127.0.0.1:1/none")

@@ -13,6 +13,8 @@ import pytest
 from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
 from spark_load.cli.watching import ProgressTable
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import FaultKind
 from spark_load.judge import judge
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
@@ -220,7 +222,7 @@ def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_
     """What was under way when its driver died ended with it, and is in no history."""
     begun = {"billing-0": 1.0, "billing-1": 2.0, "audit-0": 3.0}
     stored = [
-        {"kind": "kill", "target": name, "at_seconds": seconds, "until_seconds": seconds, "detail": ""}
+        Fault(kind=FaultKind.KILL, target=name, at_seconds=seconds, until_seconds=seconds)
         for name, seconds in begun.items()
     ]
     done = resume.Done(0, frozenset(), {}, {}, faults=frozenset({"kill of billing-0 at 1 s"}))

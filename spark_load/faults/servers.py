@@ -1,0 +1,116 @@
+"""What a load test uses and did not start: the workers' Postgres behind a line, and commands that restart things."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+from spark_load.faults.lines import Lines
+from spark_load.faults.shapes import Database
+
+DSN = "SLUICE_DSN"
+"""Names the workers' database; without it each consumer has an SQLite file of the run's own."""
+RESTARTS: Mapping[str, str] = {"endpoint": "SLUICE_RESTART_ENDPOINT", "database": "SLUICE_RESTART_DATABASE"}
+"""What can be restarted, to the variable that names the shell command which does it, and ends when it is back."""
+_PORT = 5432
+_LOOPBACK = "127.0.0.1"
+COMMAND_SECONDS_MAX = 120
+"""Then a command that restarts something is ended: it hangs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postgres:
+    """Where the URL of a Postgres leads.
+
+    Args:
+        url: as SQLAlchemy takes it.
+        host: a name, or the folder of a Unix socket.
+    """
+
+    url: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str | None) -> Self | None:
+        """Return that of a URL; None where it is none of a Postgres.
+
+        Raises:
+            ConfigError: it names no host, or several, or a port that is no number.
+        """
+        parts = urlsplit(url or "")
+        if not parts.scheme.startswith("postgresql"):
+            return None
+        query = dict(parse_qsl(parts.query))
+        host = query.get("host", parts.hostname)
+        if not host or "," in host:
+            raise ConfigError(f"{DSN} names {host or 'no host'}, allowed with faults is one host; name it in the URL")
+        try:
+            return cls(url=parts.geturl(), host=host, port=int(query.get("port", parts.port or _PORT)))
+        except ValueError:  # its text may be a part of the password
+            raise ConfigError(
+                f"{DSN} has a port that cannot be read, allowed is a number up to 65535; correct the URL"
+            ) from None
+
+    def behind(self, lines: Lines, name: str) -> str:
+        """Open a line to it, and return the URL of the near end; a certificate is still held against its own host."""
+        parts = urlsplit(self.url)
+        query = {key: value for key, value in parse_qsl(parts.query) if key not in ("host", "port")}
+        user = parts.netloc.rpartition("@")[0]
+        if self.host.startswith("/"):
+            port, host = lines.to_socket(name, f"{self.host}/.s.PGSQL.{self.port}"), _LOOPBACK
+        else:
+            port, host = lines.to_server(name, self.host, self.port), self.host
+            query["hostaddr"] = _LOOPBACK
+        netloc = f"{user}@{host}:{port}" if user else f"{host}:{port}"
+        return parts._replace(netloc=netloc, query=urlencode(query)).geturl()
+
+
+def database() -> Database:
+    """Return what the workers' database is."""
+    url = os.environ.get(DSN)
+    return "own" if url is None else "other" if Postgres.of(url) is None else "postgres"
+
+
+def restartable() -> list[str]:
+    """Return what somebody says how to restart."""
+    return [name for name, variable in RESTARTS.items() if os.environ.get(variable, "").strip()]
+
+
+class Restarts:
+    """Commands that restart what a load test uses, each as long as it takes."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+
+    def begin(self, target: str) -> None:
+        """Begin to restart it; what the command prints goes to standard error, because `--json` has the other."""
+        command = subprocess.Popen(  # noqa: S602 (the caller's own command, as in a Makefile)
+            os.environ[RESTARTS[target]],
+            shell=True,
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            process_group=0,
+        )
+        self._running[target] = command, self._clock.monotonic() + COMMAND_SECONDS_MAX
+
+    def is_over(self, target: str) -> bool:
+        """Return whether its command has ended, or hangs."""
+        command, until = self._running[target]
+        return command.poll() is not None or self._clock.monotonic() > until
+
+    def end(self, target: str) -> bool:
+        """Wait for its command, until two minutes after its beginning at most; return whether it succeeded."""
+        command, until = self._running.pop(target)
+        try:
+            return command.wait(max(0.0, until - self._clock.monotonic())) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(command.pid, signal.SIGKILL)
+            command.wait()
+            return False

@@ -1,0 +1,43 @@
+"""The processes of publishing tasks, as faults find them: Spark's Python workers on this machine."""
+
+import os
+import signal
+from collections import defaultdict
+
+from spark_load.faults.shapes import FaultKind
+from spark_load.faults.signals import signalled
+from spark_load.runtime.coordinator import RunCoordinator
+
+
+class Publishers:
+    """Publishing tasks, by name. One that is ended is run again by Spark, and goes on where its journal ends.
+
+    Args:
+        coordinator: to which each task says which process it is.
+    """
+
+    def __init__(self, coordinator: RunCoordinator) -> None:
+        self._coordinator = coordinator
+        self._ended: defaultdict[str, set[int]] = defaultdict(set)
+        self._frozen: dict[str, int] = {}
+
+    def harm(self, kind: FaultKind, name: str) -> bool:
+        """Do that to a task; return whether it met a process that publishes, of its own."""
+        process = self._coordinator.process(name)
+        if process in (None, os.getpid()) or process in self._ended[name]:
+            return False
+        if kind is FaultKind.FREEZE:
+            self._frozen[name] = process
+            return signalled(process, signal.SIGSTOP)
+        # Before the signal: Spark may run it again before this process goes on.
+        self._coordinator.run_again(name, len(self._ended[name]) + 1)
+        if is_met := signalled(process, signal.SIGKILL if kind is FaultKind.KILL else signal.SIGTERM):
+            self._ended[name].add(process)
+        else:
+            self._coordinator.run_again(name, len(self._ended[name]))
+        return is_met
+
+    def heal(self, kind: FaultKind, name: str) -> None:
+        """Let one that was frozen go on."""
+        if kind is FaultKind.FREEZE and (process := self._frozen.pop(name, None)) is not None:
+            signalled(process, signal.SIGCONT)

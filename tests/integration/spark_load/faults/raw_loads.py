@@ -1,0 +1,89 @@
+"""Load tests of raw consumers under faults, without Spark: all in threads, or the publisher in processes of its own."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.clock import eventually
+from sluice.history.checker import Expectation
+from sluice.history.checker.verdict import Verdict
+from spark_load.consume.dead_letters import DeadLetters
+from spark_load.consume.job import Consumer
+from spark_load.faults import servers
+from spark_load.faults.shapes import Targets, scheduled
+from spark_load.judge.judge import Planned, judge
+from spark_load.judge.local_engine import opened
+from spark_load.publish.job import publish_share
+from spark_load.run.harm import harmed
+from spark_load.runtime.task_context import DRIVER, Run, task_context
+
+QUEUES = ("billing", "shipping", "audit")
+
+
+def _consume(run: Run, queue: str) -> None:
+    with task_context(run, f"consume-{queue}") as context:
+        Consumer(context, run, f"sluice-local-{queue}.fifo").consume()
+
+
+def _publish(run: Run) -> None:
+    publish_share(run, iter([planned_rows(run)]))
+
+
+def planned_rows(run: Run) -> pa.RecordBatch:
+    """Return the rows of the plan, in the order in which they are published."""
+    return run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
+
+
+def loaded(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
+    """Offer the load under its faults and consume it, in threads of this process, and judge what became of it."""
+    load = run.plan.profile
+    targets = Targets.of(consumer="raw", consumers=QUEUES, consumers_per_queue=1, restarts=servers.restartable())
+    schedule = scheduled(load.faults, targets, seed=1, duration_seconds=load.duration_seconds)
+    with harmed(run, schedule) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(4) as pool:
+        publishing = pool.submit(publish, harm.run)
+        consuming = [pool.submit(_consume, run, queue) for queue in QUEUES]
+        begin_us = context.clock.now_us() + 500_000
+        context.coordinator.start(begin_us)
+        context.coordinator.measure(begin_us)
+        harm.begin(begin_us, context.journal, context.clock)
+        eventually(publishing.done, timeout_seconds=120, describe="everything to be published")
+        publishing.result()
+
+        def is_drained() -> bool:
+            ended = sum(task.ended for task in context.coordinator.all_progress() if task.role == "consume")
+            return ended == load.group_count * len(QUEUES)
+
+        eventually(is_drained, timeout_seconds=120, describe="every group to have ended in every queue")
+        context.coordinator.finish()
+        for task in consuming:
+            task.result(120)
+        harm.end()
+        DeadLetters(context, run).probe()
+    return _judged(run)
+
+
+def _judged(run: Run) -> Verdict:
+    engine = opened(run.folder)
+    assert engine is not None
+    where = run.deployment
+    expectation = Expectation(
+        run=run.id,
+        queues=tuple(where.queue_urls),
+        visibility_timeout_seconds=dict(where.visibility_timeout_seconds),
+        dead_letter_queues=dict(where.dead_letter_queues),
+    )
+    recorders = {f"consume-{queue}-0": f"sluice-local-{queue}.fifo" for queue in QUEUES}
+    return judge(
+        engine,
+        plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
+        expectation=expectation,
+        run={
+            "run": run.id,
+            "target": "endpoint",
+            "recorders": {**recorders, "publish-0": None, "driver-0": None},
+            "max_receive_count": dict(where.max_receive_count),
+        },
+        allowed=dict(run.plan.profile.allowed()),
+    )

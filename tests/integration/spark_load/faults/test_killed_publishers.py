@@ -1,0 +1,121 @@
+"""A publisher that is killed and run again, as Spark does it: it is valid, and one that goes on wrongly is found."""
+
+import re
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from sluice.clock import SystemClock
+from sluice.history.checker.verdict import Status
+from sluice.recorder.journal import read_journal
+from sluice.simulator.model import Refusal
+from spark_load.faults.shapes import FaultKind
+from spark_load.publish import job
+from spark_load.publish.processes import Publishers
+from spark_load.publish.publisher import Publisher
+from spark_load.runtime import deployment, task_context
+from spark_load.runtime.task_context import Run, TaskContext
+from tests.integration.spark_load.faults.raw_loads import loaded, planned_rows
+from tests.integration.spark_load.loads import run_of
+from tests.support.declaration import environment
+from tests.support.endpoints import fake_aws
+from tests.support.processes.forked import forking
+
+LOAD = """
+messages_per_second: 40
+duration_seconds: 2
+group_count: 6
+payload_bytes: 32
+publish_tasks: 1
+lateness_budget_seconds: 60
+"""
+_CALLS, _KILLS = 5, 2
+
+
+def _sound() -> None:
+    """Break nothing."""
+
+
+def _sends_everything_anew() -> None:
+    """Ignore the journals of the processes before, and have the service take every message for a new one."""
+
+    class Anew(Publisher):
+        def __init__(self, *given: object, **named: object) -> None:
+            super().__init__(*given, **named)  # type: ignore[arg-type]
+            self._run += "-anew"
+
+    vars(job)["Publisher"] = Anew
+    vars(job)["sent_before"] = lambda *_: pa.array([], pa.int64())
+
+
+def _takes_unanswered_for_published() -> None:
+    """Send nothing again that was sent once, whatever became of it."""
+
+    def sent_before(run: Run, _context: TaskContext) -> pa.Array:
+        journals = sorted(run.journals.glob("publish-0-*.arrows"))
+        ids = pa.concat_tables(read_journal(path) for path in journals).column("deduplication_id").drop_null()
+        return pc.cast(pc.utf8_slice_codeunits(ids, len(run.id) + 1), pa.int64()).combine_chunks()
+
+    vars(job)["sent_before"] = sent_before
+
+
+def _task(run: Run, again: int, breaks: Callable[[], None]) -> None:
+    """Publish as a task of Spark, in a process of its own."""
+    context = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: again)
+    vars(task_context)["SparkTaskContext"] = SimpleNamespace(get=lambda: context)
+    if again:
+        breaks()
+    job.publish_share(run, iter([planned_rows(run)]))
+
+
+def _published(run: Run, breaks: Callable[[], None]) -> None:
+    """Run the task, and again where it was killed, as Spark does."""
+    codes = list[int | None]()
+    while not codes or codes[-1] == -signal.SIGKILL:
+        process = forking("spark_load.publish.job").Process(target=_task, args=(run, len(codes), breaks))
+        process.start()
+        process.join(120)
+        codes.append(process.exitcode)
+    assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0]
+
+
+@pytest.mark.parametrize(
+    ("breaks", "status", "found"),
+    [
+        (_sound, Status.VALID, ""),
+        (_sends_everything_anew, Status.INVALID, "2 messages of what is one message under 2 deduplication ids"),
+        (_takes_unanswered_for_published, Status.UNKNOWN, r"\d+ planned message\(s\) were not published"),
+    ],
+)
+def test_a_publisher_that_is_killed_twice_loses_and_repeats_nothing(
+    endpoint: fake_aws.Endpoint, tmp_path: Path, breaks: Callable[[], None], status: Status, found: str
+) -> None:
+    """Each kill finds it waiting for the answer to a call that is never carried out."""
+    run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), LOAD)
+    coordinator, calls, one_by_one = run.coordinator(SystemClock()), Counter[int](), threading.Lock()
+    publishers = Publishers(coordinator)
+
+    def kill(called: str) -> Refusal | None:
+        with one_by_one:
+            kills = coordinator.again_count("publish-0")
+            calls[kills] += called == "PublishBatch"
+            if called != "PublishBatch" or kills == _KILLS or calls[kills] < _CALLS:
+                return None
+            publishers.harm(FaultKind.KILL, "publish-0")
+            return fake_aws.THROTTLED
+
+    endpoint.fault = kill
+    verdict = loaded(run, partial(_published, breaks=breaks))
+
+    sentences = [*(violation.sentence for violation in verdict.violations), *verdict.unknowns]
+    assert verdict.status is status
+    assert bool(sentences) == bool(found)
+    assert any(re.search(found, sentence) for sentence in sentences) == bool(found)

@@ -1,0 +1,128 @@
+"""The Postgres of the workers behind a line, and commands that restart things."""
+
+import os
+import socketserver
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from sluice.clock import eventually
+from sluice.errors import ConfigError
+from spark_load.faults import servers
+from spark_load.faults.lines import Lines
+from spark_load.faults.servers import Postgres, Restarts
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    with Lines() as lines:
+        yield lines
+
+
+def test_what_is_no_postgres_has_no_line_and_one_host_is_named() -> None:
+    assert [Postgres.of(url) for url in (None, "sqlite:///a.db")] == [None, None]
+    found = Postgres.of("postgresql+psycopg://u@/n?host=/run/postgres&port=6000")
+    assert found is not None
+    assert (found.host, found.port) == ("/run/postgres", 6000)
+    for url, named in (("postgresql:///n", "no host"), ("postgresql://u@/n?host=a,b", "a,b")):
+        with pytest.raises(ConfigError, match=f"SLUICE_DSN names {named}, allowed with faults is one host"):
+            Postgres.of(url)
+    for url in ("postgresql://u@h:one/n", "postgresql://u@h/n?port=one"):
+        with pytest.raises(ConfigError, match="SLUICE_DSN has a port that cannot be read, allowed is a number"):
+            Postgres.of(url)
+
+
+def test_the_near_end_of_a_line_keeps_user_password_name_and_options_and_the_host_of_the_certificate(
+    lines: Lines,
+) -> None:
+    far = Postgres.of("postgresql://u:p%2Fw@db.example/n?sslmode=verify-full")
+    assert far is not None
+
+    near = make_url(far.behind(lines, "billing-0:database"))
+
+    assert (near.username, near.password, near.host, near.database) == ("u", "p/w", "db.example", "n")
+    assert dict(near.query) == {"sslmode": "verify-full", "hostaddr": "127.0.0.1"}
+    assert near.port not in (None, 5432)
+
+
+@pytest.mark.parametrize("is_socket", [True, False])
+def test_a_line_leads_to_the_server(lines: Lines, tmp_path: Path, *, is_socket: bool) -> None:
+    class Refusing(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1)
+            self.request.sendall(b"E" + (4 + 1 + 8 + 1).to_bytes(4) + b"Mit's me\0\0")
+
+    path = str(tmp_path / ".s.PGSQL.5432")
+    server = (
+        socketserver.UnixStreamServer(path, Refusing)
+        if is_socket
+        else socketserver.TCPServer(("127.0.0.1", 0), Refusing)
+    )
+    host = f"/n?host={tmp_path}" if is_socket else f"127.0.0.1:{server.server_address[1]}/n?"
+    with server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        far = Postgres.of(f"postgresql://u@{host}&sslmode=disable")
+        assert far is not None
+        near = make_url(far.behind(lines, "billing-0:database"))
+
+        with pytest.raises(psycopg.OperationalError, match="it's me"):
+            psycopg.connect(near.render_as_string(hide_password=False)).close()
+        server.shutdown()
+
+
+def test_a_restart_is_the_callers_command_and_takes_as_long_as_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLUICE_RESTART_ENDPOINT", raising=False)
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"echo begun > {tmp_path}/log; read -r word < {tmp_path}/go; $word")
+    restarts = Restarts()
+    assert servers.restartable() == ["database"]
+
+    found = []
+    for word in ("true", "false"):
+        os.mkfifo(tmp_path / "go")
+        restarts.begin("database")
+        eventually((tmp_path / "log").exists, timeout_seconds=30, describe="the command to begin")
+        assert not restarts.is_over("database")
+        (tmp_path / "go").write_text(f"{word}\n", encoding="utf-8")
+        found.append(restarts.end("database"))
+        (tmp_path / "go").unlink()
+
+    assert found == [True, False]
+
+
+def test_a_variable_that_is_empty_says_how_to_restart_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell would do nothing, and succeed."""
+    for variable in servers.RESTARTS.values():
+        monkeypatch.setenv(variable, " ")
+
+    assert servers.restartable() == []
+
+
+def test_a_restart_prints_nothing_where_the_verdict_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", "echo it is back; echo with a warning >&2")
+    restarts = Restarts()
+    restarts.begin("database")
+
+    assert restarts.end("database")
+    assert capfd.readouterr() == ("", "it is back\nwith a warning\n")
+
+
+def test_a_restart_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what its command has begun; else a run would have no end."""
+    os.mkfifo(tmp_path / "never")
+    monkeypatch.setattr(servers, "COMMAND_SECONDS_MAX", 0.2)
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"cat {tmp_path}/never; true")
+    restarts = Restarts()
+    restarts.begin("database")
+
+    eventually(lambda: restarts.is_over("database"), timeout_seconds=30, describe="the command to be given up")
+    assert not restarts.end("database")
+    with pytest.raises(OSError, match="No such device"):  # nobody reads
+        os.open(tmp_path / "never", os.O_WRONLY | os.O_NONBLOCK)

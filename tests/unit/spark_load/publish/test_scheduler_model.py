@@ -1,0 +1,142 @@
+"""The scheduler against a plain model of it: lists of messages, looked at one by one."""
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_load.publish import scheduler
+from spark_load.publish.scheduler import GroupScheduler
+
+_GROUPS, _ADDRESSES = 7, 2
+
+type _Message = tuple[int, int, int]
+"""planned_idx, idx, group."""
+
+
+class _Model:
+    """What `GroupScheduler` says of itself, done plainly."""
+
+    def __init__(self, *, is_batched: bool) -> None:
+        self._is_batched = is_batched
+        self._waiting: dict[int, list[_Message]] = {group: [] for group in range(_GROUPS)}
+        self._abandoned: set[int] = set()
+        self.resting: dict[int, float] = {}
+        self.on_their_way: dict[int, list[_Message]] = {}
+
+    def add(self, due: list[_Message]) -> int:
+        for message in due:
+            if message[2] not in self._abandoned:
+                self._waiting[message[2]].append(message)
+        return sum(group in self._abandoned for *_, group in due)
+
+    def ready(self, address: int) -> list[_Message]:
+        """Return the first messages of groups that may go, in the order of the plan."""
+        blocked = self.resting.keys() | self.on_their_way.keys()
+        return sorted(
+            waiting[0]
+            for group, waiting in self._waiting.items()
+            if waiting and group not in blocked and group % _ADDRESSES == address
+        )
+
+    def take(self, address: int, room: int) -> list[_Message]:
+        taken: list[_Message] = []
+        for _, _, group in self.ready(address):
+            waiting, own = self._waiting[group], list[_Message]()
+            while waiting and len(taken) < room and waiting[0][1] not in [idx for _, idx, _ in own]:
+                own.append(waiting.pop(0))
+                taken.append(own[-1])
+                if not self._is_batched:
+                    break
+            if own:
+                self.on_their_way[group] = own
+        return taken
+
+    def settle(self, group: int) -> None:
+        del self.on_their_way[group]
+
+    def put_back(self, group: int, failed: list[_Message], until: float) -> None:
+        del self.on_their_way[group]
+        self._waiting[group][:0] = failed
+        self.resting[group] = until
+
+    def wake(self, now: float) -> None:
+        self.resting = {group: until for group, until in self.resting.items() if until > now}
+
+    def abandon(self, group: int) -> int:
+        del self.on_their_way[group]
+        self._abandoned.add(group)
+        behind, self._waiting[group] = len(self._waiting[group]), []
+        return behind
+
+    def state(self) -> Any:
+        heads = [self.ready(address) for address in range(_ADDRESSES)]
+        return {
+            "waiting_count": sum(map(len, self._waiting.values())),
+            "is_empty": not self.on_their_way and not any(self._waiting.values()),
+            "ready": [len(ready) for ready in heads],
+            "heads_us": [ready[0][0] * 10 if ready else None for ready in heads],
+            "wakes_at": min(self.resting.values(), default=None),
+        }
+
+
+def _state(tested: GroupScheduler) -> Any:
+    return {
+        "waiting_count": tested.waiting_count,
+        "is_empty": tested.is_empty,
+        "ready": [tested.ready_count(address) for address in range(_ADDRESSES)],
+        "heads_us": [tested.head_us(address) for address in range(_ADDRESSES)],
+        "wakes_at": tested.wakes_at,
+    }
+
+
+def _add(tested: GroupScheduler, due: list[_Message]) -> int:
+    planned_idx, idx, groups = np.array(due, np.int64).reshape(-1, 3).T
+    attempts = np.ones(len(due), np.int32)
+    columns = (planned_idx, idx, attempts, groups.astype(np.int32), planned_idx * 10)
+    names = ("planned_idx", "idx", "publish_attempt", "group_number", "intended_at_us")
+    return tested.add(dict(zip(names, columns, strict=True)))
+
+
+@pytest.mark.parametrize("is_batched", [False, True])
+@settings(max_examples=150, deadline=None)
+@given(rng=st.randoms(use_true_random=True))
+def test_the_scheduler_does_what_its_plain_model_does(*, is_batched: bool, rng: Random) -> None:
+    """Messages come, some twice; of calls all, some or none are acknowledged; groups rest, or are given up."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scheduler, "_ROWS", 4)  # so that rings go round and grow
+        tested = GroupScheduler(group_count=_GROUPS, address_count=_ADDRESSES, is_batched=is_batched)
+    model, rows, added = _Model(is_batched=is_batched), dict[int, int](), 0
+    for now in range(80):
+        groups = rng.choices(range(_GROUPS), k=rng.randrange(6))
+        due = [(added + place, rng.randrange(3), group) for place, group in enumerate(groups)]
+        added += len(due)
+        assert _add(tested, due) == model.add(due)
+
+        tested.wake(now)
+        model.wake(now)
+        address, room = rng.randrange(_ADDRESSES), rng.randint(1, 4)
+        taken, expected = tested.take(address, room), model.take(address, room)
+        assert tested.columns(taken)["planned_idx"].tolist() == [number for number, *_ in expected]
+        assert tested.groups(taken) == [group for *_, group in expected]
+        rows |= dict(zip([number for number, *_ in expected], taken, strict=True))
+
+        settled: list[int] = []
+        for group, messages in [*model.on_their_way.items()]:
+            own = [rows[number] for number, *_ in messages]
+            answer = rng.choices(["none", "ok", "failed", "abandoned"], [4, 8, 4, 0.1])[0]
+            if answer == "ok":
+                settled += own
+                model.settle(group)
+            elif answer == "failed":
+                failed = sorted(rng.sample(messages, rng.randint(1, len(messages))))
+                until = now + rng.randrange(9)
+                tested.put_back(own, failed=[rows[number] for number, *_ in failed], until=until)
+                model.put_back(group, failed, until)
+            elif answer == "abandoned":
+                assert tested.abandon(own) == model.abandon(group)
+        tested.settle(settled)
+        assert _state(tested) == model.state()
