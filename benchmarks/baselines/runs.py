@@ -1,26 +1,26 @@
-"""Small load tests one after the other, on one LocalStack: the load test's own publisher, consumers, recorder, judge.
+"""Small load tests one after the other, on the simulator's model: the load test's own parts, from publisher to judge.
 
-Spark is left out, which would take longer to start than a run lasts: publisher and consumers are processes.
+Spark is left out, which would take longer to start than a run lasts: publisher and consumers are processes. So is
+LocalStack, whose own times vary more than what is to be found.
 """
 
 import itertools
 import multiprocessing
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-import boto3
 import numpy as np
 
-from emulator import localstack
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
-from sluice.declaration import load_declaration
+from sluice.declaration import Environment, load_declaration
 from sluice.history.checker import Expectation
 from sluice.history.checker.verdict import Verdict
-from sluice.testing.deployment import deploy
 from spark_load.baselines.results import Result, result_of
 from spark_load.consume.job import Consumer
 from spark_load.judge import local_engine
@@ -31,6 +31,7 @@ from spark_load.publish.job import publish_share
 from spark_load.runtime import deployment
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import CONSUMER, Run, task_context
+from tests.support.endpoints import fake_aws
 
 PROFILE = Profile(
     messages_per_second=40,
@@ -42,7 +43,6 @@ PROFILE = Profile(
     poll_pause_seconds=0.15,
     lateness_budget_seconds=30,
 )
-_LOG = Path("runs") / "benchmarks-baselines.log"
 _LEAD_US = 500_000
 _SECONDS_MAX = 120
 _clock = SystemClock()
@@ -60,14 +60,23 @@ def slower(factor: float) -> Profile:
 
 @contextmanager
 def deployed() -> Iterator[Deployment]:
-    """Start LocalStack with the queues of the environment `local`; stop it when the block ends."""
+    """Serve the queues of the environment `local` by the simulator's model, in a process that ends with the block."""
     declared = load_declaration(Path(__file__).resolve().parents[2] / "environments.py").environment("local")
-    _LOG.parent.mkdir(exist_ok=True)
-    with localstack.running(log=_LOG) as running:
-        os.environ |= running.environment()
-        sqs, sns = (boto3.client(name, endpoint_url=running.endpoint_url) for name in ("sqs", "sns"))
-        deploy(declared, sqs=sqs, sns=sns)
-        yield deployment.find(declared, endpoint_url=running.endpoint_url)
+    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+    here, there = _fork.Pipe()
+    server = _fork.Process(target=_serve, args=(declared, there), daemon=True)
+    server.start()
+    try:
+        yield deployment.find(declared, endpoint_url=here.recv())
+    finally:
+        server.kill()
+
+
+def _serve(declared: Environment, url: Connection) -> None:
+    with fake_aws.running() as endpoint:
+        endpoint.deploy(declared, visibility_timeout_seconds=None)
+        url.send(endpoint.url)
+        threading.Event().wait()
 
 
 def results(where: Deployment, kinds: dict[str, Profile], seconds: float) -> Iterator[Result]:
@@ -128,7 +137,7 @@ def _judged(where: Deployment, load: Profile, folder: Path, name: str) -> Verdic
         ),
         run={
             "run": name,
-            "target": "localstack",
+            "target": "endpoint",
             "profile": PROFILE.as_json(),
             "profile_name": "benchmark",
             "recorders": dict.fromkeys(recorders),

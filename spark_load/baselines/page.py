@@ -10,7 +10,7 @@ from spark_load.report.charts import Axis, Line
 from spark_load.report.parts import Figure, drawn, figure_html, filled, list_items
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
-_TONES = {0: "valid", 2: "unknown", 99: "crossed"}
+_TONES = {0: "valid", 2: "unknown", 98: "unknown", 99: "crossed"}
 
 
 def write(found: Trend, path: Path) -> None:

@@ -39,7 +39,7 @@ class Result:
     profile_digest: str
     kind: Mapping[str, str]
     status: Status
-    seconds: Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+    seconds: Mapping[str, Annotated[float, Field(ge=1e-9, le=1e9)]]
     versions: Mapping[str, str]
     schema_version: int = _SCHEMA_VERSION
 

@@ -1,7 +1,7 @@
 """A run beside the runs before it: which of its times are longer, and how much longer they had to be to be found."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
@@ -14,6 +14,8 @@ LEVEL = 0.01
 """How often a run is called slower at most where nothing changed, whatever number of times is compared."""
 BEFORE_MIN = 8
 """Runs before, without which nothing is said."""
+EXIT_TOO_FEW = 98
+"""Too few runs before it yet: what is missing are runs, and nothing is wrong."""
 RATIO_MIN = 1.05
 """What is longer by less is not called slower, however sure that is."""
 NEWEST = (1, 3, 5)
@@ -67,6 +69,7 @@ class Trend:
         result: of the run.
         runs: before it, those that can be compared with it.
         last: how many of them, at most, the newest are compared with.
+        needs_runs: whether it is unknown only because there are too few runs yet.
     """
 
     result: Result
@@ -74,6 +77,7 @@ class Trend:
     last: int
     rows: tuple[Row, ...] = ()
     unknown: str | None = None
+    needs_runs: bool = False
 
     @property
     def left_out(self) -> list[str]:
@@ -98,16 +102,16 @@ class Trend:
 
     @property
     def exit_code(self) -> int:
-        """Return 99 where something became slower, 2 where nobody can say, else 0."""
+        """Return 99 where something became slower, 98 where more runs are needed, 2 where nobody can say, else 0."""
         if self.unknown is not None:
-            return EXIT_CODES[Status.UNKNOWN]
+            return EXIT_TOO_FEW if self.needs_runs else EXIT_CODES[Status.UNKNOWN]
         return EXIT_CROSSED if self.slower else 0
 
     @property
     def word(self) -> str:
         """Return the answer in a word."""
         if self.unknown is not None:
-            return "UNKNOWN"
+            return "TOO FEW RUNS" if self.needs_runs else "UNKNOWN"
         return "SLOWER" if self.slower else "NOT SLOWER"
 
     def as_json(self) -> dict[str, Any]:
@@ -147,28 +151,25 @@ def trend(result: Result, others: Sequence[Result], *, last: int) -> Trend:
     """Compare a run with at most `last` runs before it, and the newest runs with those before them."""
     before = comparable(result, others, last=last)
     runs = tuple(other.run for other in before)
+    unknown = Trend(result=result, runs=runs, last=last)
     if result.status is not Status.VALID:
-        return Trend(
-            result=result, runs=runs, last=last, unknown=f"the run is {result.status.value.upper()}: see its verdict"
-        )
+        return replace(unknown, unknown=f"the run is {result.status.value.upper()}: see its verdict")
+    if not result.seconds:
+        return replace(unknown, unknown="no time of the run was measured: see its summary")
     if len(before) < BEFORE_MIN:
-        return Trend(
-            result=result,
-            runs=runs,
-            last=last,
-            unknown=f"there are {len(before)} valid runs of this profile on this kind of machine before it, needed are"
-            f" {BEFORE_MIN}; run it {BEFORE_MIN - len(before)} times more",
+        why = (
+            f"found {units.plural(len(before), 'valid run')} of this profile on this kind of machine before it, needed"
+            f" are {BEFORE_MIN}; make {units.plural(BEFORE_MIN - len(before), 'more run')}"
         )
+        return replace(unknown, unknown=why, needs_runs=True)
     rows = _rows({name: _values(name, [*before, result]) for name in result.seconds}, last)
     if not rows:
-        return Trend(
-            result=result,
-            runs=runs,
-            last=last,
-            unknown=f"none of its {len(result.seconds)} times is in {BEFORE_MIN} of the {len(before)} runs before it,"
-            f" as when queues have other names; run it {BEFORE_MIN} times more",
+        why = (
+            f"none of its {units.plural(len(result.seconds), 'time')} is in {BEFORE_MIN} of the {len(before)} runs"
+            f" before it, as when queues have other names; make up to {BEFORE_MIN} more runs"
         )
-    return Trend(result=result, runs=runs, last=last, rows=tuple(rows))
+        return replace(unknown, unknown=why, needs_runs=True)
+    return replace(unknown, rows=tuple(rows))
 
 
 def _values(name: str, results: Sequence[Result]) -> tuple[float, ...]:

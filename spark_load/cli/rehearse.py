@@ -28,7 +28,7 @@ from sluice.scaling.template import read_services
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import Number
+from sluice.terminal.values import Number, Whole
 from spark_load.cli.options import declared, require_writable
 from spark_load.profiles import profile
 from spark_load.rehearsal import shown
@@ -111,7 +111,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
 @click.option(
     "--traffic", type=click.Choice(_TRAFFIC), multiple=True, help="Of this kind, compared.  [default: all kinds]"
 )
-@click.option("--lanes", type=click.IntRange(1, 10_000), metavar="N", help="Messages a task works on at once.")
+@click.option("--lanes", type=Whole(1, 10_000), metavar="N", help="Messages a task works on at once.")
 @click.option(
     "--handler-seconds", type=Number("seconds", 0.001, 43_200), metavar="SECONDS", help="How long a handler takes."
 )
@@ -122,7 +122,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     metavar="SECONDS",
     help="How long a message may take.  [default for these three: as ENV declares]",
 )
-@click.option("--groups", type=click.IntRange(1, 10_000_000), metavar="N", help="Message groups active at a time.")
+@click.option("--groups", type=Whole(1, 10_000_000), metavar="N", help="Message groups active at a time.")
 @click.option(
     "--start-seconds",
     type=Number("seconds", 0, 3_600),
@@ -139,7 +139,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     metavar="NAMESPACE/NAME=EXPRESSION",
     help=f"What a metric of your own is, of {', '.join(_SIMULATED)}.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of all draws.")
+@click.option("--seed", type=Whole(0), default=1, show_default=True, help="Of all draws.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw one HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 @declaration_option

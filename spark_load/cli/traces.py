@@ -10,6 +10,7 @@ from sluice.terminal.values import Number
 from spark_load.cli.options import require_writable
 from spark_load.judge.arrivals import Published, published
 from spark_load.profiles import profile, trace
+from spark_load.report.units import plural
 
 _SECONDS_MAX = 31_536_000
 _AFTER_SECONDS_MAX = 230  # of repeats: inside the window that a profile allows
@@ -100,10 +101,10 @@ def profile_from(
 
 def _about(found: Published, speed: float) -> str:
     arrivals = found.arrivals
-    seconds = arrivals.offset_us[-1] / 1e6 / speed
+    seconds, pause = (value / 1e6 / speed for value in (arrivals.offset_us[-1], arrivals.longest_pause_us))
     return (
-        f"{len(arrivals):,} messages of {len(arrivals.group_counts):,} groups in {seconds:,.1f} s,"
-        f" {arrivals.group_counts[0] / len(arrivals):.1%} of them in one"
+        f"{plural(len(arrivals), 'message')} of {plural(len(arrivals.group_counts), 'group')} in {seconds:,.1f} s,"
+        f" {arrivals.group_counts[0] / len(arrivals):.1%} of them in one group; the longest pause is {pause:,.1f} s"
     )
 
 
@@ -111,9 +112,11 @@ def _remarks(found: Published) -> list[str]:
     """Return what is not as it was recorded, and why."""
     lines = []
     if found.repeat_count:
-        lines.append(f"{found.repeat_count:,} publishes were repeats that SQS drops: counted apart, as duplicate_share")
+        lines.append(f"repeats that SQS drops, counted apart as duplicate_share: {found.repeat_count:,}")
     if found.unanswered_count:
-        lines.append(f"{found.unanswered_count:,} publishes were refused or never answered: left out")
+        lines.append(f"publishes that were refused or never answered, left out: {found.unanswered_count:,}")
+    if found.unfinished_count:
+        lines.append(f"recorders that did not finish: {found.unfinished_count:,}; the last messages may be missing")
     if not found.has_sizes:
         lines.append("not every body's size is on record: the others have the median, or what the profile says")
     return lines
@@ -151,8 +154,10 @@ def _as_json(found: Published, target: Path, columns: Path) -> dict[str, object]
         "message_count": len(arrivals),
         "group_count": len(arrivals.group_counts),
         "seconds": float(arrivals.offset_us[-1] / 1e6),
+        "longest_pause_seconds": arrivals.longest_pause_us / 1e6,
         "hottest_share": float(arrivals.group_counts[0] / len(arrivals)),
         "repeat_count": found.repeat_count,
         "unanswered_count": found.unanswered_count,
+        "unfinished_count": found.unfinished_count,
         "has_sizes": found.has_sizes,
     }

@@ -9,6 +9,7 @@ import click
 from sluice.errors import ConfigError, MessagingError
 from sluice.history.checker.verdict import Verdict
 from sluice.terminal import output
+from sluice.terminal.values import Whole
 from spark_load import report
 from spark_load.baselines import results
 from spark_load.baselines.results import RESULTS_FILE, Result
@@ -29,7 +30,7 @@ from spark_load.cli.options import require_writable
 )
 @click.option(
     "--last",
-    type=click.IntRange(BEFORE_MIN, 1_000),
+    type=Whole(BEFORE_MIN, 1_000),
     default=20,
     show_default=True,
     metavar="N",
@@ -44,9 +45,10 @@ def trend(folder: Path | None, path: Path | None, last: int, page: Path | None, 
     three or five runs are slower than the ones before.
 
     \b
-    Exit codes: 0 not slower, 2 unknown (fewer than 8 runs before, or not valid), 3 wrong usage,
-    99 a time became longer by 5 % or more. Of 100 runs that changed nothing about one ends with 99,
-    if runs vary without outliers: with those it is more, so run again before you believe it.
+    Exit codes: 0 not slower, 2 unknown (the run is not valid, or a file is damaged), 3 wrong usage,
+    98 too few runs before it yet, 99 a time became longer by 5 % or more. Of 100 runs that changed
+    nothing about one ends with 99 if runs vary without outliers, and with them more: run again
+    before you believe it.
 
     \b
     Examples:

@@ -12,7 +12,8 @@ from sluice import limits
 from sluice.cost import prices
 from sluice.declaration import Environment
 from spark_load.profiles.load_estimate import CALL_SECONDS, LoadEstimate, Target
-from spark_load.profiles.profile import OVERHEAD_BYTES, Profile
+from spark_load.profiles.profile import Profile
+from spark_load.profiles.trace import OVERHEAD_BYTES
 
 _SESSION_SECONDS = 20
 

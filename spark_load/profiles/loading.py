@@ -10,7 +10,7 @@ import yaml
 from sluice.errors import ConfigError
 from spark_load.folder.json_files import BRIEF, sentence
 
-_EXAMPLE = "see spark_load/profiles/smoke.yaml"
+_FIELDS = "its fields: python -m pydoc spark_load.profiles.profile.Profile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ def read(text: str, *, source: str) -> Written:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None)
         where = "" if mark is None else f" (line {mark.line + 1}{f': {problem}' if problem else ''})"
-        raise ConfigError(f"profile {source!r} is not YAML{where}; {_EXAMPLE}") from error
+        raise ConfigError(f"profile {source!r} is not YAML{where}; {_FIELDS}") from error
     if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
         raise ConfigError(
-            f"profile {source!r} is {BRIEF.repr(document)}, allowed are lines of 'field: value'; {_EXAMPLE}"
+            f"profile {source!r} is {BRIEF.repr(document)}, allowed are lines of 'field: value'; {_FIELDS}"
         )
     first: dict[Any, int] = {}
     for key, _ in node.value:

@@ -20,12 +20,10 @@ from spark_load.faults.shapes import Faults, GivenFault
 from spark_load.folder import json_files
 from spark_load.profiles import constraints, loading
 from spark_load.profiles import trace as traces
-from spark_load.profiles.trace import Replay
+from spark_load.profiles.trace import OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, SECONDS_MAX, Replay
 
 _FOLDER = Path(__file__).resolve().parent
-OVERHEAD_BYTES = 512  # identity and JSON around the payload, generously
 END_MARKERS_AFTER_SECONDS = 0.5
-_SECONDS_MAX = 86_400
 _REASONS_MAX = 5
 _DIGEST_DIGITS = 16
 _RECORDED = (
@@ -39,7 +37,7 @@ _RECORDED = (
 
 type _Share = Annotated[float, Field(ge=0, le=1)]
 type _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
-type _Threshold = Annotated[float, Field(gt=0, le=_SECONDS_MAX)] | None
+type _Threshold = Annotated[float, Field(gt=0, le=SECONDS_MAX)] | None
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
@@ -52,7 +50,7 @@ class Phase:
         to_per_second: the rate at its end, reached linearly; None keeps the rate.
     """
 
-    duration_seconds: Annotated[float, Field(gt=0, le=_SECONDS_MAX)]
+    duration_seconds: Annotated[float, Field(gt=0, le=SECONDS_MAX)]
     messages_per_second: _Rate
     to_per_second: _Rate | None = None
 
@@ -119,19 +117,19 @@ class Profile:
     """
 
     messages_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 0
-    duration_seconds: Annotated[float, Field(gt=0, le=_SECONDS_MAX)] = 0
+    duration_seconds: Annotated[float, Field(gt=0, le=SECONDS_MAX)] = 0
     phases: Annotated[tuple[Phase, ...], Field(max_length=1_000)] = ()
     replay: Replay | None = None
     warm_up_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
     group_count: Annotated[int, Field(ge=1, le=10_000_000)]
     group_skew: Annotated[float, Field(ge=0, le=5)] = 0
-    payload_bytes: Annotated[int, Field(ge=0, le=limits.MESSAGE_BYTES_MAX - OVERHEAD_BYTES)] = 256
+    payload_bytes: Annotated[int, Field(ge=0, le=PAYLOAD_BYTES_MAX)] = 256
     destination: Literal["topic", "queue"] = "topic"
     duplicate_share: _Share = 0
     duplicate_after_seconds: Annotated[float, Field(gt=0, lt=limits.DEDUPLICATION_WINDOW_SECONDS - 60)] = 2
     late_duplicate_share: _Share = 0
     late_duplicate_after_seconds: (
-        Annotated[float, Field(ge=constraints.LATE_DUPLICATE_SECONDS_MIN, le=_SECONDS_MAX)] | None
+        Annotated[float, Field(ge=constraints.LATE_DUPLICATE_SECONDS_MIN, le=SECONDS_MAX)] | None
     ) = None
     publish_tasks: Annotated[int, Field(ge=1, le=1_000)] = 1
     producers_per_group: Annotated[int, Field(ge=1, le=1_000)] = 1
@@ -141,7 +139,7 @@ class Profile:
     consumers_per_queue: Annotated[int, Field(ge=1, le=1_000)] = 1
     consumer: Literal["raw", "worker"] = "raw"
     minute_seconds: Annotated[float, Field(ge=0.5, le=60)] | None = None
-    consume_after_seconds: Annotated[float, Field(ge=0, le=_SECONDS_MAX)] = 0
+    consume_after_seconds: Annotated[float, Field(ge=0, le=SECONDS_MAX)] = 0
     poll_pause_seconds: Annotated[float, Field(ge=0, le=10)] = 0
     handler_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
     visibility_timeout_seconds: Annotated[int, Field(ge=1, le=limits.VISIBILITY_TIMEOUT_SECONDS_MAX)] | None = None
@@ -174,8 +172,8 @@ class Profile:
             if found not in (0, value):  # a stored profile has both, alike
                 raise ValueError(f"{name} is {found:g}, allowed beside phases is none: they make {value:g}")
             object.__setattr__(self, name, value)
-        if seconds > _SECONDS_MAX:
-            raise ValueError(f"the phases last {seconds:g} s, allowed is at most {_SECONDS_MAX}")
+        if seconds > SECONDS_MAX:
+            raise ValueError(f"the phases last {seconds:g} s, allowed is at most {SECONDS_MAX}")
 
     @property
     def steps(self) -> tuple[Phase, ...]:

@@ -4,6 +4,7 @@ A group is its rank: 0 has the most messages. Nothing else of a group or of a bo
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +15,14 @@ import pyarrow.parquet as pq
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from sluice import limits
 from sluice.errors import ConfigError
 
 ARRIVALS_MAX = 5_000_000
+SECONDS_MAX = 86_400  # a load lasts
 FRAME_BYTES = 160  # of a body, around its payload: run, group, idx and JSON, about
+OVERHEAD_BYTES = 512  # the same, generously
+PAYLOAD_BYTES_MAX = limits.MESSAGE_BYTES_MAX - OVERHEAD_BYTES
 _BINS_MAX = 60
 _SECONDS_MIN = 1.0  # how long a trace of one instant lasts
 _US = 1_000_000
@@ -73,13 +78,19 @@ class Arrivals:
         """Return how many messages each group has, by rank: descending."""
         return np.bincount(self.group_rank)
 
+    @property
+    def longest_pause_us(self) -> int:
+        """Return the longest time without a message."""
+        return int(np.diff(self.offset_us, prepend=0).max())
+
     def offsets_us(self, speed: float) -> Any:
         """Return when each message comes at another speed."""
         return np.rint(self.offset_us / speed).astype(np.int64)
 
-    def payload_bytes(self) -> Any:
-        """Return the size of each payload: what a body has besides its frame."""
-        return np.maximum(self.body_bytes - FRAME_BYTES, 0)
+
+def payload_bytes(body_bytes: Any) -> Any:
+    """Return the payloads' sizes: what bodies have besides their frames, as much as a message may have."""
+    return np.clip(body_bytes - FRAME_BYTES, 0, PAYLOAD_BYTES_MAX)
 
 
 def ranked(instants_us: Any, groups: Any, body_bytes: Any) -> Arrivals:
@@ -141,16 +152,18 @@ def read(path: Path) -> tuple[Arrivals, str]:
             f" {', '.join(_SCHEMA.names)} as `sluice load profile-from` writes them"
         )
     found = Arrivals(*(column.to_numpy() for column in table.columns))
-    if not len(found) or not _is_sane(found):
+    if not len(found) or any(column.null_count for column in table.columns) or not _is_sane(found):
         raise ConfigError(
-            f"the trace {path} is empty or damaged: allowed are instants from 0, ascending, and groups by rank; make it"
-            " again: sluice load profile-from"
+            f"the trace {path} is empty or damaged: allowed are instants from 0, ascending, groups by rank and bodies"
+            f" of at most {limits.MESSAGE_BYTES_MAX:,} bytes; make it again: sluice load profile-from"
         )
     return found, hashlib.sha256(content).hexdigest()
 
 
 def _is_sane(arrivals: Arrivals) -> bool:
     if arrivals.offset_us[0] != 0 or min(arrivals.group_rank.min(), arrivals.body_bytes.min()) < 0:
+        return False
+    if arrivals.body_bytes.max() > limits.MESSAGE_BYTES_MAX:
         return False
     if arrivals.group_rank.max() >= len(arrivals) or np.any(np.diff(arrivals.offset_us) < 0):
         return False
@@ -162,22 +175,30 @@ def described(path: Path, speed: float) -> dict[str, Any]:
     """Return the fields of a profile that its trace says, by name: phases, groups, sizes, and what `replay` is.
 
     The rates are for estimates and for what has to know the highest; messages come as recorded.
+
+    Raises:
+        ConfigError: as `read` does, and where the arrivals take longer than a load may.
     """
     arrivals, sha256 = read(path)
-    seconds = max(arrivals.offset_us[-1] / _US / speed, _SECONDS_MIN)
+    seconds = max(float(arrivals.offset_us[-1]) / _US / speed, _SECONDS_MIN)
+    if seconds > SECONDS_MAX:
+        raise ConfigError(
+            f"the trace {path} lasts {math.ceil(seconds):,} s at speed {speed:g}, allowed is at most {SECONDS_MAX:,} s;"
+            " cut it with --from-seconds and --until-seconds of `sluice load profile-from`, or raise its speed"
+        )
     bins = int(min(_BINS_MAX, max(1, seconds // 1)))
     counts, _ = np.histogram(arrivals.offset_us / _US / speed, bins=bins, range=(0, seconds))
     width = seconds / bins
     return {
         "phases": [{"duration_seconds": width, "messages_per_second": float(count / width)} for count in counts],
         "group_count": len(arrivals.group_counts),
-        "payload_bytes": int(arrivals.payload_bytes().max()),
+        "payload_bytes": int(payload_bytes(arrivals.body_bytes.max())),
         "replay": {
             "file": path.name,
             "speed": speed,
             "sha256": sha256,
             "hottest_share": float(arrivals.group_counts[0] / len(arrivals)),
             "mean_bytes": float(arrivals.body_bytes.mean()),
-            "silence_seconds": float(np.diff(arrivals.offset_us, prepend=0).max() / _US),
+            "silence_seconds": arrivals.longest_pause_us / _US,
         },
     }

@@ -1,6 +1,7 @@
 """What is kept of a run, written and read back."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from spark_load.profiles import profile
 
 TINY = profile.load("tiny").profile
 QUANTILES = {"p50": 1_000, "p95": 2_000, "p99": 3_000, "max": 9_000}
+
+
+def _line(seconds: float) -> str:
+    return json.dumps(asdict(result("huge", {"x": seconds})))
 
 
 def verdict(run: str = "r", **described: Any) -> Verdict:
@@ -109,6 +114,11 @@ def test_results_are_read_as_they_were_added_and_of_a_run_added_again_the_last(t
         ("{", "line 2 of .* is damaged: it is"),
         ('{"run": 1}', "line 2 of .* is damaged: "),
         ("[]", "line 2 of .* is damaged: it is"),
+        (
+            _line(1e308),
+            r"line 2 of .* is damaged: seconds.x is 1e\+308, Input should be less than or equal to 1000000000",
+        ),
+        (_line(0), "line 2 of .* is damaged: seconds.x is 0, Input should be greater than or equal to 0.000000001"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str, why: str) -> None:

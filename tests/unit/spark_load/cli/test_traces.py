@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from sluice import limits
 from sluice.cli.commands import cli
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, MessagingError
 from sluice.recorder import record
 from sluice.recorder.journal import SCHEMA
 from spark_load.judge.arrivals import published
@@ -21,6 +23,15 @@ from tests.support.histories.simulated_queues import create_queue
 
 def _called(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["load", "profile-from", *arguments])
+
+
+def _write_publishes(folder: Path, *rows: dict[str, Any]) -> None:
+    """Write a history of one publish a row, a second apart; a row says what is special about it."""
+    common = {"schema_version": 1, "run": "r", "worker": "w", "kind": "published", "outcome": "ok"}
+    common |= {"queue": "t.fifo", "message_group_id": "g"}
+    events = [{**common, "idx": idx, "invoked_at_us": idx * 1_000_000, **row} for idx, row in enumerate(rows)]
+    (folder / "history").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(events, schema=SCHEMA), folder / "history" / "part.parquet")
 
 
 @pytest.fixture
@@ -58,7 +69,7 @@ def test_what_sqs_dropped_is_no_message_and_becomes_a_share_of_repeats(recorded:
     called = _called(str(recorded))
 
     load = profile.load("tuesday.yaml").profile
-    assert "1 publishes were repeats that SQS drops: counted apart, as duplicate_share" in called.output
+    assert "repeats that SQS drops, counted apart as duplicate_share: 1" in called.output
     assert load.duplicate_share == pytest.approx(1 / 12, abs=1e-4)
     assert load.measured_count == 12
 
@@ -73,6 +84,43 @@ def test_a_deduplication_id_is_a_new_message_after_five_minutes(tmp_path: Path) 
     found = json.loads(_called(str(tmp_path / "late"), "-o", str(tmp_path / "late.yaml"), "--json").stdout)
 
     assert (found["message_count"], found["repeat_count"]) == (2, 1)
+
+
+def test_repeats_of_one_instant_are_repeats_and_a_standard_queue_drops_none(tmp_path: Path) -> None:
+    """As entries of one call are: they have its instant."""
+    same = {"idx": 1, "invoked_at_us": 7}
+    _write_publishes(tmp_path / "fifo", same, same, same)
+    _write_publishes(tmp_path / "standard", *[{**same, "queue": "t"}] * 3)
+
+    fifo, standard = published(tmp_path / "fifo"), published(tmp_path / "standard")
+
+    assert (len(fifo.arrivals), fifo.repeat_count, fifo.repeat_seconds) == (1, 2, 0)
+    assert (len(standard.arrivals), standard.repeat_count) == (3, 0)
+
+
+@pytest.mark.parametrize("size", [limits.MESSAGE_BYTES_MAX, 10**20])
+def test_a_body_as_large_as_sqs_allows_becomes_the_largest_of_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _write_publishes(tmp_path / "large", {"detail": json.dumps({"bytes": size})})
+
+    assert _called("large").exit_code == 0
+    assert profile.load("large.yaml").profile.payload_bytes == trace.PAYLOAD_BYTES_MAX
+
+
+def test_a_clock_that_ran_back_shows_as_a_long_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _write_publishes(tmp_path / "back", {}, {}, {"invoked_at_us": -3_600_000_000})
+
+    assert "the longest pause is 3,600.0 s" in _called("back").stdout
+
+
+def test_a_recorder_that_did_not_finish_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _write_publishes(tmp_path / "killed", {"kind": "opened"}, {}, {"worker": "other", "kind": "closed"})
+
+    assert "recorders that did not finish: 1" in _called("killed").stdout
 
 
 def test_nothing_of_a_name_or_a_body_is_written(recorded: Path) -> None:
@@ -119,6 +167,28 @@ def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(recorded: Path, a
     assert not Path("p.parquet").exists()
 
 
+@pytest.mark.parametrize(
+    ("special", "why"),
+    [
+        ({"invoked_at_us": None}, "1 of 2 publishes in odd have no invoked_at_us, needed is the instant of each"),
+        ({"schema_version": 2}, "odd is a history of version 2, allowed is 1"),
+        (
+            {"invoked_at_us": 86_401_000_000},
+            "the trace odd.parquet lasts 86,401 s at speed 1, allowed is at most 86,400 s; cut it with --from-seconds",
+        ),
+    ],
+)
+def test_a_history_that_cannot_be_replayed_is_refused_in_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, special: dict[str, Any], why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _write_publishes(tmp_path / "odd", {}, special)
+
+    with pytest.raises(MessagingError, match=why):
+        cli(["load", "profile-from", "odd"], standalone_mode=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["odd"]
+
+
 def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shop = Shop()
@@ -134,17 +204,14 @@ def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: 
 
 def test_of_a_load_test_the_warm_up_and_the_end_markers_are_left_out(tmp_path: Path) -> None:
     """And bodies are as large as its profile says, with what is around them."""
-    common = {"schema_version": 1, "run": "r", "worker": "w", "kind": "published", "outcome": "ok", "queue": "t.fifo"}
-    rows = [
-        {**common, "message_group_id": "g", "idx": idx, "phase": phase, "invoked_at_us": idx * 1_000_000 + 5_000_000}
-        for idx, phase in ((0, "warm_up"), (1, "measure"), (2, "measure"), (-1, "measure"))
-    ]
-    (tmp_path / "history").mkdir()
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), tmp_path / "history" / "part.parquet")
+    phases = ((0, "warm_up"), (1, "measure"), (2, "measure"), (-1, "measure"))
+    _write_publishes(
+        tmp_path, *({"idx": idx, "phase": phase, "invoked_at_us": (idx + 5) * 1_000_000} for idx, phase in phases)
+    )
     (tmp_path / "run.json").write_text('{"described": {"profile": {"payload_bytes": 40}}}')
 
     found = published(tmp_path)
 
     assert found.arrivals.offset_us.tolist() == [0, 1_000_000]
-    assert found.arrivals.payload_bytes().tolist() == [40, 40]
+    assert trace.payload_bytes(found.arrivals.body_bytes).tolist() == [40, 40]
     assert not found.has_sizes

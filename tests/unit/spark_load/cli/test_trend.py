@@ -2,7 +2,9 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +12,16 @@ from click.testing import CliRunner, Result
 
 from benchmarks.baselines.drawn import runs, slowed
 from sluice.cli.commands import cli
+from sluice.errors import HistoryError
+from sluice.history.checker.verdict import Status
 from spark_load import report
 from spark_load.baselines import results
+from spark_load.baselines.trend import EXIT_TOO_FEW
 from spark_load.cli.trend import remember
+from tests.support.project import PROJECT
 from tests.unit.spark_load.baselines.test_results import verdict
+
+_GATE, _GUIDE = ".github/workflows/release-gate.yml", "docs/guides/traces.md"
 
 
 def _called(*arguments: str) -> Result:
@@ -29,7 +37,8 @@ def _results(folder: Path, *, factor: float = 1, count: int = 26) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("factor", "count", "code", "word"), [(1, 26, 0, "NOT SLOWER"), (1.6, 26, 99, "SLOWER"), (1.6, 8, 2, "UNKNOWN")]
+    ("factor", "count", "code", "word"),
+    [(1, 26, 0, "NOT SLOWER"), (1.6, 26, 99, "SLOWER"), (1.6, 8, 98, "TOO FEW RUNS")],
 )
 def test_the_newest_run_is_compared_and_the_exit_code_is_the_answer(
     tmp_path: Path, factor: float, count: int, code: int, word: str
@@ -66,7 +75,7 @@ def test_a_page_of_too_few_runs_says_so(tmp_path: Path) -> None:
     page = tmp_path / "trend.html"
     _called("--results", str(_results(tmp_path, count=3)), "--page", str(page))
 
-    assert "Nobody can say: there are 2 valid runs" in page.read_text()
+    assert "Nobody can say: found 2 valid runs" in page.read_text()
 
 
 def test_a_run_of_its_own_folder_is_compared_with_the_results_beside_it(tmp_path: Path) -> None:
@@ -77,7 +86,7 @@ def test_a_run_of_its_own_folder_is_compared_with_the_results_beside_it(tmp_path
     called = _called(str(tmp_path / "r"), "--json")
 
     assert json.loads(called.stdout)["before"] == ["earlier"]
-    assert called.exit_code == 2
+    assert called.exit_code == 98
 
 
 def test_a_sabotaged_run_is_not_remembered(tmp_path: Path) -> None:
@@ -92,6 +101,50 @@ def test_a_run_that_cannot_be_remembered_keeps_its_verdict(tmp_path: Path, capsy
     remember(verdict(), tmp_path)
 
     assert "not added to results.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        ("{", "line 5 of .* is damaged: it is '{'"),
+        ('{"run": 1}', "line 5 of .* is damaged: run is 1"),
+        (json.dumps({"schema_version": 2}), "line 5 of .* is damaged"),
+    ],
+)
+def test_what_is_damaged_is_not_taken_for_too_few_runs(tmp_path: Path, damage: str, why: str) -> None:
+    """In four runs: a job lets 98 pass, and must not let this."""
+    path = _results(tmp_path, count=4)
+    path.write_text(path.read_text() + damage + "\n")
+
+    with pytest.raises(HistoryError, match=why):
+        cli(["load", "trend", "--results", str(path)], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"status": Status.UNKNOWN}, "the run is UNKNOWN: see its verdict"),
+        ({"seconds": {}}, "no time of the run was measured: see its summary"),
+    ],
+)
+def test_a_run_that_says_nothing_is_not_taken_for_too_few_runs(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    (last,) = runs(np.random.default_rng(9), 1)
+    results.append(replace(last, **change), tmp_path / "results.jsonl")
+
+    called = _called("--results", str(tmp_path / "results.jsonl"))
+
+    assert (called.exit_code, called.stderr) == (2, f"{why}\n")
+
+
+def test_the_workflow_lets_too_few_runs_pass_and_nothing_else() -> None:
+    step = re.search(r"sluice load trend .* \|\| \[ \$\? = (\d+) \]", (PROJECT / _GATE).read_text())
+    recipe = re.search(r"sluice load trend \|\| \[ \$\? = (\d+) \]", (PROJECT / _GUIDE).read_text())
+
+    assert step is not None
+    assert recipe is not None
+    assert {int(step[1]), int(recipe[1])} == {EXIT_TOO_FEW}
 
 
 @pytest.mark.parametrize(

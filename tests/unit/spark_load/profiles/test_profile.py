@@ -46,7 +46,10 @@ def test_there_is_a_profile_for_every_shape() -> None:
     assert set(loaded) == SHIPPED
     assert loaded["smoke"].message_count == 3_000
     assert loaded["smoke"].messages_per_second == 40
-    calm = replace(loaded["demo"], faults=loaded["smoke"].faults, recovery_seconds_max=None)
+    smoke = loaded["smoke"]
+    calm = replace(
+        loaded["demo"], faults=smoke.faults, recovery_seconds_max=None, duration_seconds=smoke.duration_seconds
+    )
     assert (calm, len(loaded["demo"].faults.given)) == (loaded["smoke"], 2)
     assert loaded["many-groups"].group_count == 100_000
     assert loaded["soak"].duration_seconds >= 2 * 3_600
@@ -253,7 +256,9 @@ def test_what_is_no_profile_at_all_is_refused_in_one_line(text: str, message: st
     with pytest.raises(ConfigError) as refused:
         parse(text, source="p")
 
-    assert str(refused.value) == f"profile 'p'{message}; see spark_load/profiles/smoke.yaml"
+    assert (
+        str(refused.value) == f"profile 'p'{message}; its fields: python -m pydoc spark_load.profiles.profile.Profile"
+    )
 
 
 def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:

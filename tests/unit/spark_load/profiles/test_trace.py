@@ -56,7 +56,7 @@ def test_a_payload_is_as_large_as_the_body_was_without_its_frame(tmp_path: Path)
     named = traced(tmp_path)
     plan = Plan(named.profile, 1, named.trace_file)
 
-    assert [len(plan.payload(idx)) for idx in range(5)] == [0, 1_000, 100, 0, 300]
+    assert list(map(len, plan.payloads(np.arange(5)))) == [0, 1_000, 100, 0, 300]
     assert named.profile.payload_bytes == 1_000
 
 
@@ -132,6 +132,9 @@ def test_what_a_trace_says_is_not_said_again(tmp_path: Path, text: str, why: str
         ("{file: empty.parquet}", "is empty or damaged"),
         ("{file: backwards.parquet}", "is empty or damaged"),
         ("{file: unranked.parquet}", "is empty or damaged"),
+        ("{file: null.parquet}", "is empty or damaged"),
+        ("{file: large.parquet}", "is empty or damaged: .* bodies of at most 1,048,576 bytes; make it again"),
+        ("{file: long.parquet}", "the trace .*long.parquet lasts 86,401 s at speed 1, allowed is at most 86,400 s"),
     ],
 )
 def test_a_trace_that_is_none_is_refused_in_one_line(tmp_path: Path, given: str, why: str) -> None:
@@ -142,9 +145,14 @@ def test_a_trace_that_is_none_is_refused_in_one_line(tmp_path: Path, given: str,
         ("empty", [], []),
         ("backwards", [0, 2, 1], [0, 0, 0]),
         ("unranked", [0, 1, 2], [0, 1, 1]),
+        ("long", [0, 86_400_000_001], [0, 0]),
     ):
         arrivals = trace.Arrivals(*(np.array(values) for values in (offsets, ranks, [1] * len(offsets))))
         trace.write(arrivals, tmp_path / f"{name}.parquet")
+    types = {"offset_us": pa.int64(), "group_rank": pa.int32(), "body_bytes": pa.int32()}
+    for name, rows in (("null", [(0, 0, 1), (None, 0, 1), (2, 0, 1)]), ("large", [(0, 0, 1_048_577)])):
+        columns = [pa.array(values, of) for values, of in zip(zip(*rows, strict=True), types.values(), strict=True)]
+        pq.write_table(pa.table(columns, list(types)), tmp_path / f"{name}.parquet")
     (tmp_path / "bad.yaml").write_text(f"replay: {given}\n")
 
     with pytest.raises(ConfigError, match=why) as refused:
