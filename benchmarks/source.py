@@ -4,6 +4,7 @@ The messages of a thousand groups come in turn, numbered, so that lanes have one
 next of its group.
 """
 
+import base64
 import hashlib
 import json
 import uuid
@@ -15,6 +16,7 @@ from sluice.messaging.envelope import Envelope, Event
 _GROUPS = 1_000
 _DECLARED = Consumer(name="benchmark")
 _ATTRIBUTES = {
+    "ApproximateNumberOfMessages": "1",
     "FifoQueue": "true",
     "MessageRetentionPeriod": str(_DECLARED.message_retention_seconds),
     "RedrivePolicy": json.dumps({"deadLetterTargetArn": "", "maxReceiveCount": _DECLARED.max_attempts}),
@@ -27,7 +29,8 @@ def answer(operation: str, body: bytes) -> bytes:
     """Return what SQS answers to a call: as many messages as asked for, or that what was asked is done."""
     request = json.loads(body)
     if operation == "ReceiveMessage":
-        return json.dumps({"Messages": [_message() for _ in range(request.get("MaxNumberOfMessages", 1))]}).encode()
+        kind = _celery_message if request["QueueUrl"].endswith("/celery.fifo") else _message
+        return json.dumps({"Messages": [kind() for _ in range(request.get("MaxNumberOfMessages", 1))]}).encode()
     if operation == "GetQueueAttributes":
         return json.dumps({"Attributes": _ATTRIBUTES}).encode()
     if "Entries" in request:
@@ -38,7 +41,34 @@ def answer(operation: str, body: bytes) -> bytes:
 def _message() -> dict[str, object]:
     number = next(_numbers)
     event = Event(type="order.placed", group=f"order-{number % _GROUPS}", data={"number": number})
-    body = Envelope(event=event, seq=number // _GROUPS + 1, epoch=1).body
+    return _with(Envelope(event=event, seq=number // _GROUPS + 1, epoch=1).body, number, event)
+
+
+def _celery_message() -> dict[str, object]:
+    """Return the same event as Celery's transport writes it: a task `place`."""
+    number = next(_numbers)
+    event = Event(type="order.placed", group=f"order-{number % _GROUPS}", data={"number": number})
+    properties = {
+        "correlation_id": event.id,
+        "delivery_info": {"exchange": "", "routing_key": "celery.fifo"},
+        "body_encoding": "base64",
+        "delivery_tag": event.id,
+    }
+    task = {
+        "body": _base64([[], {"type": event.type, "group": event.group, "data": event.data}, {}]),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {"lang": "py", "task": "place", "id": event.id, "root_id": event.id},
+        "properties": properties,
+    }
+    return _with(_base64(task), number, event)
+
+
+def _base64(value: object) -> str:
+    return base64.b64encode(json.dumps(value).encode()).decode()
+
+
+def _with(body: str, number: int, event: Event) -> dict[str, object]:
     return {
         "MessageId": str(uuid.uuid4()),
         "ReceiptHandle": f"handle-{number}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing.synchronize import Barrier
 
-from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy import Connection, Engine, create_engine, insert, text
 
 from benchmarks import databases
 from benchmarks.charts import Bar, bars
@@ -49,6 +49,12 @@ class _Cell:
     writers: int
     kind: str
     is_notified: bool = False
+    is_theirs: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return what the table calls it."""
+        return f"{self.kind}{', notify' * self.is_notified}{', engine of SQLAlchemy' * self.is_theirs}"
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
@@ -57,6 +63,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     for writers in _WRITERS:
         listed += [_Cell(POSTGRES, writers, kind) for kind in (PLAIN, TRIGGER, SINGLE, MANY)]
         listed += [_Cell(POSTGRES, writers, kind, is_notified=True) for kind in (SINGLE, MANY)]
+        listed += [_Cell(POSTGRES, writers, kind, is_theirs=True) for kind in (PLAIN, MANY)]
     spawning = multiprocessing.get_context("spawn")
     barriers = {writers: spawning.Barrier(writers) for writers in _WRITERS}
     with ProcessPoolExecutor(max(_WRITERS), spawning, initializer=_remember, initargs=(barriers,)) as pool:
@@ -83,7 +90,7 @@ def _rate(pool: ProcessPoolExecutor, url: str, cell: _Cell) -> float:
 
 def _write(url: str, cell: _Cell, number: int) -> float:
     """Return transactions a second of one writer, who begins with the others. Runs in a process of the pool."""
-    engine, rng = _engine(url), random.Random(number)
+    engine, rng = _engine(url, is_theirs=cell.is_theirs), random.Random(number)
     kinds = {PLAIN: _plainly(number), TRIGGER: _by_hand}
     add = kinds.get(cell.kind, partial(_to_outbox, Outbox(TOPIC, notify=cell.is_notified)))
     engine.connect().close()
@@ -98,8 +105,8 @@ def _write(url: str, cell: _Cell, number: int) -> float:
 
 
 @cache
-def _engine(url: str) -> Engine:
-    return engines.engine(url)
+def _engine(url: str, *, is_theirs: bool) -> Engine:
+    return create_engine(url) if is_theirs else engines.engine(url)
 
 
 def _to_outbox(outbox: Outbox, connection: Connection, event: Event) -> None:
@@ -137,19 +144,18 @@ def _plainly(number: int) -> Callable[[Connection, Event], None]:
 def _section(found: Mapping[_Cell, Measured]) -> Section:
     rows, drawn = [], []
     for cell, rate in found.items():
-        plain = found[_Cell(cell.database, cell.writers, PLAIN)]
-        silent = found[_Cell(cell.database, cell.writers, cell.kind)]
-        kind = f"{cell.kind}{', notify' * cell.is_notified}"
+        plain = found[_Cell(cell.database, cell.writers, PLAIN, is_theirs=cell.is_theirs)]
+        silent = found[_Cell(cell.database, cell.writers, cell.kind, is_theirs=cell.is_theirs)]
         rows.append(
             (
-                *(cell.database, cell.writers, kind, f"{rate.median:,.0f}", rate.noise),
+                *(cell.database, cell.writers, cell.name, f"{rate.median:,.0f}", rate.noise),
                 rate.over(plain).ratio if cell.kind != PLAIN else "",
                 rate.over(silent).ratio if cell.is_notified else "",
             )
         )
         who = f"{cell.writers} writer{'s' * (cell.writers > 1)}"
         drawn.append(
-            Bar(f"{kind}, {who}", int(cell.database == POSTGRES), rate.median, f"{rate.median:,.0f}"),
+            Bar(f"{cell.name}, {who}", int(cell.database == POSTGRES), rate.median, f"{rate.median:,.0f}"),
         )
     head = ("database", "writers", "what", "transactions/s", "noise", "to plain inserts", "to without notify")
     plot = bars("What writers commit", "transactions/s of one event each", (SQLITE, POSTGRES), drawn)

@@ -28,6 +28,7 @@ from sluice.history.delays import percentile
 
 _HERE = Path(__file__).resolve().parent
 _MESSAGES = {"sockets": 300_000, "boto3": 3_000}
+_ALONE_MESSAGES = 100_000
 _CALLS = {"boto3": 200, "aiobotocore": 400, "locust": 200}
 _TASKS = (1, 2, 3, 4)
 _TASK_PER_SECOND, _LIMIT_PER_SECOND = 4_000, 14_000
@@ -84,17 +85,16 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
 def _cells(urls: Mapping[bool, str], requests: Mapping[str, Publish]) -> dict[_Cell, Callable[[], float]]:
     cells: dict[_Cell, Callable[[], float]] = {}
     for (is_tls, url), service in product(urls.items(), ("sns", "sqs")):
-        for kind, client in (*product([_SPARK], _MESSAGES), (_ALONE, "sockets")):
-            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, requests[kind], client, service, url)
+        ours = [*((_SPARK, client, count) for client, count in _MESSAGES.items()), (_ALONE, "sockets", _ALONE_MESSAGES)]
+        for kind, client, count in ours:
+            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, requests[kind], client, service, url, count)
         for client in _CALLS:
             cells[_Cell(_THEIRS, client, service, is_tls)] = partial(_theirs, client, service, url)
     return cells
 
 
-def _ours(publish_with: Publish, transport: str, service: str, url: str) -> float:
-    took = publish_with(
-        transport=transport, service=service, url=url, messages=_MESSAGES[transport], tasks=1, rate=None
-    )
+def _ours(publish_with: Publish, transport: str, service: str, url: str, messages: int) -> float:
+    took = publish_with(transport=transport, service=service, url=url, messages=messages, tasks=1, rate=None)
     return float(took["messages"] / took["processor_seconds"])
 
 

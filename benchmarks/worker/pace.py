@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import boto3
+import click
 from sqlalchemy import Engine, text
 
 from benchmarks import databases, locked, sink
@@ -35,6 +36,7 @@ _DELAY_SECONDS = 0.01
 _LANES = 64
 _SECONDS = 4.0
 _PLAIN, _DRAMATIQ = f"boto3, {_LANES} threads that receive and delete", f"dramatiq on Redis, {_LANES} threads"
+_CELERY = f"Celery on SQS, {_LANES} threads"
 _DRAMATIQ_MESSAGES = 5_000
 _ROWS = (1_000, 100_000, 1_000_000, 10_000_000)
 _FILLED = text(
@@ -61,8 +63,8 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
         for processes in (1, 2):
             name = f"worker, {processes} process{'es' * (processes > 1)} with {_LANES // processes} lanes"
             cells[name] = partial(_workers, url, processes)
-        if shutil.which("redis-server") is not None:
-            cells[_DRAMATIQ] = partial(_dramatiq, stack.enter_context(_redis()))
+        cells[_CELERY] = partial(_celery, endpoint)
+        cells[_DRAMATIQ] = partial(_dramatiq, stack.enter_context(_redis()))
         worked: dict[str, list[_Worked]] = {name: [] for name in cells}
         rates = interleaved({name: partial(_rate, cell, worked[name]) for name, cell in cells.items()}, rounds)
     rows = [
@@ -171,6 +173,8 @@ def _first(url: str) -> Callable[[list[float]], float]:
 @contextmanager
 def _redis() -> Iterator[str]:
     """Yield the socket of a Redis of its own, which keeps nothing on disk."""
+    if shutil.which("redis-server") is None:
+        raise click.UsageError("worker needs redis-server, which is not in the PATH: apt-get install redis-server")
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         path = f"{folder}/redis.sock"
         command = ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
@@ -181,6 +185,12 @@ def _redis() -> Iterator[str]:
         finally:
             server.terminate()
             server.wait()
+
+
+def _celery(endpoint: str) -> _Worked:
+    command = [locked.PYTHON, str(_HERE / "with_celery.py"), endpoint, str(_LANES), str(_SECONDS)]
+    shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return _Worked(*json.loads(shown.splitlines()[-1]))  # behind its banner
 
 
 def _dramatiq(path: str) -> _Worked:
