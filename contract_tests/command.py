@@ -9,6 +9,7 @@ import pytest
 
 from sluice.errors import EndpointError
 from sluice.terminal.exits import COULD_NOT, PARTLY, REFUSED, STOPPED
+from sluice.terminal.values import Whole
 
 _SUITE = Path(__file__).resolve().parent
 _EXITS: dict[int, int] = {
@@ -78,7 +79,7 @@ def _known_targets(context: click.Context, option: click.Parameter, names: tuple
     help="Only these targets, such as simulator or moto; may be repeated.",
 )
 @click.option("-k", "keyword", metavar="EXPRESSION", help="Only these tests, as for pytest -k.")
-@click.option("-n", "--workers", type=click.IntRange(1), default=4, show_default=True, help="Tests at a time.")
+@click.option("-n", "--workers", type=Whole(1), default=4, show_default=True, help="Tests at a time.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),

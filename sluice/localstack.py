@@ -30,5 +30,8 @@ def health(endpoint_url: str, *, timeout_seconds: float = 2) -> Mapping[str, obj
         return None
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise EndpointError(f"nothing answers at {endpoint_url} ({reason}); start it with: make emulator") from error
+        raise EndpointError(
+            f"nothing answers at {endpoint_url} ({reason}); start it (in a checkout of Sluice: make emulator), or name"
+            " another with --endpoint-url"
+        ) from error
     return services if isinstance(services, dict) and "services" in services else None

@@ -1,12 +1,15 @@
 """All tests, and all processes they start, run on the frozen declaration; tests of one xdist group on one worker.
 
 Ctrl-C works in all processes they start: a run in a shell's background ignores it, and so would whatever it starts.
+The sessions of boto3, of which many tests make their own, read botocore's models once for all.
 """
 
+import functools
 import os
 import signal
 from typing import Any
 
+import botocore.session
 import pytest
 
 from sluice.declaration import loading
@@ -14,6 +17,7 @@ from tests.support.declaration import FILE
 
 os.environ[loading.VARIABLE] = str(FILE)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:

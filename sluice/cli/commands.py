@@ -25,7 +25,7 @@ from sluice.cli.options import (
 from sluice.cli.tables import inbox_commands, outbox_commands, schema_commands
 from sluice.terminal.groups import DefaultGroup, Group, Lazy
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import COUNT, SIZE, Number
+from sluice.terminal.values import COUNT, SIZE, Number, Whole
 
 _DAY_SECONDS = 86_400
 _KEEP_DAYS_MAX = 36_500
@@ -113,7 +113,7 @@ def relay(**given: Any) -> None:
 @cli.command(short_help="Hand a consumer's messages to its handlers.")
 @click.option("--queue-url", envvar="SLUICE_QUEUE_URL", metavar="URL", help="Where messages are.  [default: by name]")
 @click.option("--handlers", "module", metavar="MODULE", help="With the handlers.  [default: as declared]")
-@click.option("--lanes", type=click.IntRange(1, 256), help="Message groups worked on at once.  [default: as declared]")
+@click.option("--lanes", type=Whole(1, 256), help="Message groups worked on at once.  [default: as declared]")
 @click.option(
     "--until-idle",
     "idle_seconds",
@@ -253,7 +253,7 @@ def show(**given: Any) -> None:
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--one-group-in",
-    type=click.IntRange(1, 1_000_000),
+    type=Whole(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",

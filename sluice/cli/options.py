@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from sluice.terminal.options import declaration_option
+from sluice.terminal.values import Whole
 
 _PORT_MAX = 65_535
 _LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
@@ -78,7 +79,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
     """Return the option `--limit`."""
     return click.option(
-        "--limit", "most", type=click.IntRange(1, most), default=default, show_default=True, help="At most this many."
+        "--limit", "most", type=Whole(1, most), default=default, show_default=True, help="At most this many."
     )
 
 

@@ -127,7 +127,7 @@ class Environment:
         if name is not None and name not in found:
             raise ConfigError(
                 f"topic is {shown(name)}{did_you_mean(nearest(name, found))}, and environment {self.name!r} has"
-                f" {', '.join(found)}"
+                f" {', '.join(found)}; name one of them, or declare it"
             )
         return self.topics[0] if name is None else found[name]
 

@@ -128,8 +128,8 @@ def _loaded(path: Path) -> Declaration:
         text = path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"there is no declaration {source} ({error.strerror}); go to your project's folder, or name the file with"
-            f" --declaration or {VARIABLE}"
+            f"there is no declaration {source} ({error.strerror}); go to your project's folder, name the file with"
+            f" --declaration or {VARIABLE}, or write a project with `sluice init`"
         ) from error
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))

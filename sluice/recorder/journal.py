@@ -65,11 +65,11 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             self.path.touch(exist_ok=False)
             self._file = pa.OSFile(str(self.path), "ab")
-        except FileExistsError as error:
-            raise HistoryError(f"{self.path} exists: a journal is written once; choose another run") from error
         except OSError as error:
+            if isinstance(error, FileExistsError) and self.path.exists():  # else the folder is a file
+                raise HistoryError(f"{self.path} exists: a journal is written once; choose another run") from error
             raise HistoryError(
-                f"cannot write the history to {folder} ({error.strerror}); choose another --runs-dir"
+                f"cannot write the history to {folder} ({error.strerror}); name a folder that can be written"
             ) from error
         self._write(MAGIC)
         self._write_message(SCHEMA.serialize())
@@ -125,7 +125,7 @@ class Journal:
         if repeated is None or value != values or len(repeated) < count:
             repeated = pa.repeat(pa.scalar(values, SCHEMA.field(name).type), 2 * count)
             self._repeated[name] = (values, repeated)
-        return repeated[:count]
+        return repeated.slice(0, count)
 
     def flush(self) -> None:
         """Hand every buffered event to the operating system: from here on it survives this process."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 import click
 
@@ -10,7 +11,22 @@ from sluice import limits
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
-SEQ = click.IntRange(1, 2**63 - 2)
+
+class Whole(click.IntRange):
+    """A whole number between bounds; click's own refusal does not say which are allowed."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number, or fail."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            upper = "" if self.max is None else f" to {self.max}"
+            self.fail(f"it is {str(value)!r}, allowed is a whole number from {self.min}{upper}", param, ctx)
+
+
+SEQ = Whole(1, 2**63 - 2)
 """A number of a group: more than 64 bits no database holds."""
 
 

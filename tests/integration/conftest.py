@@ -36,8 +36,8 @@ def keys() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(keys: None) -> Iterator[SparkSession]:
-    """Yield a Spark session with room for the tiny profile."""
-    with spark_session.running(_SLOTS, preload=driver.TASK_MODULES) as running:
+    """Yield a Spark session with room for the tiny profile; what a fault ends in it may be run again."""
+    with spark_session.running(_SLOTS, preload=driver.TASK_MODULES, again_max=4) as running:
         yield running
 
 

@@ -1,9 +1,15 @@
 """Each file of the unit run is one worker's, as each group is: what a file makes once is made once."""
 
+import gc
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected from being gone through with every full collection of garbage."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

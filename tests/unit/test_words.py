@@ -54,8 +54,9 @@ ALLOWED = {
 }
 """By the class or function around it ("" at the top of a module) and the name: why it may stay."""
 _SKIPPED = {"node_modules", "cdk.out", "build", "dist"}
-_TEXT = re.compile(r'''#[^\n]*|([A-Za-z]*)(?:"""(?s:.*?)"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')''')
-"""A comment or a string; only f-strings can hold names."""
+_STRING = r'''(?:"""(?s:.*?)"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')'''
+_TEXT = re.compile(rf"#[^\n]*|((?i:f|rf|fr){_STRING})|{_STRING}")
+"""A comment or a string; only f-strings, the group, can hold names."""
 _SUSPECT = re.compile(rf"\b_*(?:{'|'.join(NAMES)})\b|{'|'.join(WORDS)}", re.IGNORECASE)
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
@@ -79,7 +80,7 @@ def _found(source: str) -> Iterator[tuple[int, str, str]]:
     The names of tests are sentences, and a sentence may say "what one is told". Modules whose code has none of the
     words are not parsed: they are most, and parsing takes the time.
     """
-    if not _SUSPECT.search(_TEXT.sub(lambda text: text[0] if "f" in (text[1] or "").lower() else '""', source)):
+    if not _SUSPECT.search(_TEXT.sub(r"\1 ", source)):
         return
     waiting: list[tuple[ast.AST, str]] = [(ast.parse(source), "")]
     while waiting:

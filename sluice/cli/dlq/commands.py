@@ -18,7 +18,7 @@ from sluice.cli.options import (
 )
 from sluice.messaging.sqs.dead_letter_limits import CLIENT, NATIVE, RATE_MAX, RATE_MIN
 from sluice.terminal.groups import Group
-from sluice.terminal.values import SEQ, Age, Number
+from sluice.terminal.values import SEQ, Age, Number, Whole
 
 _CANARY_MAX = 1_000_000
 _older_than_option = click.option(
@@ -92,7 +92,7 @@ def inspect(**given: Any) -> None:
 @_older_than_option
 @click.option(
     "--canary",
-    type=click.IntRange(1, _CANARY_MAX),
+    type=Whole(1, _CANARY_MAX),
     metavar="N",
     help="Bring back only this many, and print what to check next.",
 )

@@ -8,6 +8,7 @@ import click
 from sluice import limits
 from sluice.cli.options import Command, consumer_options
 from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
+from sluice.terminal.values import Whole
 
 
 def dlq_options(command: Command) -> Command:
@@ -22,7 +23,7 @@ def dlq_options(command: Command) -> Command:
     @click.option(
         "--hold",
         "hold_seconds",
-        type=click.IntRange(2, limits.VISIBILITY_TIMEOUT_SECONDS_MAX),
+        type=Whole(2, limits.VISIBILITY_TIMEOUT_SECONDS_MAX),
         default=HOLD_SECONDS,
         show_default=True,
         metavar="SECONDS",

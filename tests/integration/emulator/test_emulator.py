@@ -32,6 +32,7 @@ from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
 GONE_SECONDS = 10  # less than either grace: what needs SIGKILL to end is late
+STARTED = "start it (in a checkout of Sluice: make emulator), or name another with --endpoint-url"
 UNREQUESTED = ["sh", "-c", "echo the command ran"]
 
 # Starts a second process in its group, says where LocalStack is, and how it was ended.
@@ -421,7 +422,7 @@ def test_attaching_to_something_that_is_no_localstack_is_refused(tmp_path: Path,
 
     url = f"http://127.0.0.1:{port}"
     found = (
-        f"nothing answers at {url} (timed out); start it with: make emulator"
+        f"nothing answers at {url} (timed out); {STARTED}"
         if answer is None
         else f"{url} answers, but is not a LocalStack; name another with --endpoint-url"
     )
@@ -454,7 +455,7 @@ def test_attaching_where_nothing_answers_is_refused(tmp_path: Path, closed_port:
     assert (ended.returncode, ended.stdout, ended.stderr) == (
         2,
         "",
-        f"emulator: nothing answers at {endpoint_url} ([Errno 111] Connection refused); start it with: make emulator\n",
+        f"emulator: nothing answers at {endpoint_url} ([Errno 111] Connection refused); {STARTED}\n",
     )
 
 

@@ -90,7 +90,10 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             "--template fine.yaml {work} --profile mine.yaml --recording hollow --traffic day",
             "--profile and --recording and --traffic are given, allowed is one of them",
         ),
-        ("--template fine.yaml --lanes 0 --handler-seconds 1 --latency 1", "Invalid value for '--lanes': 0 is not in"),
+        (
+            "--template fine.yaml --lanes 0 --handler-seconds 1 --latency 1",
+            "'--lanes': it is '0', allowed is a whole number from 1 to 10000",
+        ),
         (
             "--template fine.yaml --lanes 1 --handler-seconds nan --latency 1",
             "it is 'nan', allowed is a number of seconds",
@@ -99,7 +102,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             "--template fine.yaml {work} --start-seconds nan",
             "it is 'nan', allowed is a number of seconds from 0 to 3600",
         ),
-        ("--template fine.yaml {work} --seed -1", "Invalid value for '--seed': -1 is not in the range"),
+        ("--template fine.yaml {work} --seed -1", "'--seed': it is '-1', allowed is a whole number from 0"),
         ("prod --template fine.yaml", "service Workers is no consumer of the declaration, needed are --lanes"),
     ],
 )
@@ -203,6 +206,25 @@ def test_a_recording_is_rehearsed(run: Run) -> None:
     assert {row["left"] for row in document["rows"]} == {0}
     assert document["rows"][0]["is_deployed"]
     assert document["rows"][0]["p95_seconds"] < 2
+
+
+def test_a_profile_made_of_a_recording_is_rehearsed_as_the_recording_is(run: Run) -> None:
+    """240 orders in four minutes; at twice the speed in two."""
+    shop = Shop()
+    with record(shop.clients, Path("tuesday"), clock=shop.simulator.clock):
+        for number in range(240):
+            shop.order(f"customer-{number % 7}", number)
+            shop.simulator.clock.sleep(1)
+    for name, speed in (("traced", "1"), ("twice", "2")):
+        assert run("load", "profile-from", "tuesday", "-o", f"{name}.yaml", "--speed", speed)[0] == 0
+
+    recorded, traced, twice = (
+        json.loads(run("rehearse", "--template", "fine.yaml", *WORK, *traffic, "--json")[1])[0]["rows"]
+        for traffic in (("--recording", "tuesday"), ("--profile", "traced.yaml"), ("--profile", "twice.yaml"))
+    )
+
+    assert [{**row, "traffic": "traced"} for row in recorded] == traced
+    assert [row["task_hours"] for row in twice] == pytest.approx([row["task_hours"] / 2 for row in traced])
 
 
 def test_a_kind_of_traffic_that_is_named_twice_is_tried_once(run: Run) -> None:

@@ -95,7 +95,15 @@ def test_a_worker_loads_nothing_of_the_other_parts(dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("worker", "--lanes", "x"), "Invalid value for '--lanes': 'x' is not a valid integer range"),
+        (
+            ("worker", "--lanes", "x"),
+            "Invalid value for '--lanes': it is 'x', allowed is a whole number from 1 to 256;",
+        ),
+        (
+            ("worker", "--lanes", "0"),
+            "Invalid value for '--lanes': it is '0', allowed is a whole number from 1 to 256;",
+        ),
+        (("rehearse", "--seed", "x"), "Invalid value for '--seed': it is 'x', allowed is a whole number from 0;"),
         (("delay",), "No such command 'delay'"),
         (("relay", "--fast"), "No such option '--fast'"),
         (("dlq", "skip", "a", "1"), "Missing option '--reason'"),

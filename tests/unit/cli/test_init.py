@@ -4,6 +4,8 @@ import ast
 import errno
 import json
 import os
+import pydoc
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +106,13 @@ def test_the_declaration_of_a_new_project_has_two_environments(run: Run, tmp_pat
         environment: (f"{name}-{environment}-events.fifo", [f"{name.replace('-', '_')}.handlers"])
         for environment in ("local", "dev")
     }
+
+
+def test_a_new_projects_load_profile_says_where_its_fields_are(run: Run, tmp_path: Path) -> None:
+    run("shop")
+
+    (named,) = re.findall(r"python -m pydoc (\S+)", (tmp_path / "shop" / "load" / "smoke.yaml").read_text())
+    assert "drain_timeout_seconds: how long" in pydoc.render_doc(named)
 
 
 def test_a_new_project_is_small(run: Run, tmp_path: Path) -> None:

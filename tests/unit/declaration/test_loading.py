@@ -207,7 +207,10 @@ def test_a_wrong_value_in_a_module_of_the_project_is_refused_with_that_modules_l
 
 
 def test_a_file_that_is_not_there_is_refused_with_the_ways_to_name_one(project: Path) -> None:
-    ways = "go to your project's folder, or name the file with --declaration or SLUICE_DECLARATION"
+    ways = (
+        "go to your project's folder, name the file with --declaration or SLUICE_DECLARATION, or write a project with"
+        " `sluice init`"
+    )
 
     assert _refusal() == f"there is no declaration environments.py (No such file or directory); {ways}"
     assert _refusal(project) == f"there is no declaration . (Is a directory); {ways}"

@@ -181,7 +181,7 @@ def _tests() -> list[ast.FunctionDef]:
     return [
         node
         for path in sorted((PROJECT / "tests").rglob("test_*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     ]
 

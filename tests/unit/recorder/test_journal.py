@@ -272,3 +272,13 @@ def test_rows_become_the_events_they_were() -> None:
     assert events_of(coded) == events
     assert events_of(table.slice(1, 1)) == [events[1]]
     assert events_of(SCHEMA.empty_table()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_refused_as_every_command_names_it(tmp_path: Path) -> None:
+    """A load test has --runs-dir, a relay and a worker have --record."""
+    (tmp_path / "occupied").touch()
+
+    with pytest.raises(
+        HistoryError, match=r"cannot write the history to .*/occupied \(.*\); name a folder that can be written$"
+    ):
+        Journal(tmp_path / "occupied", "j", common={})
