@@ -44,6 +44,11 @@ def loaded(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
     with harmed(run, schedule) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(4) as pool:
         publishing = pool.submit(publish, harm.run)
         consuming = [pool.submit(_consume, run, queue) for queue in QUEUES]
+        eventually(
+            lambda: publishing.done() or len(context.coordinator.all_progress()) == 1 + len(QUEUES),
+            timeout_seconds=120,
+            describe="publisher and consumers to be ready",  # the schedule does not wait for who comes late
+        )
         begin_us = context.clock.now_us() + 500_000
         context.coordinator.start(begin_us)
         context.coordinator.measure(begin_us)

@@ -21,7 +21,7 @@ messages_per_second: 40
 duration_seconds: 4
 group_count: 6
 payload_bytes: 32
-faults: {given: [{kind: swallow, target: "publish:endpoint", at_seconds: 1, until_seconds: 2}]}
+faults: {given: [{kind: swallow, target: "publish:endpoint", at_seconds: 1, until_seconds: 3}]}
 """
 
 
