@@ -76,6 +76,17 @@ def is_repeat(event: Event, other: Event) -> bool:
     )
 
 
+class _Lists[K](dict[K, list[Event]]):
+    """Events by what they have in common. What is absent reads as no event, and stays absent: rules only look."""
+
+    def __missing__(self, key: K) -> list[Event]:
+        return []
+
+    def add(self, key: K, event: Event) -> None:
+        """Put an event behind those of its key."""
+        self.setdefault(key, []).append(event)
+
+
 class Group:
     """The events of one group.
 
@@ -106,11 +117,11 @@ class Group:
         if self.clocks.shift_us:
             events = [self.clocks.corrected(event) for event in events]
         self.id = next((event.message_group_id for event in events if event.message_group_id is not None), "")
-        self.publishes: dict[int, list[Event]] = defaultdict(list)
-        self.received: dict[str, list[Event]] = defaultdict(list)
-        self.handled: dict[str, dict[int, list[Event]]] = defaultdict(lambda: defaultdict(list))
-        self.parked: dict[str, set[int]] = defaultdict(set)
-        self._tries: dict[tuple[str | None, str], list[Event]] = defaultdict(list)
+        self.publishes = _Lists[int]()
+        self.received = _Lists[str]()
+        self.handled: dict[str, _Lists[int]] = {}
+        self.parked: dict[str, set[int]] = {}
+        self._tries = _Lists[tuple[str | None, str]]()
         self._instance_tries: dict[tuple[str | None, str], list[Event]] = {}
         self._end_markers: dict[str, Event] = {}
         self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
@@ -132,17 +143,17 @@ class Group:
     def _take(self, event: Event) -> None:
         is_ours = event.message_run == self.expectation.run and event.queue is not None
         if event.kind == Kind.PUBLISHED and event.idx is not None:
-            self.publishes[event.idx].append(event)
+            self.publishes.add(event.idx, event)
         elif event.kind == Kind.RECEIVED and is_ours:
-            self.received[event.queue or ""].append(event)
+            self.received.add(event.queue or "", event)
             if is_end_marker(event.idx):
                 self._end_markers.setdefault(event.queue or "", event)
         elif event.kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and event.receipt_handle_hash is not None:
-            self._tries[event.queue, event.receipt_handle_hash].append(event)
+            self._tries.add((event.queue, event.receipt_handle_hash), event)
         elif event.kind == Kind.HANDLED and is_ours and event.idx is not None:
-            self.handled[event.queue or ""][event.idx].append(event)
+            self.handled.setdefault(event.queue or "", _Lists()).add(event.idx, event)
         elif event.kind == Kind.PARKED and is_ours and event.idx is not None:
-            self.parked[event.queue or ""].add(event.idx)
+            self.parked.setdefault(event.queue or "", set()).add(event.idx)
 
     def _is_one_message(self, idx: int) -> bool:
         """Return whether everything published under an idx is one message, and so has one place in the group."""

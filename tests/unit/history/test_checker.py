@@ -232,6 +232,17 @@ def test_a_dead_lettered_message_is_bound_by_neither_order_nor_loss() -> None:
     assert check_group(history, EXPECTATION) == NOTHING
 
 
+def test_a_dead_letter_that_nobody_published_is_a_phantom_and_nothing_else() -> None:
+    """A rule that asks when it was published must not make later rules believe that it was."""
+    phantom = received("billing", 99, 250, body_hash="b")
+    dead = replace(phantom, queue="billing-dlq", deduplication_id=phantom.sqs_message_id)
+    history = [*sane(), phantom, dead]
+
+    found = check_group(history, EXPECTATION)
+
+    assert {violation.anomaly for violation in found.violations} == {"A4"}
+
+
 @pytest.mark.parametrize("anomaly", ["A1", "A2", "E1"])
 def test_where_receives_may_be_missing_absence_proves_nothing(anomaly: str) -> None:
     history = CASES[anomaly].events

@@ -13,7 +13,7 @@ def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
         if queue in group.expectation.dead_letter_queues.values():
             continue
         for event in events:
-            if event.idx in group.publishes:
+            if event.idx is not None and event.idx in group.publishes:
                 yield queue, event, group.publishes[event.idx]
 
 
