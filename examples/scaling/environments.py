@@ -19,7 +19,7 @@ ENVIRONMENTS = (
         consumers=(
             Consumer(
                 name="billing",
-                handlers="examples.load_handlers",
+                handlers="sluice.testing.load.handlers",
                 visibility_timeout_seconds=180,
                 processing_seconds=120,
                 acceptable_latency_seconds=1_200,

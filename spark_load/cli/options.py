@@ -116,6 +116,7 @@ def schedule_of(
         consumers=consumers,
         consumers_per_queue=profile.consumers_per_queue,
         publish_tasks=profile.publish_tasks if is_here else 0,
+        is_through_outbox=profile.destination == "outbox",
         database="own" if profile.faults.is_calm else servers.database(),
         restarts=servers.restartable(),
     )

@@ -33,7 +33,7 @@ from spark_load.faults.shapes import Shape, again_max, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import Profile
-from spark_load.publish.transport import NAMES
+from spark_load.publish.transport import NAMES, OUTBOX
 from spark_load.publish.transport.opening import chosen
 from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
@@ -132,7 +132,14 @@ def run(
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
         require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
-    transport = chosen(transport, found.client("sns").meta.endpoint_url, saboteur_name)
+    transport = chosen(
+        transport, found.client("sns").meta.endpoint_url, saboteur_name, destination=named.profile.destination
+    )
+    if transport == OUTBOX and not cluster.is_here:
+        raise ConfigError(
+            f"destination of profile {named.name!r} is 'outbox', allowed on a cluster is topic or queue: the outbox is"
+            " a file of this machine; leave out --master and --remote"
+        )
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
     with _watched_session(named.profile, found, cluster, again_max(faults)) as (spark, watch):
         verdict = driver.run_load(

@@ -54,7 +54,7 @@ class ProgressTable:
 
     def __init__(self, load: Profile, queues: Sequence[str], clock: Clock) -> None:
         self._queues, self._clock = units.short_names(list(queues)), clock
-        self._is_topic, self._has_progress = load.destination == "topic", load.consumer == "raw"
+        self._is_topic, self._has_progress = load.has_topic, load.consumer == "raw"
         arriving = load.message_count * (1 + load.late_duplicate_share) + load.group_count
         self._published = round(arriving + load.message_count * load.duplicate_share)
         self._arriving = round(arriving if self._is_topic else arriving / max(1, len(queues)))

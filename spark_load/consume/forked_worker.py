@@ -1,4 +1,6 @@
-"""A process of `sluice worker`, forked from one that has imported everything: to import it takes seconds.
+"""A process of `sluice worker` or `sluice relay`, forked from one that has imported everything.
+
+To import it takes seconds.
 
 The load test imports nothing of what it loads: which modules are imported beforehand is a list of names.
 """
@@ -18,12 +20,14 @@ from sluice import clock
 from spark_load.faults.signals import limited_files, signalled
 
 _RECORDS = "sluice.cli.services.running"
-_PRELOADED = (__name__, "sluice.cli.services.worker")
-_WORKS = '"event": "working"'
+_PRELOADED = (__name__, "sluice.cli.services.worker", "sluice.cli.services.relay")
+_WORKS = tuple(f'"event": "{event}"' for event in ("working", "leading", "standing by"))  # of a worker, and of relays
 _forked = multiprocessing.get_context("forkserver")
 
 
-def _be_sluice(arguments: Sequence[str], environment: Mapping[str, str], log: str, ahead_seconds: float) -> None:
+def _be_sluice(
+    module: str, arguments: Sequence[str], environment: Mapping[str, str], log: str, ahead_seconds: float
+) -> None:
     """Be `sluice …`; what it writes goes to its log, and it ends with the run, whatever that dies of."""
     if ahead_seconds:
         _set_clock(ahead_seconds)
@@ -34,7 +38,7 @@ def _be_sluice(arguments: Sequence[str], environment: Mapping[str, str], log: st
     for stream in (sys.stdout, sys.stderr):
         os.dup2(output, stream.fileno())
     sys.argv = ["sluice", *arguments]
-    runpy.run_module("sluice", run_name="__main__")
+    runpy.run_module(module, run_name="__main__")
 
 
 def _set_clock(ahead_seconds: float) -> None:
@@ -66,26 +70,33 @@ def _be_nothing() -> None:
 
 
 class ForkedWorker:
-    """A worker's process, which may be waited for, told to stop and killed.
+    """A worker's or relay's process, which may be waited for, told to stop and killed.
 
     Args:
         arguments: of `sluice`.
         environment: all its variables.
         log: file its output is appended to.
         ahead_seconds: how far its clock is ahead of the machine's.
+        module: that is run, with these arguments.
 
     Raises:
         OSError: the log cannot be written.
     """
 
     def __init__(
-        self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path, ahead_seconds: float = 0
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        ahead_seconds: float = 0,
+        module: str = "sluice",
     ) -> None:
         self.log = log
         log.open("ab").close()
         _forked.set_forkserver_preload(list(_PRELOADED))
         self._process = _forked.Process(
-            target=_be_sluice, args=(list(arguments), dict(environment), str(log), ahead_seconds), daemon=True
+            target=_be_sluice, args=(module, list(arguments), dict(environment), str(log), ahead_seconds), daemon=True
         )
         self._process.start()
 
@@ -129,7 +140,8 @@ class ForkedWorker:
 
     def is_polling(self) -> bool:
         """Return whether it says that it works."""
-        return _WORKS in self.log.read_text(encoding="utf-8", errors="replace")
+        written = self.log.read_text(encoding="utf-8", errors="replace")
+        return any(works in written for works in _WORKS)
 
     def last_words(self) -> str:
         """Return the last line of its log."""

@@ -8,6 +8,7 @@ from sluice.clock import Clock
 from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.faults.shapes import FaultKind
 
+LOOK_SECONDS = 0.2
 _AGAIN_SECONDS = 0.5  # a process that ends at once must not take all the machine
 _FAILURES_MAX = 20  # of processes that ended with an error before they worked: no fault lasts that long
 
@@ -80,9 +81,15 @@ class Places:
         return [(place.consumer, process) for place in self.all for process in place.worked]
 
     def fill(self) -> None:
-        """Start the first of each place."""
+        """Start the first of each place, one by one: where one cannot be started, those before it are known."""
         for place in self.all:
             self._fill(place)
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Start the first of each place, and tend to all until all have ended, or it is over. Then some still run."""
+        self.fill()
+        while self.tend() and not is_over():
+            self._clock.sleep(LOOK_SECONDS)
 
     def _fill(self, place: Place) -> None:
         name = f"{place.name}.{len(place.worked)}" if place.worked else place.name

@@ -16,17 +16,16 @@ from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
 from spark_load.consume.effects import make_table
 from spark_load.consume.forked_worker import ForkedWorker, last_line
-from spark_load.consume.slots import Place, Places
+from spark_load.consume.slots import LOOK_SECONDS, Place, Places
 from spark_load.faults.servers import DSN
 from spark_load.faults.shapes import worker_names
 from spark_load.folder.layout import WORKER_LOGS
 from spark_load.plan.plan import silence_seconds
-from spark_load.profiles.profile import Profile
+from spark_load.profiles.profile import RELAY_LEASE_SECONDS, Profile
 from spark_load.runtime.task_context import Run
 
-HANDLERS = "examples.load_handlers"
-_EFFECTS, _FAILING = "examples.load_effects", "examples.load_failing"
-_LOOK_SECONDS = 0.2
+HANDLERS = "sluice.testing.load.handlers"
+_EFFECTS, _FAILING = "sluice.testing.load.effects", "sluice.testing.load.failing"
 _STOP_SECONDS_MAX = 90
 _SCALED_IDLE_SECONDS = 86_400.0
 _TABLES_SECONDS_MAX = 120
@@ -65,11 +64,15 @@ class Worked:
 def idle_seconds(profile: Profile) -> float:
     """Return how long a worker waits for a message before it ends: longer than any pause of the plan.
 
+    Where the leading relay may be killed, there may be a pause of a lease besides.
+
     One that is scaled ends when it is told to. It has a bound all the same, and so polls for a second only.
     """
     if profile.minute_seconds is not None:
         return _SCALED_IDLE_SECONDS
-    return profile.drain_timeout_seconds + silence_seconds(profile)
+    has_lease = profile.destination == "outbox" and not profile.faults.is_calm
+    lease_seconds = RELAY_LEASE_SECONDS if has_lease else 0
+    return profile.drain_timeout_seconds + silence_seconds(profile) + lease_seconds
 
 
 def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
@@ -93,7 +96,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     coordinator = run.coordinator(clock)
     begin_us = coordinator.await_start() + round(run.plan.profile.consume_after_seconds * 1_000_000)
     while clock.now_us() < begin_us and not coordinator.is_stopped():
-        clock.sleep(_LOOK_SECONDS)
+        clock.sleep(LOOK_SECONDS)
     if coordinator.is_stopped():
         return Worked()
     urls = databases(run)
@@ -108,9 +111,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
     take(places)
     try:
-        places.fill()  # one by one: where one cannot be started, those before it are known
-        while places.tend() and not coordinator.is_stopped():
-            clock.sleep(_LOOK_SECONDS)
+        places.run(coordinator.is_stopped)
     finally:
         started = [Worker(queues[consumer], consumer, process) for consumer, process in places.processes]
         stop(started, clock)
@@ -144,7 +145,7 @@ def databases(run: Run) -> dict[str, str]:
     files = database_files(run)
     missing = [file for file in files.values() if not file.exists()]
     if missing:
-        _make_tables(missing[0], run)
+        make_tables(missing[0], run, "inbox")
         for file in missing[1:]:
             shutil.copyfile(missing[0], file)
     return {consumer: f"sqlite:///{file}" for consumer, file in files.items()}
@@ -200,7 +201,7 @@ def start(
     # Before the transaction, which in SQLite would keep every other message waiting: there is one writer.
     pause = {"SLUICE_FAILPOINT": f"after_receive={profile.handler_seconds:f}"} if profile.handler_seconds else {}
     offset = {"SLUICE_LOAD_CLOCK": str(run.clock_offset_us)}
-    environment = {**offset, **_environment(run, name.partition(".")[0]), **agent, **pause}
+    environment = {**offset, **reaching(run, name.partition(".")[0]), **agent, **pause}
     process = ForkedWorker(
         ["worker", *arguments],
         environment=environment,
@@ -221,28 +222,35 @@ def _sluice(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sluice", *arguments]
 
 
-def _environment(run: Run, place: str) -> Mapping[str, str]:
+def reaching(run: Run, place: str) -> Mapping[str, str]:
     """Return the caller's environment, pointed to where the run is, over the line of a place where there is one."""
     url = run.endpoint_url(place)
     endpoint = {} if url is None else {"AWS_ENDPOINT_URL": url}
     return {**os.environ, **endpoint, "AWS_REGION": run.deployment.region}
 
 
-def _make_tables(file: Path, run: Run) -> None:
+def make_tables(file: Path, run: Run, part: str) -> None:
+    """Make the tables of a part in an SQLite file, and under faults that of the effects in an inbox's.
+
+    Raises:
+        EndpointError: they were not made, and why.
+    """
     draft = file.with_name(f".{file.name}")
     try:
         made = subprocess.run(
-            _sluice("schema", "apply", "inbox", "--env", run.deployment.environment, "--dsn", f"sqlite:///{draft}"),
+            _sluice("schema", "apply", part, "--env", run.deployment.environment, "--dsn", f"sqlite:///{draft}"),
             capture_output=True,
             text=True,
             timeout=_TABLES_SECONDS_MAX,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise EndpointError(f"the inbox's tables were not made in {draft} within {_TABLES_SECONDS_MAX} s") from error
+        raise EndpointError(
+            f"the tables of the {part} were not made in {draft} within {_TABLES_SECONDS_MAX} s"
+        ) from error
     if made.returncode:
-        raise EndpointError(f"the inbox's tables were not made in {draft}: {last_line(made.stderr)}")
-    if run.has_faults:
+        raise EndpointError(f"the tables of the {part} were not made in {draft}: {last_line(made.stderr)}")
+    if run.has_faults and part == "inbox":
         make_table(f"sqlite:///{draft}")
     draft.replace(file)
 

@@ -22,6 +22,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 type Database = Literal["own", "postgres", "other"]
 _AWAKE_SECONDS = 60  # between two freezes: what was not answered before the first is sent again, or given up
 _FROZEN_SECONDS_MAX = limits.DEDUPLICATION_WINDOW_SECONDS - 60  # of a publisher, which then tries for half a minute
+RELAY = "relay"
+RELAYS = (f"{RELAY}-0", f"{RELAY}-1")
+"""Of a load test through an outbox: one leads, the other stands by."""
 PUBLISH, CONSUME = "publish", "consume"
 """Names of the lines of all publishing tasks, and of all raw consumers."""
 ENDPOINT, DATABASE = "endpoint", "database"
@@ -171,6 +174,7 @@ class Targets:
         lines: names of the lines to the endpoint, without their end.
         consumers: all of them; none with raw consumers.
         publishers: names of the publishing tasks whose processes are on this machine.
+        relays: names of the relays' processes; none unless they publish through an outbox.
         database: the workers' SQLite files, which are the run's `own`, a `postgres`, or an `other` SQLite file.
         restarts: what somebody says how to restart.
     """
@@ -179,6 +183,7 @@ class Targets:
     lines: Sequence[str]
     consumers: Sequence[str]
     publishers: Sequence[str] = ()
+    relays: Sequence[str] = ()
     database: Database = "own"
     restarts: Sequence[str] = ()
 
@@ -190,6 +195,7 @@ class Targets:
         consumers: Sequence[str],
         consumers_per_queue: int,
         publish_tasks: int = 0,
+        is_through_outbox: bool = False,
         database: Database = "own",
         restarts: Sequence[str] = (),
     ) -> "Targets":
@@ -200,6 +206,7 @@ class Targets:
             consumers: their names.
             consumers_per_queue: of the profile.
             publish_tasks: how many publishing tasks have a process each, on this machine.
+            is_through_outbox: whether relays publish.
             database: of the workers.
             restarts: what can be restarted.
         """
@@ -208,11 +215,13 @@ class Targets:
             restarts = [name for name in restarts if name == ENDPOINT]
             return cls(workers=(), lines=(PUBLISH, CONSUME), consumers=(), publishers=publishers, restarts=restarts)
         workers = worker_names(consumers, consumers_per_queue)
+        relays = relay_names(consumers) if is_through_outbox else ()
         return cls(
             workers=workers,
-            lines=(PUBLISH, *workers),
+            lines=(*(relays if is_through_outbox else (PUBLISH,)), *workers),
             consumers=tuple(consumers),
             publishers=publishers,
+            relays=relays,
             database=database,
             restarts=[name for name in restarts if name == ENDPOINT or database == "postgres"],
         )
@@ -220,7 +229,7 @@ class Targets:
     def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
         """Return what a kind of fault can be done to."""
         if kind is FaultKind.SWALLOW:
-            return (f"{PUBLISH}:{ENDPOINT}",)
+            return (f"{PUBLISH}:{ENDPOINT}",) if PUBLISH in self.lines else ()
         if kind in WIRE:
             has_line = kind in STREAM and self.database == "postgres"
             of_workers = (f"{worker}:{DATABASE}" for worker in (*self.workers, "all")) if has_line else ()
@@ -231,7 +240,7 @@ class Targets:
             return tuple(self.restarts)
         if kind is FaultKind.DEPLOY:
             return tuple(self.consumers)
-        return (*self.workers, *(self.publishers if kind in PROCESS else ()))
+        return (*self.workers, *((*self.publishers, *self.relays) if kind in PROCESS else ()))
 
     def drawn_of(self, kind: FaultKind, shape: Shape) -> tuple[str, ...]:
         """Return what a kind of fault of a shape is done to: not to an endpoint what may lose all messages."""
@@ -242,6 +251,11 @@ class Targets:
 def is_publisher(name: str) -> bool:
     """Return whether a target is a publishing task."""
     return re.fullmatch(rf"{PUBLISH}-[0-9]+", name) is not None
+
+
+def relay_names(consumers: Sequence[str]) -> tuple[str, ...]:
+    """Return the names by which faults find the relays: none where a consumer has such a name, too."""
+    return () if RELAY in consumers else RELAYS
 
 
 def again_max(faults: Sequence[Fault[FaultKind]]) -> int:

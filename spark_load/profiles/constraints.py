@@ -87,11 +87,28 @@ def _repeats(profile: "Profile") -> str | None:
 
 
 def _fan_out(profile: "Profile") -> str | None:
-    if profile.destination == "topic" or profile.fan_out_skew_seconds_max is None:
+    if profile.has_topic or profile.fan_out_skew_seconds_max is None:
         return None
     return (
         f"fan_out_skew_seconds_max is {profile.fan_out_skew_seconds_max:g}, allowed with destination 'queue' is none:"
         " only a topic fans out; leave it out"
+    )
+
+
+def _through_outbox(profile: "Profile") -> str | None:
+    if profile.destination != "outbox":
+        return None
+    if profile.consumer == "raw":
+        return (
+            "consumer is 'raw', allowed with destination 'outbox' is 'worker': an outbox numbers as workers read it"
+            "; choose it"
+        )
+    name = next((name for name in ("duplicate_share", "late_duplicate_share") if getattr(profile, name)), None)
+    if name is None:
+        return None
+    return (
+        f"{name} is {getattr(profile, name):g}, allowed with destination 'outbox' is none: an outbox takes an event"
+        " once; leave it out"
     )
 
 
@@ -182,6 +199,7 @@ _RULES = (
     _tasks,
     _repeats,
     _fan_out,
+    _through_outbox,
     _failures,
     _numbering,
     _injected,

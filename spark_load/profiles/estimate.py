@@ -126,7 +126,7 @@ class Estimate(LoadEstimate):
             unit="calls/s",
             instead="lower the rate, or choose a region with more",
         )
-        return *(self._topic() if self.profile.destination == "topic" else self._sends()), receive
+        return *(self._topic() if self.profile.has_topic else self._sends()), receive
 
     @property
     def _published_per_second(self) -> float:
@@ -138,7 +138,7 @@ class Estimate(LoadEstimate):
         return limits.QUEUE_CALLS_PER_SECOND.get(self.region, limits.QUEUE_CALLS_PER_SECOND_ELSEWHERE)
 
     def _localstack(self) -> Use:
-        how = "topic to" if self.profile.destination == "topic" else "sent to"
+        how = "topic to" if self.profile.has_topic else "sent to"
         return Use(
             name=f"LocalStack, {how} {self.queue_count} queues",
             used=self.profile.messages_per_second,

@@ -38,7 +38,7 @@ class LoadEstimate:
     @property
     def copies(self) -> int:
         """Return how many queues get a message."""
-        return self.queue_count if self.profile.destination == "topic" else 1
+        return self.queue_count if self.profile.has_topic else 1
 
     @cached_property
     def hottest_share(self) -> float:
@@ -52,7 +52,7 @@ class LoadEstimate:
     @cached_property
     def queue_share(self) -> float:
         """Return the share of the messages that comes to the busiest queue: that of the hottest group."""
-        if self.profile.destination == "topic":
+        if self.profile.has_topic:
             return 1.0
         if self.profile.replay is not None:
             return self.hottest_share + (1 - self.hottest_share) / self.queue_count
@@ -107,7 +107,7 @@ class LoadEstimate:
     def messages_per_publish_call(self) -> float:
         """Return how many messages share a publish call."""
         profile = self.profile
-        addresses = 1 if profile.destination == "topic" else self.queue_count
+        addresses = 1 if profile.has_topic else self.queue_count
         rate = profile.messages_per_second / profile.publish_tasks / addresses
         room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, self.event_bytes_max // self.profile.largest_bytes)
         if not profile.batch_same_group:
@@ -136,7 +136,7 @@ class LoadEstimate:
     @property
     def offerable_per_second(self) -> float:
         """Return how many messages a second LocalStack passes on."""
-        if self.profile.destination == "topic":
+        if self.profile.has_topic:
             return _LOCALSTACK_DELIVERIES_PER_SECOND / self.queue_count
         return _LOCALSTACK_SENDS_PER_SECOND
 
@@ -219,7 +219,7 @@ class LoadEstimate:
         calls, request = self.calls, prices.usd("SQS FIFO request")
         small = calls["receive"] - self._answers + calls["delete"] + calls["change visibility"]
         consuming = small + self._answers * prices.requests(self.messages_per_receive_call * self.body_bytes)
-        if self.profile.destination == "queue":
+        if not self.profile.has_topic:
             sending = calls["publish"] * prices.requests(self.messages_per_publish_call * self.body_bytes)
             return {"SQS send": sending * request, "SQS receive, delete": consuming * request}
         delivered = self._deliverable_count * self.copies

@@ -24,6 +24,8 @@ from spark_load.profiles.trace import OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, SECONDS
 
 _FOLDER = Path(__file__).resolve().parent
 END_MARKERS_AFTER_SECONDS = 0.5
+RELAY_LEASE_SECONDS = 25
+"""Of the relays of an outbox, and the least they take: so long after a leader was killed another one leads."""
 _REASONS_MAX = 5
 _DIGEST_DIGITS = 16
 _RECORDED = (
@@ -79,7 +81,8 @@ class Profile:
         group_count: number of message groups.
         group_skew: Zipf exponent of the groups' shares; 0 spreads evenly.
         payload_bytes: size of the random part of a body.
-        destination: `topic`, or `queue`: no topic, each group straight into one of the queues.
+        destination: `topic`; `queue`: no topic, each group straight into one of the queues; or `outbox`: an outbox of
+            the run's own, from which two relays publish to the topic.
         duplicate_share: share of messages published a second time with the same deduplication id.
         duplicate_after_seconds: when that happens; must lie inside the deduplication window.
         late_duplicate_share: share of messages published a second time when the window is over; none of those above.
@@ -124,7 +127,7 @@ class Profile:
     group_count: Annotated[int, Field(ge=1, le=10_000_000)]
     group_skew: Annotated[float, Field(ge=0, le=5)] = 0
     payload_bytes: Annotated[int, Field(ge=0, le=PAYLOAD_BYTES_MAX)] = 256
-    destination: Literal["topic", "queue"] = "topic"
+    destination: Literal["topic", "queue", "outbox"] = "topic"
     duplicate_share: _Share = 0
     duplicate_after_seconds: Annotated[float, Field(gt=0, lt=limits.DEDUPLICATION_WINDOW_SECONDS - 60)] = 2
     late_duplicate_share: _Share = 0
@@ -174,6 +177,11 @@ class Profile:
             object.__setattr__(self, name, value)
         if seconds > SECONDS_MAX:
             raise ValueError(f"the phases last {seconds:g} s, allowed is at most {SECONDS_MAX}")
+
+    @property
+    def has_topic(self) -> bool:
+        """Return whether messages go through a topic."""
+        return self.destination != "queue"
 
     @property
     def steps(self) -> tuple[Phase, ...]:

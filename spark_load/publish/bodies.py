@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sluice.clock import utc
 from sluice.history.events import END_TYPE, is_end_marker
 from spark_load.plan.body_template import BodyTemplate, Values
 from spark_load.plan.plan import Plan
@@ -64,12 +65,14 @@ class Envelopes(Bodies):
         self._last: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         epoch = epoch_of(run)
+        # The same for all, so that a repeat repeats its text: an outbox would write down the instant of the commit.
+        at = utc(epoch).isoformat()
         self.template = BodyTemplate(
             f'{{"sluice":{VERSION},"id":"{run}.',
             '","type":"',
             '","group":"',
             '","seq":',
-            f',"epoch":{epoch},"at":null,"hash":"',
+            f',"epoch":{epoch},"at":"{at}","hash":"',
             '","data":{"payload":"',
             '"}}',
         )

@@ -14,12 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.history.events import Kind, Outcome
 from sluice.recorder.journal import SUFFIX, read_parts
+from spark_load.folder.layout import WORKER_LOGS
 from spark_load.plan.plan import SCHEMA, Plan
+from spark_load.publish import relays
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.publish.publisher import Publisher
-from spark_load.publish.transport import Transport
+from spark_load.publish.transport import OUTBOX, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import opened
+from spark_load.publish.transport.outbox import OutboxTransport
 from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
 from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
 
@@ -162,11 +165,19 @@ def sent_before(run: Run, context: TaskContext) -> pa.Array:
 
 
 def _addresses(run: Run) -> list[str]:
-    is_straight = run.plan.profile.destination == "queue"
-    return list(run.deployment.queue_urls.values()) if is_straight else [run.deployment.topic_arn]
+    return [run.deployment.topic_arn] if run.plan.profile.has_topic else list(run.deployment.queue_urls.values())
 
 
 def _transport(run: Run, context: TaskContext) -> Transport:
-    service, client = ("sqs", context.sqs) if run.plan.profile.destination == "queue" else ("sns", context.sns)
+    service, client = ("sns", context.sns) if run.plan.profile.has_topic else ("sqs", context.sqs)
     ledger = Ledger(context.journal, names=run.deployment.names(), run=run.id, service=service)
+    if run.transport == OUTBOX:
+        return OutboxTransport(
+            relays.outbox_file(run),
+            ledger,
+            topic=run.deployment.topic,
+            event_bytes_max=run.deployment.event_bytes_max,
+            log=run.folder / WORKER_LOGS / f"{context.name}.log",
+            clock=context.clock,
+        )
     return opened(run.transport, client, recorder=context.recorder, ledger=ledger, clock=context.clock)

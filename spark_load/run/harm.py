@@ -19,7 +19,7 @@ from spark_load.faults.drawing import Fault
 from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import COMMAND_SECONDS_MAX, DSN, Postgres, Restarts
-from spark_load.faults.shapes import CONSUME, DATABASE, ENDPOINT, PUBLISH, WIRE, FaultKind, worker_names
+from spark_load.faults.shapes import CONSUME, DATABASE, ENDPOINT, PUBLISH, WIRE, FaultKind, relay_names, worker_names
 from spark_load.publish.bodies import epoch_of
 from spark_load.publish.processes import Publishers
 from spark_load.runtime.task_context import Run
@@ -32,7 +32,8 @@ class Harm:
 
     def __init__(self, run: Run, faults: Sequence[Fault[FaultKind]], lines: Lines) -> None:
         self.run, self.faults, self.lines = run, faults, lines
-        self._places: Places | None = None
+        self._workers: Places | None = None
+        self._relays: Places | None = None
         self._publishers = Publishers(run.coordinator(SystemClock()))
         self._injector: Injector | None = None
         self._thread: threading.Thread | None = None
@@ -40,7 +41,11 @@ class Harm:
 
     def take(self, places: Places) -> None:
         """Take in the places of the workers, once there are any."""
-        self._places = places
+        self._workers = places
+
+    def take_relays(self, places: Places) -> None:
+        """Take in the places of the relays, once there are any."""
+        self._relays = places
 
     def begin(self, begun_us: int, journal: Journal, clock: Clock) -> None:
         """Follow the schedule, which is at 0 at that instant."""
@@ -108,9 +113,9 @@ class Harm:
         """Return the queues, or the topic, whose calls a fault of a target concerns."""
         deployment = self.run.deployment
         queues = list(deployment.queue_urls)
-        published = queues if self.run.plan.profile.destination == "queue" else [deployment.topic]
+        published = [deployment.topic] if self.run.plan.profile.has_topic else queues
         name = target.partition(":")[0]
-        if name == PUBLISH or self._is_publisher(name):
+        if name == PUBLISH or self._is_publisher(name) or self._is_relay(name):
             return published
         if name in (CONSUME, DATABASE) or target == f"all:{DATABASE}":
             return queues
@@ -123,25 +128,32 @@ class Harm:
         """Return whether a target is a publishing task, and not the worker of a consumer that is called so, too."""
         return shapes.is_publisher(name) and PUBLISH not in self.run.deployment.consumers.values()
 
+    def _is_relay(self, name: str) -> bool:
+        return name in relay_names(list(self.run.deployment.consumers.values()))
+
+    def _places_of(self, name: str) -> Places | None:
+        return self._relays if self._is_relay(name) else self._workers
+
     def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
         """See `Publishers` and `Places`; before there are workers there is nobody."""
         if self._is_publisher(name):
             return self._publishers.harm(kind, name)
-        return self._places is not None and self._places.harm(kind, name, detail)
+        places = self._places_of(name)
+        return places is not None and places.harm(kind, name, detail)
 
     def heal(self, kind: FaultKind, name: str) -> None:
         """See `Publishers` and `Places`."""
         if self._is_publisher(name):
             self._publishers.heal(kind, name)
-        elif self._places is not None:
-            self._places.heal(kind, name)
+        elif (places := self._places_of(name)) is not None:
+            places.heal(kind, name)
 
     def compare(self, journal: Journal) -> list[str]:
         """Write down what only the databases know of, and return what they contradict the history in, as sentences.
 
         Runs when every worker has ended.
         """
-        if not self.faults or self._places is None:  # no worker ever began
+        if not self.faults or self._workers is None:  # no worker ever began
             return []
         reasons = []
         queues = {consumer: queue for queue, consumer in self.run.deployment.consumers.items()}
@@ -179,7 +191,8 @@ def harmed(run: Run, faults: Sequence[Fault[FaultKind]]) -> Iterator[Harm]:
         if ENDPOINT in ends:
             far = run.deployment.endpoint_url
             assert far is not None, "the schedule was checked against it"
-            names = (PUBLISH, *((CONSUME,) if run.plan.profile.consumer == "raw" else workers))
+            relays = relay_names(list(run.deployment.consumers.values()))
+            names = (PUBLISH, *relays, *((CONSUME,) if run.plan.profile.consumer == "raw" else workers))
             run = replace(run, near={name: lines.to_endpoint(f"{name}:{ENDPOINT}", far) for name in names})
         if DATABASE in ends:
             server = Postgres.of(os.environ.get(DSN))

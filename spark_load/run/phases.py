@@ -27,6 +27,8 @@ from spark_load.faults.shapes import FaultKind
 from spark_load.history.reasons import reason
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
+from spark_load.publish.relays import make_outbox, relay
+from spark_load.publish.transport import OUTBOX
 from spark_load.run import resume
 from spark_load.run.harm import Harm, harmed
 from spark_load.runtime.coordinator import EARLIER, Progress
@@ -56,17 +58,19 @@ def run_phases(
 ) -> tuple[list[str], Worked]:
     """Run all phases; return what went wrong, as sentences, and what came of the workers.
 
-    A phase that fails does not stop the recording of the others.
+    A phase that fails does not stop the recording of the others. Raises EndpointError where no outbox can be made.
 
     Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first, and then this.
     """
     late: list[str] = []
     load_phases: LoadPhases | None = None
+    if run.transport == OUTBOX:
+        make_outbox(run)
     try:
         with (
             harmed(run, faults) as harm,
             task_context(run, DRIVER) as context,
-            ThreadPoolExecutor(2) as pool,
+            ThreadPoolExecutor(3) as pool,
         ):
             load_phases = LoadPhases(spark, harm, context, watch, pool)
             late += load_phases.carry_out()
@@ -92,6 +96,9 @@ class LoadPhases:
             self._consuming: Future[Any] = self._workers[0]
         else:
             self._consuming = pool.submit(consume(spark, run).collect)
+        self._relaying: list[Future[Any]] = []
+        if run.transport == OUTBOX:
+            self._relaying = [pool.submit(relay, run, harm.take_relays)]
         left = resume.left(spark, run, plan_rows(spark, run)) if run.attempt else None
         self._publishing: Future[Any] = pool.submit(publish(spark, run, left).collect)
         self._letters = DeadLetters(context, run)
@@ -154,7 +161,7 @@ class LoadPhases:
         self._enter("publishing")
         self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
         if not self._publishing.done():
-            raise NotReached("the consumers ended before everything was published")
+            raise NotReached("the consumers or the relays ended before everything was published")
         self._coordinator.published()
 
     def drain(self) -> None:
@@ -219,7 +226,8 @@ class LoadPhases:
         """Yield what was not published again, and why a job failed; when both are over."""
         if self._forgotten:
             yield resume.recorded_progress(self._forgotten)
-        for name, job in (("consumers", self._consuming), ("publishers", self._publishing)):
+        jobs = [("consumers", self._consuming), ("publishers", self._publishing)]
+        for name, job in [*jobs, *(("relays", job) for job in self._relaying)]:
             try:
                 job.result()
             except (PySparkException, Py4JError, NotReached, OSError, MessagingError) as error:
@@ -232,12 +240,12 @@ class LoadPhases:
         return replace(ended[0] if ended else Worked(), missed=self._harm.missed)
 
     def _is_any_over(self) -> bool:
-        return self._publishing.done() or self._consuming.done()
+        return any(job.done() for job in (self._publishing, self._consuming, *self._relaying))
 
     @property
     def _copies(self) -> int:
         """Return in how many queues a message arrives."""
-        return len(self._run.deployment.queue_urls) if self._profile.destination == "topic" else 1
+        return len(self._run.deployment.queue_urls) if self._profile.has_topic else 1
 
     def _consumed(self, field: str) -> int:
         """Return how much the consumers say they have `done` or `ended`."""

@@ -21,6 +21,7 @@ import yaml
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
 from sluice.declaration import Consumer, Environment, task_settings
 from sluice.history.checker import Expectation, Thresholds
+from sluice.history.checker.verdict import Verdict
 from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import Worked
@@ -31,9 +32,10 @@ from spark_load.judge.judge import Planned, judge
 from spark_load.judge.local_engine import opened
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile, trace
+from spark_load.publish import relays
 from spark_load.publish.bodies import run_of
 from spark_load.publish.job import publish_share
-from spark_load.publish.transport import SOCKETS
+from spark_load.publish.transport import OUTBOX
 from spark_load.run.harm import harmed
 from spark_load.runtime import deployment
 from spark_load.runtime.task_context import DRIVER, Run, task_context
@@ -60,13 +62,20 @@ _GROUPS, _BODY_BYTES = 8, 200
 _LOAD = {
     "replay": {"file": "messages.parquet"},
     "consumer": "worker",
+    "destination": OUTBOX,
     "consumers_per_queue": 2,
     "publish_linger_seconds": 0.1,
     "lateness_budget_seconds": 60,
     "drain_timeout_seconds": 7,
 }
-_HANDLERS = {"sound": "examples.load_effects", "no-inbox": "tests.support.processes.broken_load_handlers"}
-_TARGETS = Targets.of(consumer="worker", consumers=("billing",), consumers_per_queue=2)
+_HANDLERS, _RELAY = "sluice.testing.load.effects", "sluice"
+_VARIANTS = {
+    "sound": (_HANDLERS, _RELAY),
+    "no-inbox": ("tests.support.processes.broken_load_handlers", _RELAY),
+    "unanswered-is-sent": (_HANDLERS, "tests.support.processes.broken_relay"),
+}
+"""The modules of the workers' handlers and of the relays."""
+_TARGETS = Targets.of(consumer="worker", consumers=("billing",), consumers_per_queue=2, is_through_outbox=True)
 _QUIET_SECONDS = 6.0  # until the workers have begun
 _SECONDS_MAX = 180
 
@@ -76,7 +85,7 @@ _SECONDS_MAX = 180
 @click.option("--messages", "count", type=click.IntRange(1), default=300, show_default=True, help="How many.")
 @click.option("--seconds", type=click.FloatRange(8), default=18, show_default=True, help="How long they come.")
 @click.option("--faults", "shape", type=click.Choice(list(SHAPES)), default="crashes", show_default=True)
-@click.option("--variant", type=click.Choice(list(_HANDLERS)), default="sound", show_default=True)
+@click.option("--variant", type=click.Choice(list(_VARIANTS)), default="sound", show_default=True)
 @click.option("--tries", type=click.IntRange(0), default=12, show_default=True, help="Runs to cut it down; 0 for none.")
 @click.option(
     "--output",
@@ -126,18 +135,28 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
 
 def violations(faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str) -> list[str]:
     """Run messages under faults, and return what is wrong by history and database, as sentences."""
+    verdict, objections = judged(faults, messages, seed=seed, variant=variant)
+    return [*(f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations), *objections]
+
+
+def judged(
+    faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str
+) -> tuple[Verdict, list[str]]:
+    """Run messages under faults, and return the verdict, and what the databases object to, as sentences."""
+    handlers, relay_module = _VARIANTS[variant]
     account = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     with (
         tempfile.TemporaryDirectory(prefix="sluice-chaos-") as folder,
         mock.patch.dict(os.environ, {**account, task_settings.VARIABLE: task_settings.render(_ENVIRONMENT)}),
-        mock.patch.object(worker_processes, "_EFFECTS", _HANDLERS[variant]),
+        mock.patch.object(worker_processes, "_EFFECTS", handlers),
+        mock.patch.object(relays, "_MODULE", relay_module),
         fake_aws.running() as endpoint,
     ):
         endpoint.deploy(_ENVIRONMENT, visibility_timeout_seconds=None)
         named = profile.load(str(_profile(Path(folder), faults, messages)))
         run = Run(
             id=run_of(SystemClock().now_us()),
-            transport=SOCKETS,
+            transport=OUTBOX,
             folder=Path(folder),
             deployment=deployment.find(_ENVIRONMENT, endpoint_url=endpoint.url),
             plan=Plan(named.profile, seed, named.trace_file),
@@ -145,7 +164,8 @@ def violations(faults: Sequence[Faulty], messages: Sequence[Message], *, seed: i
             clock_offset_us=wall_minus_monotonic_us(),
             has_faults=True,
         )
-        return _judged(run, *_run(run, faults))
+        worked, objections = _run(run, faults)
+        return _judged(run, worked), objections
 
 
 def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[Message]) -> Path:
@@ -160,8 +180,10 @@ def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[Message]
 def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
     """Offer the load under faults; return its workers, and what their databases object to."""
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
-    with harmed(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(2) as pool:
+    relays.make_outbox(run)
+    with harmed(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(3) as pool:
         working = pool.submit(worker_processes.work, harm.run, harm.take)
+        relaying = pool.submit(relays.relay, harm.run, harm.take_relays)
         publishing = pool.submit(publish_share, harm.run, iter([rows]))
         begin_us = context.clock.now_us() + 1_500_000
         context.coordinator.start(begin_us)
@@ -175,14 +197,15 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
         objections = harm.compare(context.journal)
         DeadLetters(context, run).probe()
         context.coordinator.stop()
+        relaying.result()
         return working.result(), objections
 
 
-def _judged(run: Run, worked: Worked, objections: Sequence[str]) -> list[str]:
+def _judged(run: Run, worked: Worked) -> Verdict:
     engine, where = opened(run.folder), run.deployment
     assert engine is not None, "without a bound it is read"
     queues = tuple(where.queue_urls)
-    verdict = judge(
+    return judge(
         engine,
         plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
         expectation=Expectation(
@@ -201,8 +224,6 @@ def _judged(run: Run, worked: Worked, objections: Sequence[str]) -> list[str]:
         },
         thresholds=Thresholds(recovery_seconds_max=60),
     )
-    found = [f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations]
-    return [*found, *objections]
 
 
 if __name__ == "__main__":

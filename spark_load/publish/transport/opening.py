@@ -13,19 +13,27 @@ from sluice.aws.signing import Keys
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.recorder.recorder import Recorder
-from spark_load.publish.transport import BOTO3, SOCKETS, Transport
+from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS, Transport
 from spark_load.publish.transport.http import HttpTransport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.sdk import SdkTransport
 from spark_load.publish.transport.sockets import Address
 
 
-def chosen(name: str | None, endpoint_url: str, saboteur: str | None) -> str:
+def chosen(name: str | None, endpoint_url: str, saboteur: str | None, *, destination: str = "topic") -> str:
     """Return the transport of a run: the one that is named, else the cheapest that does what the run asks for.
 
     Raises:
-        ConfigError: the one that is named knows no saboteurs.
+        ConfigError: the one that is named knows no saboteurs, or an outbox has no choice of them.
     """
+    if destination == OUTBOX:
+        for option, value in (("--transport", name), ("--sabotage", saboteur)):
+            if value is not None:
+                raise ConfigError(
+                    f"{option} is {value!r}, allowed with destination 'outbox' is none: relays publish, with the client"
+                    " they always have; leave it out"
+                )
+        return OUTBOX
     if name == SOCKETS and saboteur is not None:
         raise ConfigError(
             f"transport is {name!r} with saboteur {saboteur!r}, allowed is {BOTO3}, which saboteurs work on; leave out"

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from sluice.history.checker.verdict import Status
+from spark_load.faults.drawing import Fault
+from spark_load.faults.shapes import RELAYS, FaultKind
 from spark_load.profiles import profile, trace
-from tests.chaos.real import main
+from tests.chaos.real import judged, main
 
 MESSAGES, FAULTS, TRIES = 200, 10, 2
 
@@ -26,3 +29,38 @@ def test_workers_without_an_inbox_are_found_invalid_and_what_is_left_can_be_run(
     recorded, _ = trace.read(least.trace_file)
     assert len(recorded) == MESSAGES  # two tries are for faults alone
     assert 0 < len(least.profile.faults.given) <= FAULTS
+
+
+def _load(seconds: int) -> list[tuple[int, int]]:
+    return [(number * 50_000, number % 7) for number in range(20 * seconds)]
+
+
+def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float) -> Fault[FaultKind]:
+    return Fault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
+
+
+def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
+    """Whoever leads meets each of them; a lease of a killed leader runs out first."""
+    faults = [
+        _fault(kind, relay, at_seconds, at_seconds + lasting)
+        for kind, at_seconds, lasting in (
+            (FaultKind.FREEZE, 5, 2),
+            (FaultKind.TERMINATE, 7.5, 0),
+            (FaultKind.KILL, 9, 0),
+        )
+        for relay in RELAYS
+    ]
+
+    verdict, objections = judged(faults, _load(10), seed=1, variant="sound")
+
+    assert (verdict.status, verdict.unknowns, verdict.violations, objections) == (Status.VALID, (), (), [])
+    assert len(verdict.measures["faults"]) == len(faults)
+
+
+def test_a_relay_that_takes_no_answer_for_a_good_one_is_found_invalid() -> None:
+    faults = [_fault(FaultKind.CUT, f"{relay}:endpoint", 5, 7) for relay in RELAYS]
+
+    verdict, _ = judged(faults, _load(8), seed=1, variant="unanswered-is-sent")
+
+    assert verdict.status is Status.INVALID
+    assert "A1" in {violation.anomaly for violation in verdict.violations}

@@ -4,9 +4,9 @@ import os
 import sys
 from functools import partial
 
-from examples.load_effects import write
 from sluice.messaging import failpoints
 from sluice.messaging.worker import build
+from sluice.testing.load.effects import write
 from tests.support.messaging.broken_workers import DeletesFirst, KeepsNoInbox
 
 __all__ = ["write"]

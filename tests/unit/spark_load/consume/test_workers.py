@@ -99,7 +99,7 @@ def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
             assert len(begun) < 100, "they are never given up"
 
     monkeypatch.setattr(worker_processes, "ForkedWorker", Refusing)
-    monkeypatch.setattr(worker_processes, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(slots, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(slots, "_AGAIN_SECONDS", 0)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
     run.coordinator(SystemClock()).start(SystemClock().now_us())
@@ -202,7 +202,7 @@ def test_what_a_worker_on_a_full_disk_did_not_write_down_is_not_taken_for_what_a
         run.coordinator(SystemClock()).stop()
 
     monkeypatch.setattr(worker_processes, "ForkedWorker", Full)
-    monkeypatch.setattr(worker_processes, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(slots, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(slots, "_AGAIN_SECONDS", 600)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
     run.coordinator(SystemClock()).start(SystemClock().now_us())

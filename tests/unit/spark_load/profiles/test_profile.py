@@ -155,7 +155,7 @@ REFUSED_BEHIND_GOOD = {
     "late_duplicate_after_seconds: 300\nlate_duplicate_share: 0.1": (
         "late_duplicate_after_seconds is 300 (line 4): Input should be greater than or equal to 360"
     ),
-    "destination: bucket": "destination is 'bucket' (line 4): Input should be 'topic' or 'queue'",
+    "destination: bucket": "destination is 'bucket' (line 4): Input should be 'topic', 'queue' or 'outbox'",
     "rate: 5": "rate (line 4) is not a field of a profile",
     "group_skwe: 1": "group_skwe (line 4) is not a field of a profile; did you mean group_skew?",
     "group_count: 3": "group_count is given twice (lines 3 and 4); remove one",
@@ -211,6 +211,13 @@ REFUSED_BEHIND_GOOD = {
     "visibility_timeout_seconds: 60\ncrash_share: 0.1": (
         "drain_timeout_seconds is 60, allowed with crash_share is more than visibility_timeout_seconds (60): the"
         " leases of crashed consumers have to run out"
+    ),
+    "destination: outbox": (
+        "consumer is 'raw', allowed with destination 'outbox' is 'worker': an outbox numbers as workers read it;"
+        " choose it"
+    ),
+    "destination: outbox\nconsumer: worker\nduplicate_share: 0.1": (
+        "duplicate_share is 0.1, allowed with destination 'outbox' is none: an outbox takes an event once; leave it out"
     ),
     "destination: queue\nfan_out_skew_seconds_max: 5": (
         "fan_out_skew_seconds_max is 5, allowed with destination 'queue' is none: only a topic fans out; leave it out"

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from examples import load_effects
 from sluice.clock import SystemClock, eventually
 from sluice.errors import EndpointError
 from sluice.history import events
 from sluice.history.events import Kind
 from sluice.messaging import Context, Event
 from sluice.recorder.journal import Journal, events_of, read_journal
+from sluice.testing.load import effects as load_effects
 from spark_load.consume import effects, worker_processes
 from spark_load.consume.slots import Places
 from spark_load.faults.drawing import Fault

@@ -2,13 +2,13 @@
 
 from sqlalchemy.orm import Session
 
-from examples import load_effects
 from sluice.messaging import Context, Event, Outcome, handler
 from sluice.messaging.handlers import ANY
+from sluice.testing.load import effects
 
 
 @handler(ANY)
 def write(session: Session, event: Event, context: Context) -> Outcome:
     """Write the effect, and fail."""
-    load_effects.write(session, event, context)
+    effects.write(session, event, context)
     raise RuntimeError("this version of the handlers fails")

@@ -1,7 +1,7 @@
 """What the workers of a load test with faults do with a message: write one row for it, which the judge counts.
 
-`sluice load run --consumer worker --faults chaos` starts `sluice worker --handlers examples.load_effects`. The table is
-the load test's own; nothing in it refuses a repeat.
+`sluice load run --consumer worker --faults chaos` starts `sluice worker` with these handlers. The table is the load
+test's own; nothing in it refuses a repeat.
 """
 
 import os

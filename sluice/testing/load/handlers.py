@@ -1,6 +1,6 @@
 """What the workers of a load test do with a message: it has been in the inbox, and that is all.
 
-`sluice load run --consumer worker` starts `sluice worker --handlers examples.load_handlers`.
+`sluice load run --consumer worker` starts `sluice worker` with these handlers.
 """
 
 from sqlalchemy.orm import Session

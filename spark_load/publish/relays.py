@@ -1,0 +1,60 @@
+"""The relays of a load test with `destination: outbox`: two processes of `sluice relay`, of which one leads."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sluice.clock import SystemClock
+from spark_load.consume.forked_worker import ForkedWorker
+from spark_load.consume.slots import Place, Places
+from spark_load.consume.worker_processes import Worker, make_tables, reaching, require_ended_well, stop
+from spark_load.faults.shapes import RELAY, RELAYS
+from spark_load.folder.layout import WORKER_LOGS
+from spark_load.profiles.profile import RELAY_LEASE_SECONDS
+from spark_load.runtime.task_context import Run
+
+_MODULE = "sluice"
+
+
+def outbox_file(run: Run) -> Path:
+    """Return the SQLite file of the outbox."""
+    return run.folder / "outbox.db"
+
+
+def make_outbox(run: Run) -> None:
+    """Make the outbox's tables, unless they are there; raise EndpointError where that fails."""
+    if not outbox_file(run).exists():
+        make_tables(outbox_file(run), run, "outbox")
+
+
+def relay(run: Run, take: Callable[[Places], None]) -> None:
+    """Run the relays until the driver stops them; others take the places of those that a fault ends.
+
+    Args:
+        run: whose outbox they read, which has its tables.
+        take: is given the places before anybody is there, to do harm to who is.
+
+    Raises:
+        EndpointError: a relay did not start, or ended with an error; the message has its last words.
+
+    Runs on the driver, in a thread of its own. May be run again: what was published is marked in the outbox.
+    """
+    clock, coordinator = SystemClock(), run.coordinator(SystemClock())
+    logs = run.folder / WORKER_LOGS
+    logs.mkdir(exist_ok=True)
+    options = ("--env", run.deployment.environment, "--dsn", f"sqlite:///{outbox_file(run)}")
+
+    def begin(place: Place, name: str) -> ForkedWorker:
+        arguments = ["relay", *options, "--topic-arn", run.deployment.topic_arn, "--lease", f"{RELAY_LEASE_SECONDS}"]
+        environment, log = reaching(run, place.name), logs / f"{name}.log"
+        return ForkedWorker(arguments, environment=environment, log=log, module=_MODULE)
+
+    places = Places(dict.fromkeys(RELAYS, RELAY), begin, is_harmed=lambda: run.has_faults, clock=clock)
+    take(places)
+    try:
+        places.run(coordinator.is_stopped)
+    finally:
+        started = [Worker(run.deployment.topic, RELAY, process) for _, process in places.processes]
+        stop(started, clock)
+    for place in places.all:
+        if place.worked[-1] not in place.killed or place.given_up:
+            require_ended_well(Worker(run.deployment.topic, RELAY, place.worked[-1]))

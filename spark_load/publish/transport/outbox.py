@@ -1,0 +1,149 @@
+"""The transport through an outbox: a producer's process commits, relays publish, and the table says what was sent.
+
+The load test imports nothing of what it loads. The producer is `sluice.testing.load.producer`, and what became of a
+message is read from the outbox's table, which the relay writes when SNS has answered.
+"""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sluice.clock import Clock
+from sluice.history.events import Outcome
+from spark_load.publish.transport import Answer, Call
+from spark_load.publish.transport.formats import EntryResults
+from spark_load.publish.transport.ledger import Ledger, RecordedCall
+
+_PRODUCER = "sluice.testing.load.producer"
+_CALLS_MAX = 64
+_LOOK_SECONDS = 0.01
+_BUSY_SECONDS = 30.0
+ANSWER_SECONDS_MAX = 150
+"""Then a message that no relay has published is given up."""
+_END_SECONDS = 10
+_SETTLED = """
+    SELECT event_id, status, sns_message_id, sns_sequence_number FROM sluice_outbox
+    WHERE topic = ? AND status <> 'pending' AND event_id IN (SELECT value FROM json_each(?))
+"""
+
+type _Entry = tuple[str, str | None, str | None, str | None]
+"""Of one message, as in `EntryResults`."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A call that was handed to the producer, and what is known of its messages, by their deduplication ids."""
+
+    recorded: RecordedCall
+    ids: Sequence[str]
+    until: float
+    found: dict[str, _Entry] = field(default_factory=dict)
+
+
+class OutboxTransport:
+    """A `Transport` through an outbox in an SQLite file.
+
+    Args:
+        file: of the outbox, with its tables.
+        ledger: what was handed to the outbox, and when it was published.
+        topic: its name.
+        event_bytes_max: size of the largest message.
+        log: file of the producer's errors.
+    """
+
+    def __init__(
+        self, file: Path, ledger: Ledger, *, topic: str, event_bytes_max: int, log: Path, clock: Clock
+    ) -> None:
+        self._ledger, self._topic, self._clock = ledger, topic, clock
+        self._waiting: list[_Waiting] = []
+        self._table = sqlite3.connect(file, timeout=_BUSY_SECONDS, autocommit=True)
+        options = ("--dsn", f"sqlite:///{file}", "--topic", topic, "--event-bytes-max", str(event_bytes_max))
+        log.parent.mkdir(exist_ok=True)
+        with log.open("ab") as errors:
+            self._producer = subprocess.Popen(
+                [sys.executable, "-m", _PRODUCER, *options],
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                text=True,
+            )
+        assert self._producer.stdin is not None, "it was asked for"
+        self._pipe = self._producer.stdin
+
+    @property
+    def room(self) -> int:
+        """Return how many calls may be sent now."""
+        return _CALLS_MAX - len(self._waiting)
+
+    def send(self, calls: Sequence[Call]) -> None:
+        """Write the calls down, then hand them to the producer."""
+        until = self._clock.monotonic() + ANSWER_SECONDS_MAX
+        recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
+        for recorded in recorded_calls:
+            messages = recorded.call.messages
+            self._waiting.append(_Waiting(recorded, [message.deduplication_id for message in messages], until))
+            with suppress(BrokenPipeError):  # of a producer that has ended; `answers` finds that
+                self._pipe.write(json.dumps([message.body for message in messages]) + "\n")
+        with suppress(BrokenPipeError):
+            self._pipe.flush()
+
+    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+        """Return the calls whose messages were all published or given up, after waiting for the first."""
+        until = self._clock.monotonic() + wait_seconds
+        while self._waiting:
+            self._look()
+            if (answers := self._taken()) or self._clock.monotonic() >= until:
+                return answers
+            self._clock.sleep(_LOOK_SECONDS)
+        self._ledger.flush()
+        return ()
+
+    def _look(self) -> None:
+        """Read what became of the messages that are waited for."""
+        owners = {id_: waiting for waiting in self._waiting for id_ in waiting.ids if id_ not in waiting.found}
+        for id_, status, message_id, number in self._table.execute(_SETTLED, (self._topic, json.dumps(list(owners)))):
+            is_sent = status == "sent"  # else quarantined: the relay has given it up
+            entry = (Outcome.OK.value, None, message_id, number)
+            owners[id_].found[id_] = entry if is_sent else (Outcome.FAIL.value, status, None, None)
+
+    def _taken(self) -> list[Answer]:
+        now = self._clock.monotonic()
+        has_ended = self._producer.poll() is not None
+        over = [
+            waiting
+            for waiting in self._waiting
+            if has_ended or waiting.until <= now or len(waiting.found) == len(waiting.ids)
+        ]
+        self._waiting = [waiting for waiting in self._waiting if waiting not in over]
+        missing = "ProducerEnded" if has_ended else "NotPublished"
+        return [self._answer(waiting, (Outcome.INFO.value, missing, None, None)) for waiting in over]
+
+    def _answer(self, waiting: _Waiting, missing: _Entry) -> Answer:
+        entries = [waiting.found.get(id_, missing) for id_ in waiting.ids]
+        is_whole = len(waiting.found) == len(waiting.ids)
+        self._ledger.answered(
+            waiting.recorded,
+            EntryResults(*map(list, zip(*entries, strict=True))),
+            responded_at_us=self._clock.now_us() if is_whole else None,
+        )
+        errors = {position: error or outcome for position, (outcome, error, _, _) in enumerate(entries) if error}
+        return Answer(waiting.recorded.call, errors)
+
+    def close(self) -> None:
+        """Write down what was published, and let the producer end."""
+        self._ledger.flush()
+        with suppress(BrokenPipeError):
+            self._pipe.close()
+        try:
+            self._producer.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._producer.kill()
+            self._producer.wait()
+        self._table.close()
