@@ -33,7 +33,7 @@ from spark_load.faults.shapes import Shape, again_max, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import Profile
-from spark_load.publish.transport import NAMES, OUTBOX
+from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS
 from spark_load.publish.transport.opening import chosen
 from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
@@ -64,7 +64,7 @@ from spark_load.runtime.deployment import Deployment
 )
 @click.option(
     "--transport",
-    type=click.Choice(NAMES),
+    type=click.Choice([BOTO3, SOCKETS]),
     help="What publishes.  [default: sockets; with a saboteur or behind a proxy boto3]",
 )
 @click.option(

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from spark_load.plan.body_template import BodyTemplate, Values
 
 BOTO3, SOCKETS, OUTBOX = "boto3", "sockets", "outbox"
-NAMES = (BOTO3, SOCKETS)
-"""What can be named; through an outbox goes what the profile's destination says."""
+NAMES = (BOTO3, SOCKETS, OUTBOX)
 
 
 class Message(NamedTuple):
