@@ -36,7 +36,7 @@ _BUCKET_EVENTS = 1_000_000
 _WATCH_SECONDS = 0.5
 _STEPS = {
     "judge": "judging, as the load test wrote it",
-    "judge exchanged": "judging, as anybody wrote it",
+    "judge exchanged": "judging, without buckets",
     "duckdb": "DuckDB, six checks",
 }
 _SHORT = {"judge": "Sluice", "duckdb": "DuckDB"}
