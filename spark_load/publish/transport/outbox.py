@@ -95,14 +95,15 @@ class OutboxTransport:
             self._pipe.flush()
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
-        """Return the calls whose messages were all published or given up, after waiting for the first."""
+        """Return the calls whose messages were all published or given up; written down as the other transports do."""
         until = self._clock.monotonic() + wait_seconds
         while self._waiting:
             self._look()
             if (answers := self._taken()) or self._clock.monotonic() >= until:
+                if not self._waiting:
+                    self._ledger.flush()
                 return answers
             self._clock.sleep(_LOOK_SECONDS)
-        self._ledger.flush()
         return ()
 
     def _look(self) -> None:

@@ -90,7 +90,7 @@ def run_load(
         seed=seed,
         target=target,
         saboteur=saboteur,
-        transport=chosen(None, where.client("sns").meta.endpoint_url, saboteur),
+        transport=chosen(None, where.client("sns").meta.endpoint_url, saboteur, destination=named.profile.destination),
         watch=watch,
         faults=faults,
     )

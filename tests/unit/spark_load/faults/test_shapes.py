@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -34,6 +35,7 @@ POSTGRES = Targets.of(
     database="postgres",
     restarts=("endpoint", "database"),
 )
+OUTBOX = replace(TARGETS, relays=("relay-0", "relay-1"), lines=("relay-0", "relay-1", *TARGETS.workers))
 CHAOS = Faults(shape="chaos", every_seconds=2)
 GOOD = "messages_per_second: 10\nduration_seconds: 30\ngroup_count: 2\n"
 
@@ -45,6 +47,18 @@ def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> Non
     assert drawn == scheduled(CHAOS, TARGETS, seed=7, duration_seconds=60)
     assert drawn != scheduled(CHAOS, TARGETS, seed=8, duration_seconds=60)
     assert drawn == scheduled(replace(CHAOS, seed=7), TARGETS, seed=8, duration_seconds=60)
+
+
+def test_through_an_outbox_relays_are_harmed_and_their_lines_in_place_of_the_publishers() -> None:
+    """Unless a consumer has the relays' name: then faults would hit its workers, too."""
+    through = partial(Targets.of, consumer="worker", consumers_per_queue=2, publish_tasks=1, is_through_outbox=True)
+
+    assert through(consumers=("audit", "billing")) == OUTBOX
+    relayed = [kind for kind in FaultKind if {*OUTBOX.relays} <= {*OUTBOX.of_kind(kind)}]
+    assert relayed == ["kill", "terminate", "freeze"]
+    assert OUTBOX.of_kind(FaultKind.CUT)[:2] == ("relay-0:endpoint", "relay-1:endpoint")
+    assert OUTBOX.of_kind(FaultKind.SWALLOW) == ()
+    assert through(consumers=("relay",)).relays == ()
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "calm"])

@@ -1,11 +1,14 @@
 """What the load test hands to the real worker is what an outbox would have made."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from sluice.history.events import Identity, identity_of
 from sluice.messaging.envelope import decode
 from spark_load.consume.worker_processes import idle_seconds
+from spark_load.faults.shapes import Faults
 from spark_load.plan.plan import Plan, message_group_id
 from spark_load.profiles.profile import Phase, Profile
 from spark_load.publish.bodies import Envelopes, run_of
@@ -76,6 +79,9 @@ def test_a_worker_waits_longer_than_the_plan_is_silent() -> None:
     )
 
     assert idle_seconds(steady) == 20 + 1.5
+    through = replace(steady, consumer="worker", destination="outbox")
+    assert idle_seconds(through) == 20 + 1.5
+    assert idle_seconds(replace(through, faults=Faults(shape="crashes"))) == 20 + 1.5 + 25  # a leader may be killed
     assert idle_seconds(_in_phases((5, 1), (50, 0), (5, 1))) == 20 + 51
     assert idle_seconds(_in_phases((5, 1), (50, 0), (40, 0), (5, 1), (60, 0), (5, 1))) == 20 + 91
     assert idle_seconds(_in_phases((5, 1), (100, 0.02), (5, 1))) == 20 + 50

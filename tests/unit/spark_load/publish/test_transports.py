@@ -302,6 +302,15 @@ def test_sockets_are_refused_where_a_saboteur_would_not_work() -> None:
         chosen("sockets", "https://sns.eu-west-1.amazonaws.com", "corrupt-bodies")
 
 
+@pytest.mark.parametrize(("named", "saboteur"), [("sockets", None), (None, "corrupt-bodies")])
+def test_through_an_outbox_relays_publish_and_nothing_else(named: str | None, saboteur: str | None) -> None:
+    url = "https://sns.eu-west-1.amazonaws.com"
+
+    assert chosen(None, url, None, destination="outbox") == "outbox"
+    with pytest.raises(ConfigError, match="allowed with destination 'outbox' is none"):
+        chosen(named, url, saboteur, destination="outbox")
+
+
 def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
     """The server answers nobody until all have asked: forty calls need forty connections."""
     everybody = threading.Barrier(40)

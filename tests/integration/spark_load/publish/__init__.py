@@ -1,0 +1,1 @@
+"""Publishing, against the parts it hands messages to."""

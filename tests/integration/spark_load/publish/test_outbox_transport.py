@@ -1,0 +1,157 @@
+"""The transport through an outbox: what a producer's process commits, and what becomes of it when no relay is there."""
+
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from sluice.clock import SystemClock, eventually
+from sluice.history.events import short_hash
+from sluice.messaging.database import engines
+from sluice.messaging.outbox import tables
+from sluice.recorder.journal import Journal, read_journal
+from spark_load.faults.signals import signalled
+from spark_load.plan.plan import Plan, message_group_id
+from spark_load.profiles.profile import Profile
+from spark_load.publish.bodies import Envelopes, run_of
+from spark_load.publish.transport import Answer, Call, Messages
+from spark_load.publish.transport import outbox as transports
+from spark_load.publish.transport.ledger import Ledger
+from spark_load.publish.transport.outbox import OutboxTransport
+
+_TOPIC, _ARN = "t.fifo", "arn:aws:sns:us-east-1:000000000000:t.fifo"
+_RUN = run_of(1_767_225_600_000_000)
+_PLAN = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=2, payload_bytes=40), seed=5)
+
+
+class Publishing(NamedTuple):
+    """A transport, its messages' bodies, its outbox's table, and its journal."""
+
+    transport: OutboxTransport
+    bodies: Envelopes
+    table: sqlite3.Connection
+    journal: Journal
+
+    def call(self, *planned: tuple[int, int]) -> Call:
+        """Return a call of messages: number in the plan, and number of the group."""
+        idx, groups = np.array(planned, np.int64).T.copy()
+        numbers, ids = self.bodies.numbers(idx, groups), [message_group_id(group) for group in groups.tolist()]
+        texts = list(map(str, idx.tolist()))
+        messages = Messages(
+            idx=numbers,
+            publish_attempt=np.ones(len(idx), np.int32),
+            intended_at_us=idx,
+            message_group_ids=ids,
+            deduplication_ids=[f"{_RUN}.{text}" for text in texts],
+            phase="measure",
+            template=self.bodies.template,
+            values=self.bodies.values(idx, ids, texts, numbers),
+        )
+        return Call(_ARN, messages, 0, len(idx))
+
+    def committed(self) -> list[tuple[str, int, str]]:
+        """Return group, number and body of what is in the outbox."""
+        rows = self.table.execute("SELECT group_id, group_seq, body FROM sluice_outbox ORDER BY id")
+        return rows.fetchall()
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many messages are committed."""
+        eventually(lambda: len(self.committed()) == count, timeout_seconds=60, describe=f"{count} committed messages")
+
+    def settle(self, idx: int, status: str = "sent") -> None:
+        """Do to a message what a relay does when SNS has answered."""
+        changes = "UPDATE sluice_outbox SET status = ?, sns_message_id = ?, sns_sequence_number = ? WHERE event_id = ?"
+        self.table.execute(changes, (status, f"m-{idx}", str(idx), f"{_RUN}.{idx}"))
+
+    def answer(self) -> Answer:
+        """Return the only answer there is, once it is there."""
+        (answer,) = eventually(lambda: self.transport.answers(1), timeout_seconds=60, describe="an answer")
+        return answer
+
+
+@pytest.fixture
+def publishing(tmp_path: Path) -> Iterator[Publishing]:
+    file, clock = tmp_path / "outbox.db", SystemClock()
+    engine = engines.engine(f"sqlite:///{file}")
+    tables.metadata.create_all(engine)
+    engine.dispose()
+    with Journal(tmp_path, "publish-0", common={"run": _RUN}, clock=clock) as journal:
+        ledger = Ledger(journal, names={_ARN: _TOPIC}, run=_RUN, service="sns")
+        transport = OutboxTransport(
+            file, ledger, topic=_TOPIC, event_bytes_max=262_144, log=tmp_path / "logs" / "publish-0.log", clock=clock
+        )
+        table = sqlite3.connect(file, timeout=30, autocommit=True)
+        try:
+            yield Publishing(transport, Envelopes(_PLAN, _RUN), table, journal)
+        finally:
+            transport.close()
+            table.close()
+
+
+def test_a_call_is_answered_when_all_its_messages_were_published(publishing: Publishing) -> None:
+    """What is committed are the very bodies that the history knows, with their numbers."""
+    call = publishing.call((4, 0), (5, 1), (7, 0))
+
+    publishing.transport.send([call])
+    publishing.wait_for(3)
+    publishing.settle(4)
+    publishing.settle(5)
+    assert publishing.transport.answers(0.2) == []
+    publishing.settle(7)
+    answer = publishing.answer()
+    publishing.journal.flush()
+
+    assert (answer.call, answer.errors) == (call, {})
+    bodies = [message.body for message in call.messages]
+    assert publishing.committed() == [("g000000", 1, bodies[0]), ("g000000", 2, bodies[2]), ("g000001", 1, bodies[1])]
+    rows = read_journal(publishing.journal.path).slice(1).to_pylist()  # behind the begin
+    assert [(row["outcome"], row["idx"], row["sns_message_id"], row["body_hash"]) for row in rows] == [
+        ("ok", number, f"m-{idx}", short_hash(body))
+        for number, idx, body in zip((1, 1, 2), (4, 5, 7), bodies, strict=True)
+    ]
+
+
+def test_what_is_sent_again_is_committed_once(publishing: Publishing) -> None:
+    """As a publisher does that was killed before the answer."""
+    call = publishing.call((4, 0), (6, 0))
+    publishing.transport.send([publishing.call((4, 0))])
+    publishing.wait_for(1)
+
+    publishing.transport.send([call])
+    publishing.wait_for(2)
+
+    assert [body for _, _, body in publishing.committed()] == [message.body for message in call.messages]
+
+
+def test_what_the_relay_gave_up_has_failed(publishing: Publishing) -> None:
+    publishing.transport.send([publishing.call((4, 0), (5, 1))])
+    publishing.wait_for(2)
+
+    publishing.settle(4, "quarantined")
+    publishing.settle(5)
+
+    assert publishing.answer().errors == {0: "quarantined"}
+
+
+def test_of_what_no_relay_publishes_nobody_knows(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transports, "ANSWER_SECONDS_MAX", 0.5)
+
+    publishing.transport.send([publishing.call((4, 0))])
+
+    assert publishing.answer().errors == {0: "NotPublished"}
+
+
+def test_of_what_a_producer_has_that_ended_nobody_knows(publishing: Publishing) -> None:
+    producer = publishing.transport._producer
+    publishing.transport.send([publishing.call((4, 0))])
+    publishing.wait_for(1)
+
+    assert signalled(producer.pid, signal.SIGKILL)
+    first = publishing.answer()
+    publishing.transport.send([publishing.call((5, 1))])
+
+    assert first.errors == publishing.answer().errors == {0: "ProducerEnded"}
