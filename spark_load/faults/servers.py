@@ -22,6 +22,7 @@ RESTARTS: Mapping[str, str] = {"endpoint": "SLUICE_RESTART_ENDPOINT", "database"
 """What can be restarted, to the variable that names the shell command which does it, and ends when it is back."""
 _PORT, _PORT_MAX = 5432, 65_535
 _DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+_DRIVERS = ("postgresql", "postgresql+psycopg", "sqlite", "sqlite+pysqlite")
 _LOOPBACK = "127.0.0.1"
 COMMAND_SECONDS_MAX = 120
 """Then a command that restarts something is ended: it hangs."""
@@ -82,9 +83,20 @@ class Postgres:
 
 
 def database() -> Database:
-    """Return what the workers' database is."""
+    """Return what the workers' database is.
+
+    Raises:
+        ConfigError: no worker can use what is named, or no line lead to it.
+    """
     url = os.environ.get(DSN)
-    return "own" if url is None else "other" if Postgres.of(url) is None else "postgres"
+    if url is None:
+        return "own"
+    if url.partition(":")[0] not in _DRIVERS:  # of which the text may be a password
+        raise ConfigError(
+            f"{DSN} is no URL of a database that workers use, allowed is one that begins with"
+            f" {', '.join(f'{driver}:' for driver in _DRIVERS)}; give one such as postgresql://user@host/name"
+        )
+    return "other" if Postgres.of(url) is None else "postgres"
 
 
 def restartable() -> list[str]:

@@ -46,6 +46,19 @@ def test_what_is_no_postgres_has_no_line_and_one_host_is_named() -> None:
             Postgres.of(url)
 
 
+def test_a_database_that_no_worker_can_use_is_refused_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list[str]()
+    for url in ("sqlite:///a.db", "postgresql://u@h/n"):
+        monkeypatch.setenv("SLUICE_DSN", url)
+        found.append(servers.database())
+    for url in ("", "nonsense", "mysql://u@h/n", "postgresql+psycopg2://u@h/n"):
+        monkeypatch.setenv("SLUICE_DSN", url)
+        with pytest.raises(ConfigError, match="SLUICE_DSN is no URL of a database that workers use, allowed is one"):
+            servers.database()
+
+    assert found == ["other", "postgres"]
+
+
 def test_the_near_end_of_a_line_keeps_user_password_name_and_options_and_the_host_of_the_certificate(
     lines: Lines,
 ) -> None:
