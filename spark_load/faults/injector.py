@@ -101,6 +101,8 @@ class Injector:
                 self._under_way = [self._locked(*entry) for entry in self._under_way]
                 self._stopped.wait(_TICK_SECONDS)
         finally:
+            # What takes time last: meanwhile nobody is to stay frozen.
+            self._under_way.sort(key=lambda entry: entry[0].kind is FaultKind.RESTART, reverse=True)
             while self._under_way:
                 self._end(*self._under_way.pop())
 

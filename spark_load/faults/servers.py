@@ -110,6 +110,7 @@ class Restarts:
     def __init__(self) -> None:
         self._clock = SystemClock()
         self._running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+        self._left: list[subprocess.Popen[bytes]] = []
 
     def begin(self, target: str) -> None:
         """Begin to restart it; what the command prints goes to standard error, because `--json` has the other."""
@@ -133,6 +134,9 @@ class Restarts:
         try:
             return command.wait(max(0.0, until - self._clock.monotonic())) == 0
         except subprocess.TimeoutExpired:
-            os.killpg(command.pid, signal.SIGKILL)
-            command.wait()
+            try:
+                os.killpg(command.pid, signal.SIGKILL)
+                command.wait()
+            except PermissionError:  # it is another user, by sudo
+                self._left.append(command)
             return False

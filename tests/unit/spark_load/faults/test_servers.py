@@ -179,3 +179,21 @@ def test_a_restart_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     assert not restarts.end("database")
     with pytest.raises(OSError, match="No such device"):  # nobody reads
         os.open(tmp_path / "never", os.O_WRONLY | os.O_NONBLOCK)
+
+
+def test_a_restart_that_hangs_and_may_not_be_ended_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of sudo, which another user is: to wait for it would be to hang, too."""
+    os.mkfifo(tmp_path / "go")
+    monkeypatch.setattr(servers, "COMMAND_SECONDS_MAX", 0.2)
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {tmp_path}/go")
+    restarts = Restarts()
+    restarts.begin("database")
+
+    def refuses(*_: object) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", refuses)
+        assert not restarts.end("database")
+    (tmp_path / "go").write_text("on\n", encoding="utf-8")
+    assert [command.wait(30) for command in restarts._left] == [0]
