@@ -74,6 +74,7 @@ class Injector:
         databases: of the consumers' inboxes.
         restarts: of the endpoint and of a database that is a server.
         record: writes a fault down.
+        announce: writes down that a restart begins: whoever follows the schedule may not live to see its end.
     """
 
     faults: Sequence[Fault[FaultKind]]
@@ -84,6 +85,7 @@ class Injector:
     restarts: Restarts
     record: Record
     clock: Clock
+    announce: Callable[[Fault[FaultKind], int], None] = lambda *_: None
     _under_way: list[_UnderWay] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
@@ -126,6 +128,8 @@ class Injector:
         if fault.kind in WIRE:
             self.lines.suffer(fault.target, fault.kind, fault.detail)
         elif fault.kind is FaultKind.RESTART:
+            with suppress(*_FULL):
+                self.announce(fault, began_us)
             self.restarts.begin(fault.target)
         elif fault.kind is not FaultKind.LOCK:  # which is taken when it can be, and nothing waits for it meanwhile
             with suppress(*_FULL):
