@@ -74,6 +74,7 @@ class Injector:
         databases: of the consumers' inboxes.
         restarts: of the endpoint and of a database that is a server.
         record: writes a fault down.
+        announce: writes down that a restart begins: whoever follows the schedule may not live to see its end.
     """
 
     faults: Sequence[Fault[FaultKind]]
@@ -84,6 +85,7 @@ class Injector:
     restarts: Restarts
     record: Record
     clock: Clock
+    announce: Callable[[Fault[FaultKind], int], None] = lambda *_: None
     _under_way: list[_UnderWay] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
@@ -101,6 +103,8 @@ class Injector:
                 self._under_way = [self._locked(*entry) for entry in self._under_way]
                 self._stopped.wait(_TICK_SECONDS)
         finally:
+            # What takes time last: meanwhile nobody is to stay frozen.
+            self._under_way.sort(key=lambda entry: entry[0].kind is FaultKind.RESTART, reverse=True)
             while self._under_way:
                 self._end(*self._under_way.pop())
 
@@ -124,6 +128,8 @@ class Injector:
         if fault.kind in WIRE:
             self.lines.suffer(fault.target, fault.kind, fault.detail)
         elif fault.kind is FaultKind.RESTART:
+            with suppress(*_FULL):
+                self.announce(fault, began_us)
             self.restarts.begin(fault.target)
         elif fault.kind is not FaultKind.LOCK:  # which is taken when it can be, and nothing waits for it meanwhile
             with suppress(*_FULL):

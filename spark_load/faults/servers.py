@@ -6,7 +6,10 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.exc import ArgumentError
 
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
@@ -17,7 +20,9 @@ DSN = "SLUICE_DSN"
 """Names the workers' database; without it each consumer has an SQLite file of the run's own."""
 RESTARTS: Mapping[str, str] = {"endpoint": "SLUICE_RESTART_ENDPOINT", "database": "SLUICE_RESTART_DATABASE"}
 """What can be restarted, to the variable that names the shell command which does it, and ends when it is back."""
-_PORT = 5432
+_PORT, _PORT_MAX = 5432, 65_535
+_DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+_DRIVERS = ("postgresql", "postgresql+psycopg", "sqlite", "sqlite+pysqlite")
 _LOOPBACK = "127.0.0.1"
 COMMAND_SECONDS_MAX = 120
 """Then a command that restarts something is ended: it hangs."""
@@ -29,10 +34,10 @@ class Postgres:
 
     Args:
         url: as SQLAlchemy takes it.
-        host: a name, or the folder of a Unix socket.
+        host: a name, an address, or the folder of a Unix socket.
     """
 
-    url: str
+    url: URL
     host: str
     port: int
 
@@ -41,40 +46,57 @@ class Postgres:
         """Return that of a URL; None where it is none of a Postgres.
 
         Raises:
-            ConfigError: it names no host, or several, or a port that is no number.
+            ConfigError: it names no host, or several, or a port that is no number, or cannot be read.
         """
-        parts = urlsplit(url or "")
-        if not parts.scheme.startswith("postgresql"):
+        if not (url or "").startswith("postgresql"):
             return None
-        query = dict(parse_qsl(parts.query))
-        host = query.get("host", parts.hostname)
-        if not host or "," in host:
-            raise ConfigError(f"{DSN} names {host or 'no host'}, allowed with faults is one host; name it in the URL")
         try:
-            return cls(url=parts.geturl(), host=host, port=int(query.get("port", parts.port or _PORT)))
-        except ValueError:  # its text may be a part of the password
+            parsed = make_url(url or "")
+            # What libpq is told, however the URL says it.
+            _, arguments = _DIALECT.create_connect_args(parsed)  # type: ignore[no-untyped-call]
+            host, port = arguments.get("host"), arguments.get("port", _PORT)
+            if not host or "," in host:
+                raise ConfigError(
+                    f"{DSN} names {host or 'no host'}, allowed with faults is one host; name it in the URL"
+                )
+            port = int(port)
+        except (ArgumentError, ValueError):  # their text may be a part of the password
+            port = 0
+        if not 1 <= port <= _PORT_MAX:
             raise ConfigError(
-                f"{DSN} has a port that cannot be read, allowed is a number up to 65535; correct the URL"
-            ) from None
+                f"{DSN} has a port that cannot be read, allowed is a number up to {_PORT_MAX}, in a URL such as"
+                " postgresql://user@host:5432/name; correct the URL"
+            )
+        return cls(url=parsed, host=host, port=port)
 
     def behind(self, lines: Lines, name: str) -> str:
         """Open a line to it, and return the URL of the near end; a certificate is still held against its own host."""
-        parts = urlsplit(self.url)
-        query = {key: value for key, value in parse_qsl(parts.query) if key not in ("host", "port")}
-        user = parts.netloc.rpartition("@")[0]
+        query = {key: value for key, value in self.url.query.items() if key not in ("host", "port")}
         if self.host.startswith("/"):
             port, host = lines.to_socket(name, f"{self.host}/.s.PGSQL.{self.port}"), _LOOPBACK
         else:
-            port, host = lines.to_server(name, self.host, self.port), self.host
+            far = query.get("hostaddr", self.host)
+            assert isinstance(far, str)
+            port, host = lines.to_server(name, far, self.port), self.host
             query["hostaddr"] = _LOOPBACK
-        netloc = f"{user}@{host}:{port}" if user else f"{host}:{port}"
-        return parts._replace(netloc=netloc, query=urlencode(query)).geturl()
+        return self.url.set(host=host, port=port, query=query).render_as_string(hide_password=False)
 
 
 def database() -> Database:
-    """Return what the workers' database is."""
+    """Return what the workers' database is.
+
+    Raises:
+        ConfigError: no worker can use what is named, or no line lead to it.
+    """
     url = os.environ.get(DSN)
-    return "own" if url is None else "other" if Postgres.of(url) is None else "postgres"
+    if url is None:
+        return "own"
+    if url.partition(":")[0] not in _DRIVERS:  # of which the text may be a password
+        raise ConfigError(
+            f"{DSN} is no URL of a database that workers use, allowed is one that begins with"
+            f" {', '.join(f'{driver}:' for driver in _DRIVERS)}; give one such as postgresql://user@host/name"
+        )
+    return "other" if Postgres.of(url) is None else "postgres"
 
 
 def restartable() -> list[str]:
@@ -88,6 +110,7 @@ class Restarts:
     def __init__(self) -> None:
         self._clock = SystemClock()
         self._running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+        self._left: list[subprocess.Popen[bytes]] = []
 
     def begin(self, target: str) -> None:
         """Begin to restart it; what the command prints goes to standard error, because `--json` has the other."""
@@ -111,6 +134,9 @@ class Restarts:
         try:
             return command.wait(max(0.0, until - self._clock.monotonic())) == 0
         except subprocess.TimeoutExpired:
-            os.killpg(command.pid, signal.SIGKILL)
-            command.wait()
+            try:
+                os.killpg(command.pid, signal.SIGKILL)
+                command.wait()
+            except PermissionError:  # it is another user, by sudo
+                self._left.append(command)
             return False

@@ -52,6 +52,22 @@ class Harm:
         if not self.faults:
             return
 
+        def write_gone(fault: Fault[FaultKind], began_us: int, ended_us: int | None) -> None:
+            for queue in self.run.deployment.urls:
+                journal.add(
+                    kind=Kind.PURGED.value,
+                    queue=queue,
+                    invoked_at_us=began_us,
+                    responded_at_us=ended_us,
+                    outcome=(Outcome.INFO if ended_us is None else Outcome.OK).value,
+                    detail=json.dumps({"fault": fault.brief}),
+                )
+
+        def announce(fault: Fault[FaultKind], began_us: int) -> None:
+            if (fault.kind, fault.target) == (FaultKind.RESTART, ENDPOINT):
+                write_gone(fault, began_us, None)
+                journal.flush()
+
         def record(fault: Fault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
             detail = {
                 "fault": fault.brief,
@@ -72,15 +88,8 @@ class Harm:
                     outcome=(Outcome.OK if is_met else Outcome.FAIL).value,
                     detail=json.dumps(detail),
                 )
-            for queue in self.run.deployment.urls if is_gone else ():
-                journal.add(
-                    kind=Kind.PURGED.value,
-                    queue=queue,
-                    invoked_at_us=began_us,
-                    responded_at_us=ended_us,
-                    outcome=Outcome.OK.value,
-                    detail=json.dumps({"fault": fault.brief}),
-                )
+            if is_gone:
+                write_gone(fault, began_us, ended_us)
             journal.flush()
             if is_met:
                 self._met.add(fault)
@@ -92,6 +101,7 @@ class Harm:
             lines=self.lines,
             databases=Held(database_files(self.run)),
             restarts=Restarts(),
+            announce=announce,
             record=record,
             clock=clock,
         )

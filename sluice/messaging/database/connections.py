@@ -72,12 +72,18 @@ class Impatient(psycopg.Connection[Any]):
             name = b"sluice_%d" % self._prepared_count
             self._in_transaction(b"PREPARE %b AS %b" % (name, _alternating(statement, places)))
             self._statement_names[key] = name
+        begins = self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
         try:
             literals = b", ".join(self._literals(values))
             return self._in_transaction(b"EXECUTE %b(%b)" % (self._statement_names[key], literals))
-        except psycopg.errors.InvalidSqlStatementName:  # somebody has dropped all of this connection
+        except (psycopg.errors.InvalidSqlStatementName, psycopg.errors.FeatureNotSupported) as error:
+            # Somebody has dropped all of this connection, and will again; or a column it returns has another type.
             del self._statement_names[key]
-            raise
+            self._is_pooled = isinstance(error, psycopg.errors.InvalidSqlStatementName)
+            if not begins:
+                raise
+        self.rollback()
+        return self._in_transaction(self._written(statement, values))
 
     def commit_with(self, statement: Sequence[bytes], values: Sequence[str | None]) -> None:
         """Let the next commit execute a statement first, in the same message; it has to change a row.

@@ -459,6 +459,21 @@ def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None
     assert {violation.anomaly for violation in finding.violations} == found
 
 
+def test_a_delete_with_an_older_handle_did_not_work_on_what_comes_again() -> None:
+    """So it was in its queue all the time, and what is behind it passed it."""
+    history = [published(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
+    first = received("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
+    second = received("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)
+    third = received("billing", 0, 80_000, receipt_handle_hash="third", receive_count=3)
+    history += [first, second, deleted(first, 32_000), *worked_off("billing", [1], 70_000), third]
+    history += [deleted(third, 80_100), *worked_off("billing", [2, END], 81_000)]
+    history += worked_off("shipping", [0, 1, 2, END], 100)
+
+    finding = check_group(history, replace(EXPECTATION, max_receive_count={"billing": 5}))
+
+    assert {violation.anomaly for violation in finding.violations} == {"C3"}
+
+
 def _calls_to_judge(count: int) -> int:
     """Return how many functions are called to judge a group of that many messages."""
     history = [published(idx, idx * 10) for idx in range(count)]

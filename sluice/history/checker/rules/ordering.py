@@ -105,15 +105,14 @@ def head_skip(group: Group) -> Iterator[Violation]:
     """C3.
 
     AWS: a delete with an older handle `succeeds, but the message might not be deleted` (API_DeleteMessage, read
-    2026-11-20). LocalStack deletes it (VIS-05): such a delete, of a worker that was frozen before it, proves nothing.
+    2026-11-20). LocalStack deletes it (VIS-05): such a delete, of a worker that was frozen before it, proves nothing,
+    unless the message comes again.
     """
     for skip in passed(group):
-        if (
-            is_free(group, skip)
-            and not has_vanished(group, group.siblings(skip.ahead)[-1])
-            and not _is_deleted_by_any_handle(group, skip)
-        ):
-            again = [event for event in group.siblings(skip.ahead) if group.is_before(skip.event, event)]
+        siblings = group.siblings(skip.ahead)
+        again = [event for event in siblings if group.is_before(skip.event, event)]
+        may_be_deleted = not again and _is_deleted_by_any_handle(group, skip)
+        if is_free(group, skip) and not has_vanished(group, siblings[-1]) and not may_be_deleted:
             yield group.violation(
                 "C3",
                 skip.event.queue,

@@ -81,6 +81,20 @@ def test_what_no_transaction_was_begun_for_is_in_one_nevertheless(on_postgres: E
     assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
 
 
+def test_a_column_of_another_type_costs_no_message(on_postgres: Engine) -> None:
+    """Postgres refuses the plan from then on, whenever it is asked for: every message of this connection would die."""
+    inbox = Inbox(Policy(consumer="billing"))
+    with on_postgres.connect() as connection:
+        for seq in (1, 2, 3):
+            handled(inbox, connection, arrived(seq))
+            connection.commit()
+            if seq == 1:
+                with on_postgres.begin() as other:
+                    other.execute(text("ALTER TABLE sluice_inbox_group ALTER last_event_id TYPE varchar(200)"))
+
+    assert InboxHarness(on_postgres).numbers() == (1, 1, 3)
+
+
 def test_a_text_that_postgres_cannot_hold_is_refused_and_not_cut(on_postgres: Engine) -> None:
     with on_postgres.connect() as connection:
         driver = connection.connection.driver_connection

@@ -383,26 +383,48 @@ def test_a_single_event_is_stored_alike_by_our_connection_by_somebody_elses_and_
     assert decode(stored[0]["body"]).event.data == data
 
 
-def test_a_plan_that_postgres_has_dropped_or_that_met_an_error_costs_one_transaction(postgres: Engine) -> None:
+def test_a_plan_that_met_an_error_is_kept(postgres: Engine) -> None:
     world, event = World(postgres), Event(type="t", group="a", data=None)
     with postgres.connect() as connection:
-
-        def write(event: Event) -> int:
+        plans = [_plans_after(world, connection, given) for given in (event, Event(type="t", group="b", data=None))]
+        with pytest.raises(DBAPIError):
             world.outbox.write(connection, [event])
-            connection.commit()
-            return int(connection.execute(text("SELECT count(*) FROM pg_prepared_statements")).scalar_one())
+        connection.rollback()
+        plans.append(_plans_after(world, connection, Event(type="t", group="b", data=None)))
 
-        plans = [write(event), write(Event(type="t", group="b", data=None))]
-        for refused in (event, Event(type="t", group="c", data=None)):
-            with pytest.raises(DBAPIError):
-                world.outbox.write(connection, [refused])
-            connection.rollback()
-            plans.append(write(Event(type="t", group="b", data=None)))
-            connection.execute(text("DISCARD PLANS; DEALLOCATE ALL"))
+    assert plans == [1, 1, 1]
+    assert set(world.statuses()) == {("a", 1), ("b", 1), ("b", 2)}
+
+
+@pytest.mark.parametrize(("before", "refused"), [("", 0), ("SELECT 1", 1)])
+def test_plans_that_somebody_drops_again_and_again_cost_one_transaction_at_most(
+    postgres: Engine, before: str, refused: int
+) -> None:
+    """As a pool does that discards all of a connection that comes back; and none where the event comes first."""
+    world, errors, plans = World(postgres), list[str](), list[int]()
+    with postgres.connect() as connection:
+        for _ in range(6):
+            if before:
+                connection.execute(text(before))
+            try:
+                plans.append(_plans_after(world, connection, Event(type="t", group="a", data=None)))
+            except DBAPIError as error:
+                errors.append(str(error.orig))
+                connection.rollback()
+            connection.execute(text("DEALLOCATE ALL"))
             connection.commit()
 
-    assert plans == [1, 1, 1, 1]
-    assert set(world.statuses()) == {("a", 1), ("b", 1), ("b", 2), ("b", 3)}
+    assert (len(errors), plans) == (refused, [1] + [0] * (5 - refused))
+    assert len(world.statuses()) == 6 - refused
+
+
+def _plans_after(world: World, connection: Connection, event: Event) -> int:
+    """Return how many plans Postgres keeps for a connection over which an event was committed."""
+    world.outbox.write(connection, [event])
+    connection.commit()
+    count = int(connection.execute(text("SELECT count(*) FROM pg_prepared_statements")).scalar_one())
+    connection.rollback()
+    return count
 
 
 _PROCESS = re.compile(rb"(K\0\0\0\x0c)....", re.DOTALL)  # BackendKeyData

@@ -16,6 +16,7 @@ import pytest
 from sluice.clock import SystemClock, eventually
 from sluice.errors import HistoryError
 from spark_load.faults import lines as lines_module
+from spark_load.faults import servers
 from spark_load.faults.drawing import Fault
 from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
@@ -123,6 +124,44 @@ def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
         injector.run()
 
     assert processes.done == ["freeze billing-0", "no more freeze billing-0"]
+
+
+def test_what_is_under_way_does_not_wait_for_a_restart_that_was_begun_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would stay frozen, and a database held, for as long as the command takes."""
+    os.mkfifo(tmp_path / "healed")
+    told = os.open(tmp_path / "healed", os.O_RDWR)
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {tmp_path}/healed")
+    monkeypatch.setattr(servers, "COMMAND_SECONDS_MAX", 30)
+    written = list[tuple[FaultKind, bool]]()
+
+    class Healing(_Processes):
+        def heal(self, kind: FaultKind, name: str) -> None:
+            super().heal(kind, name)
+            os.write(told, b"healed\n")
+
+    with Lines() as lines:
+        injector = Injector(
+            faults=(
+                _fault(FaultKind.FREEZE, "billing-0", 0.0, 600.0),
+                _fault(FaultKind.RESTART, "database", 0.0, 600.0),
+            ),
+            begun_us=SystemClock().now_us(),
+            processes=Healing(),
+            lines=lines,
+            databases=Held({}),
+            restarts=Restarts(),
+            record=lambda fault, _began_us, _ended_us, is_met: written.append((fault.kind, is_met)),
+            clock=SystemClock(),
+        )
+        for fault in injector.faults:
+            injector._begin(fault)
+        injector.stop()
+        injector.run()
+    os.close(told)
+
+    assert written == [(FaultKind.FREEZE, True), (FaultKind.RESTART, True)]
 
 
 def test_nothing_stays_harmed_where_nothing_can_be_written_down() -> None:

@@ -1,6 +1,8 @@
 """The Postgres of the workers behind a line, and commands that restart things."""
 
+import errno
 import os
+import socket
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -28,12 +30,34 @@ def test_what_is_no_postgres_has_no_line_and_one_host_is_named() -> None:
     found = Postgres.of("postgresql+psycopg://u@/n?host=/run/postgres&port=6000")
     assert found is not None
     assert (found.host, found.port) == ("/run/postgres", 6000)
-    for url, named in (("postgresql:///n", "no host"), ("postgresql://u@/n?host=a,b", "a,b")):
+    for url, named in (
+        ("postgresql:///n", "no host"),
+        ("postgresql://u@/n?host=a,b", "a,b"),
+        ("postgresql://u@/n?host=a:5433&host=b:5434", "a,b"),
+    ):
         with pytest.raises(ConfigError, match=f"SLUICE_DSN names {named}, allowed with faults is one host"):
             Postgres.of(url)
-    for url in ("postgresql://u@h:one/n", "postgresql://u@h/n?port=one"):
+    for url in (
+        "postgresql://u@h:one/n",
+        "postgresql://u@h/n?port=one",
+        "postgresql://u@h:65536/n",
+        "postgresql://[::1",
+    ):
         with pytest.raises(ConfigError, match="SLUICE_DSN has a port that cannot be read, allowed is a number"):
             Postgres.of(url)
+
+
+def test_a_database_that_no_worker_can_use_is_refused_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list[str]()
+    for url in ("sqlite:///a.db", "postgresql://u@h/n"):
+        monkeypatch.setenv("SLUICE_DSN", url)
+        found.append(servers.database())
+    for url in ("", "nonsense", "mysql://u@h/n", "postgresql+psycopg2://u@h/n"):
+        monkeypatch.setenv("SLUICE_DSN", url)
+        with pytest.raises(ConfigError, match="SLUICE_DSN is no URL of a database that workers use, allowed is one"):
+            servers.database()
+
+    assert found == ["other", "postgres"]
 
 
 def test_the_near_end_of_a_line_keeps_user_password_name_and_options_and_the_host_of_the_certificate(
@@ -47,6 +71,36 @@ def test_the_near_end_of_a_line_keeps_user_password_name_and_options_and_the_hos
     assert (near.username, near.password, near.host, near.database) == ("u", "p/w", "db.example", "n")
     assert dict(near.query) == {"sslmode": "verify-full", "hostaddr": "127.0.0.1"}
     assert near.port not in (None, 5432)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "password"),
+    [
+        ("postgresql://u:p@[::1]:6000/n", "::1", 6000, "p"),
+        ("postgresql://u:1#p/w?@db.example/n", "db.example", 5432, "1#p/w?"),
+        ("postgresql://u:p@/n?host=db.example:6000", "db.example", 6000, "p"),
+    ],
+)
+def test_a_url_leads_where_sqlalchemy_is_led_by_it(lines: Lines, url: str, host: str, port: int, password: str) -> None:
+    far = Postgres.of(url)
+    assert far is not None
+
+    near = make_url(far.behind(lines, "billing-0:database"))
+
+    assert (far.host, far.port) == (host, port)
+    assert (near.username, near.password, near.host, near.database) == ("u", password, host, "n")
+    assert dict(near.query) == {"hostaddr": "127.0.0.1"}
+
+
+def test_a_line_leads_to_the_address_that_a_url_names_beside_its_host(lines: Lines) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
+        far = Postgres.of(f"postgresql://u@nowhere.invalid:{server.server_address[1]}/n?hostaddr=127.0.0.1")
+        assert far is not None
+        near = make_url(far.behind(lines, "billing-0:database"))
+
+        server.socket.settimeout(5)
+        with socket.create_connection(("127.0.0.1", near.port or 0)):
+            server.socket.accept()[0].close()
 
 
 @pytest.mark.parametrize("is_socket", [True, False])
@@ -133,3 +187,21 @@ def _is_read(pipe: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_restart_that_hangs_and_may_not_be_ended_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of sudo, which another user is: to wait for it would be to hang, too."""
+    os.mkfifo(tmp_path / "go")
+    monkeypatch.setattr(servers, "COMMAND_SECONDS_MAX", 0.2)
+    monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {tmp_path}/go")
+    restarts = Restarts()
+    restarts.begin("database")
+
+    def refuses(*_: object) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", refuses)
+        assert not restarts.end("database")
+    (tmp_path / "go").write_text("on\n", encoding="utf-8")
+    assert [command.wait(30) for command in restarts._left] == [0]

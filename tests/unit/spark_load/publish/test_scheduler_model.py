@@ -140,3 +140,46 @@ def test_the_scheduler_does_what_its_plain_model_does(*, is_batched: bool, rng: 
                 assert tested.abandon(own) == model.abandon(group)
         tested.settle(settled)
         assert _state(tested) == model.state()
+    _empty(tested, model, rows)
+
+
+def _empty(tested: GroupScheduler, model: _Model, rows: dict[int, int]) -> None:
+    """Acknowledge all that is left: only then is to be seen whether every message was counted once."""
+    tested.wake(1_000)
+    model.wake(1_000)
+    for step in range(1_000):
+        for group, messages in [*model.on_their_way.items()]:
+            tested.settle([rows[number] for number, *_ in messages])
+            model.settle(group)
+        assert _state(tested) == model.state()
+        if tested.is_empty:
+            return
+        address = step % _ADDRESSES
+        taken, expected = tested.take(address, 4), model.take(address, 4)
+        assert tested.columns(taken)["planned_idx"].tolist() == [number for number, *_ in expected]
+        rows |= dict(zip([number for number, *_ in expected], taken, strict=True))
+    raise AssertionError("it is never empty")
+
+
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_what_is_done_makes_room_for_what_comes(*, is_batched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledged, in part or at once, or given up; else a publisher would need more memory with every message."""
+    monkeypatch.setattr(scheduler, "_ROWS", 4)
+    tested = GroupScheduler(group_count=1_000, address_count=1, is_batched=is_batched)
+    sizes = set[int]()
+    for number in range(0, 900, 3):
+        for group in (number, number + 1, number + 2):
+            _add(tested, [(2 * group, 0, group), (2 * group + 1, 1, group)])
+        settled = tested.take(0, 1 + is_batched)
+        failed = tested.take(0, 1 + is_batched)
+        abandoned = tested.take(0, 1 + is_batched)
+        tested.put_back(failed, failed=failed[-1:], until=number)
+        tested.abandon(abandoned)
+        tested.settle(settled)
+        tested.wake(number)
+        while taken := tested.take(0, 1):
+            tested.settle(taken)
+        assert tested.is_empty
+        sizes.add(tested._rows._size)
+
+    assert max(sizes) <= 32

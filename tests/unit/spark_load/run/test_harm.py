@@ -119,6 +119,24 @@ def test_what_was_in_the_queues_may_be_gone_whether_or_not_a_restart_ended_well(
     assert {event.outcome for event in written() if event.kind == Kind.FAULT} == {outcome}
 
 
+def test_a_restart_of_the_endpoint_is_written_down_before_it_loses_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is killed meanwhile cannot; a run that goes on would be INVALID for what was lost."""
+    run, journal = _run(tmp_path), Journal(tmp_path, "journal", common={})
+    monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", f"cp {journal.path} {tmp_path}/then && echo > {tmp_path}/done")
+    restart = Fault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
+    with Lines() as lines:
+        harm = Harm(run, [restart], lines)
+        harm.begin(SystemClock().now_us(), journal, SystemClock())
+        eventually((tmp_path / "done").exists, timeout_seconds=30, describe="the restart")
+        harm.end()
+
+    then = events_of(read_journal(tmp_path / "then"))
+    purged = [event for event in then if event.kind == Kind.PURGED]
+    assert {(event.queue, event.outcome) for event in purged} == {(url, "info") for url in run.deployment.urls}
+
+
 def test_a_worker_of_a_consumer_called_publish_is_no_publisher(tmp_path: Path) -> None:
     """Else a fault of the one would end the other."""
     run = _run(tmp_path)
