@@ -33,7 +33,6 @@ from sluice.scaling.policies import (
 from sluice.scaling.template import load_template, read_services
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED
-from tests.support.templates.synthesis import synthesize
 
 BY_HAND = PROJECT / "tests/support/templates/scaling"
 
@@ -64,11 +63,9 @@ def _alone(source: MetricSource) -> Watched:
 
 @pytest.mark.xdist_group("cdk")
 @pytest.mark.parametrize("environment", [FULL, SHARED], ids=lambda environment: environment.name)
-def test_our_services_are_read_as_they_are_declared(environment: Environment, tmp_path: Path) -> None:
+def test_our_services_are_read_as_they_are_declared(environment: Environment, synthesized: Path) -> None:
     """From the folder that is deployed, its stacks together; of a queue that no stack has, only the name is known."""
-    synthesize(environment, tmp_path)
-
-    services = {service.name: service for service in read_services(*load_template(tmp_path))}
+    services = {service.name: service for service in read_services(*load_template(synthesized / environment.name))}
 
     assert set(services) == {naming.service_name(environment, consumer.name) for consumer in environment.consumers}
     for consumer in environment.consumers:
