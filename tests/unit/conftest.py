@@ -1,15 +1,23 @@
 """Each file of the unit run is one worker's, as each group is: what a file makes once is made once."""
 
 import gc
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 
-def pytest_collection_finish() -> None:
-    """Keep what was imported and collected from being gone through with every full collection of garbage."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what is imported and collected from being gone through for garbage, then and with every full collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -21,3 +29,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupSch
     group_of = scheduler._split_scope
     scheduler._split_scope = lambda test: group_of(test).partition("::")[0]
     return scheduler
+
+
+@pytest.fixture(scope="session")
+def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of all templates; who asks for it is in the group `cdk`."""
+    from tests.support.templates.synthesis import synthesize_all  # noqa: PLC0415 (starts CDK, which few folders need)
+
+    folder = tmp_path_factory.mktemp("templates")
+    synthesize_all(folder)
+    return folder

@@ -57,7 +57,7 @@ class RecordingCase:
 
 
 def table_of(events: Sequence[Event]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+    return pa.table({name: [getattr(event, name) for event in events] for name in SCHEMA.names}, SCHEMA)
 
 
 def write_journal(folder: Path, events: Sequence[Event], *, one_group_in: int = 1, name: str = "recorded-1") -> Path:

@@ -20,18 +20,23 @@ from tests.support.templates.environments import ALONE, EDITED, EXTRA, FULL
 from tests.support.templates.resources import Stacks, read
 
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
+_NO_COPIES = {"aws:cdk:disable-asset-staging": True}
+"""Leaves what an image is built of where it is; no template names its place."""
 
 
 def synthesize(environment: Environment, directory: Path) -> Stacks:
     """Return the stacks of one environment, from an app of its own and without checking them."""
-    app = cdk.App(context=CONTEXT, outdir=str(directory))
+    app = cdk.App(context=CONTEXT | _NO_COPIES, outdir=str(directory))
     EnvironmentStage(app, environment=environment, project=PROJECT).synth()
     return read(directory)
 
 
 def synthesize_alone(environment: Environment, directory: Path) -> None:
-    """Write the template of its constructs in one stack of somebody's, in an app that sets nothing."""
-    app = cdk.App(outdir=str(directory))
+    """Write the template of its constructs in one stack of somebody's, in an app that sets nothing of the template.
+
+    What CDK says of a template is nothing that a test looks at here, and its rules take longer to load than all else.
+    """
+    app = cdk.App(context=_NO_COPIES, outdir=str(directory), builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Alone")
     fanout = Fanout(stack, "Fanout", environment=environment)
     assert fanout.keys is not None

@@ -1,4 +1,4 @@
-"""The templates of every environment, synthesized once for all tests of constructs."""
+"""The templates of every environment, which are synthesized once, as resources."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,6 @@ from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EDITED, EXTRA
 from tests.support.templates.resources import Resource, Stacks, read, resources
-from tests.support.templates.synthesis import synthesize_all
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -17,14 +16,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("cdk"))
-
-
-@pytest.fixture(scope="session")
-def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of all templates."""
-    folder = tmp_path_factory.mktemp("templates")
-    synthesize_all(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What scales a service is read out of templates: ours, those of CDK's own pattern, and others written by hand."""
 
 import copy
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError
 from sluice.scaling import backlog
+from sluice.scaling.cloudformation import Template
 from sluice.scaling.metric_math import Metric, parse
 from sluice.scaling.policies import (
     Alarm,
@@ -31,14 +33,18 @@ from sluice.scaling.policies import (
 from sluice.scaling.template import load_template, read_services
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED
-from tests.support.templates.synthesis import synthesize
 
 BY_HAND = PROJECT / "tests/support/templates/scaling"
 
 
-def _read(name: str) -> dict[str, Any]:
+@functools.cache
+def _written(name: str) -> Template:
     (template,) = load_template(BY_HAND / name)
-    return copy.deepcopy(dict(template))
+    return template
+
+
+def _read(name: str) -> dict[str, Any]:
+    return copy.deepcopy(dict(_written(name)))
 
 
 def _sqs(name: str, queue: str, *, statistic: str = "Average", period_seconds: int = 60) -> MetricSource:
@@ -55,12 +61,11 @@ def _alone(source: MetricSource) -> Watched:
     return Watched(term=Metric("metric"), metrics={"metric": source}, text="metric")
 
 
+@pytest.mark.xdist_group("cdk")
 @pytest.mark.parametrize("environment", [FULL, SHARED], ids=lambda environment: environment.name)
-def test_our_services_are_read_as_they_are_declared(environment: Environment, tmp_path: Path) -> None:
+def test_our_services_are_read_as_they_are_declared(environment: Environment, synthesized: Path) -> None:
     """From the folder that is deployed, its stacks together; of a queue that no stack has, only the name is known."""
-    synthesize(environment, tmp_path)
-
-    services = {service.name: service for service in read_services(*load_template(tmp_path))}
+    services = {service.name: service for service in read_services(*load_template(synthesized / environment.name))}
 
     assert set(services) == {naming.service_name(environment, consumer.name) for consumer in environment.consumers}
     for consumer in environment.consumers:
@@ -100,9 +105,10 @@ def test_our_services_are_read_as_they_are_declared(environment: Environment, tm
         )
 
 
+@pytest.mark.xdist_group("cdk")
 def test_the_pattern_of_cdk_is_read(tmp_path: Path) -> None:
     """`QueueProcessingFargateService` as it is installed: CPU, and steps on the messages visible in five minutes."""
-    app = cdk.App(outdir=str(tmp_path))
+    app = cdk.App(outdir=str(tmp_path), builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Shop")
     patterns.QueueProcessingFargateService(
         stack, "Jobs", image=ecs.ContainerImage.from_registry("worker"), min_scaling_capacity=2, max_scaling_capacity=7

@@ -102,7 +102,7 @@ def _add(tested: GroupScheduler, due: list[_Message]) -> int:
 
 
 @pytest.mark.parametrize("is_batched", [False, True])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)  # of a scheduler broken in eight ways none got past 11, of 60 starts each
 @given(rng=st.randoms(use_true_random=True))
 def test_the_scheduler_does_what_its_plain_model_does(*, is_batched: bool, rng: Random) -> None:
     """Messages come, some twice; of calls all, some or none are acknowledged; groups rest, or are given up."""
