@@ -1,6 +1,5 @@
 """The Postgres of the workers behind a line, and commands that restart things."""
 
-import errno
 import os
 import socket
 import socketserver
