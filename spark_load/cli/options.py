@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from sluice.declaration import Declaration, Environment, load_declaration, loading
 from sluice.errors import ConfigError, unwritable
-from spark_load.faults import servers
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
 from spark_load.folder.json_files import sentence
@@ -109,6 +108,8 @@ def schedule_of(
     Raises:
         ConfigError: there is nothing to do them to, or no time.
     """
+    from spark_load.faults import servers  # noqa: PLC0415 (needs SQLAlchemy, which is not there where one only judges)
+
     profile = named.profile
     consumers = [consumer.name for consumer in environment.consumers_of(environment.topics[0])]
     targets = Targets.of(

@@ -66,13 +66,13 @@ class Envelopes(Bodies):
         self._numbers: dict[int, int] = {}
         epoch = epoch_of(run)
         # The same for all, so that a repeat repeats its text: an outbox would write down the instant of the commit.
-        at = utc(epoch).isoformat()
+        written_at = utc(epoch).isoformat()
         self.template = BodyTemplate(
             f'{{"sluice":{VERSION},"id":"{run}.',
             '","type":"',
             '","group":"',
             '","seq":',
-            f',"epoch":{epoch},"at":"{at}","hash":"',
+            f',"epoch":{epoch},"at":"{written_at}","hash":"',
             '","data":{"payload":"',
             '"}}',
         )

@@ -131,7 +131,7 @@ def test_what_is_under_way_does_not_wait_for_a_restart_that_was_begun_after_it(
 ) -> None:
     """A worker would stay frozen, and a database held, for as long as the command takes."""
     os.mkfifo(tmp_path / "healed")
-    told = os.open(tmp_path / "healed", os.O_RDWR)
+    pipe = os.open(tmp_path / "healed", os.O_RDWR)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {tmp_path}/healed")
     monkeypatch.setattr(servers, "COMMAND_SECONDS_MAX", 30)
     written = list[tuple[FaultKind, bool]]()
@@ -139,7 +139,7 @@ def test_what_is_under_way_does_not_wait_for_a_restart_that_was_begun_after_it(
     class Healing(_Processes):
         def heal(self, kind: FaultKind, name: str) -> None:
             super().heal(kind, name)
-            os.write(told, b"healed\n")
+            os.write(pipe, b"healed\n")
 
     with Lines() as lines:
         injector = Injector(
@@ -159,7 +159,7 @@ def test_what_is_under_way_does_not_wait_for_a_restart_that_was_begun_after_it(
             injector._begin(fault)
         injector.stop()
         injector.run()
-    os.close(told)
+    os.close(pipe)
 
     assert written == [(FaultKind.FREEZE, True), (FaultKind.RESTART, True)]
 
