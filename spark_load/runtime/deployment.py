@@ -201,7 +201,7 @@ def _explain_refusal(error: ClientError, where: str, environment: Environment) -
     if code.startswith((*CREDENTIALS_REFUSED, "AccessDenied")):
         sentence = f"{where} refuses these credentials ({code}); check AWS_ACCESS_KEY_ID and its secret"
     elif code in _NOT_THERE:
-        sentence = f"environment {name!r} is not deployed at {where}; deploy it first: make deploy ENV={name}"
+        sentence = f"environment {name!r} is not deployed at {where}; deploy its stacks there first"
     elif code.isdecimal() or not code:
         sentence = f"{where} answers, but not as SQS does (HTTP {status}); {_ANOTHER}"
     else:
