@@ -7,6 +7,7 @@ from html import escape
 
 _WIDTH = 760
 _LEFT, _RIGHT, _TOP, _ROW = 250, 90, 64, 24
+_CHARACTER = 7  # how wide one is, about
 _PLOT_HEIGHT, _PLOT_LEFT = 300, 80
 _STYLE = """
   svg { background: #ffffff; font: 13px system-ui, sans-serif; }
@@ -44,14 +45,15 @@ class Line:
 def bars(title: str, unit: str, series: Sequence[str], given: Sequence[Bar]) -> str:
     """Return horizontal bars on one linear axis from 0, in the order given."""
     most = max(bar.value for bar in given)
-    scale = (_WIDTH - _LEFT - _RIGHT) / most
+    left = max(_LEFT, 24 + _CHARACTER * max(len(bar.label) for bar in given))
+    scale = (_WIDTH - left - _RIGHT) / most
     drawn = [*_head(title, unit), *_legend(series)]
     for row, bar in enumerate(given):
         top = _TOP + 14 + row * _ROW
         width = max(1.0, bar.value * scale)
-        drawn.append(f'<text x="{_LEFT - 8}" y="{top + 13}" text-anchor="end">{escape(bar.label)}</text>')
-        drawn.append(f'<rect class="fill{bar.series}" x="{_LEFT}" y="{top}" width="{width:.1f}" height="17" rx="2"/>')
-        drawn.append(f'<text x="{_LEFT + width + 6:.1f}" y="{top + 13}">{escape(bar.shown)}</text>')
+        drawn.append(f'<text x="{left - 8}" y="{top + 13}" text-anchor="end">{escape(bar.label)}</text>')
+        drawn.append(f'<rect class="fill{bar.series}" x="{left}" y="{top}" width="{width:.1f}" height="17" rx="2"/>')
+        drawn.append(f'<text x="{left + width + 6:.1f}" y="{top + 13}">{escape(bar.shown)}</text>')
     return _svg(title, _TOP + 26 + len(given) * _ROW, drawn)
 
 
@@ -106,7 +108,7 @@ def _head(title: str, unit: str) -> list[str]:
 def _legend(names: Sequence[str]) -> list[str]:
     drawn, right = [], _WIDTH - 40
     for number, name in reversed(list(enumerate(names))):
-        left = right - 7 * len(name)
+        left = right - _CHARACTER * len(name)
         drawn.append(f'<text x="{left}" y="46">{escape(name)}</text>')
         drawn.append(f'<rect class="fill{number}" x="{left - 18}" y="36" width="12" height="12" rx="2"/>')
         right = left - 34

@@ -7,7 +7,11 @@ cd "$(dirname "$0")/.."
 export CDK_DISABLE_CLI_TELEMETRY=1
 out=$(mktemp -d)  # its own folder: two deployments from one checkout do not meet
 trap 'wait; rm -rf "$out"' EXIT
-often=$PWD/scripts/poll-often.cjs cdk=$(type -P cdk)
+often=$PWD/scripts/poll-often.cjs
+cdk=$(type -P cdk) || {
+  printf 'deploy-local: there is no cdk on the PATH; make setup, then make deploy, which has it there\n' >&2
+  exit 2
+}
 cdk() { node --require "$often" "$cdk" "$@" --no-notices; }
 
 # Meanwhile: the toolkit's own stack needs none of the templates. Where no cdk.json is, cdk runs no app.

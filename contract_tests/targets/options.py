@@ -42,7 +42,7 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption("--endpoint-url", metavar="URL", help="run against this endpoint instead of starting LocalStack")
     group.addoption(
         "--target",
-        choices=tuple(binding.BINDINGS),
+        metavar="{" + ",".join(binding.BINDINGS) + "}",
         help="what to run against; by default the endpoint given, or else a LocalStack of the run's own",
     )
     group.addoption("--i-will-pay", action="store_true", help=f"agree to what --target aws costs; so does {_AGREED}=1")
@@ -57,10 +57,12 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
     """Return the target asked for, which answers; start LocalStack where none is named.
 
     Raises:
-        ConfigError: the options contradict each other.
+        ConfigError: there is no such target, or the options contradict each other.
         EndpointError: the target cannot be used.
     """
     choice, url = config.getoption("--target"), _url(config)
+    if choice is not None and choice not in binding.BINDINGS:
+        raise ConfigError(f"target is {choice!r}, allowed is one of {', '.join(binding.BINDINGS)}; correct --target")
     if choice == "simulator":
         if config.getoption("--endpoint-url"):
             raise ConfigError("--target simulator and --endpoint-url are both given, allowed is one of them")

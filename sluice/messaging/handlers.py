@@ -141,7 +141,7 @@ class Handlers:
         """Return the handlers of a module.
 
         Raises:
-            ConfigError: there are none, or two for one type.
+            ConfigError: there are none, two for one type, or one that takes no session, event and context.
         """
         return cls(_by_type(module.__name__, vars(module).values()))
 
@@ -211,11 +211,27 @@ def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
                     f"the handler of {type_!r} in module {name} yields, allowed is a function or `async def` that"
                     " returns an outcome: nothing would ever run it"
                 )
+            if not _can_be_called(function):
+                raise ConfigError(
+                    f"the handler of {type_!r} in module {name} takes {inspect.signature(function)},"  # type: ignore[arg-type]
+                    " allowed is what (session, event, context) can be given to"
+                )
             if found.setdefault(type_, function) is not function:  # type: ignore[arg-type]
                 raise ConfigError(f"module {name} has two handlers for {type_!r}, allowed is one; merge them")
     if not found:
         raise ConfigError(f"module {name} has no handlers, allowed is one or more functions under @handler(type)")
     return found
+
+
+def _can_be_called(function: object) -> bool:
+    """Return whether it takes a session, an event and a context; where Python does not know, it may."""
+    try:
+        inspect.signature(function).bind(None, None, None)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
 
 
 def _nothing(_: Session, __: Event, ___: Context) -> Outcome:

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, Removal
+from sluice.declaration.validation import did_you_mean, nearest
 from sluice.errors import ConfigError
-from sluice.saboteurs import SABOTEURS, saboteur
+from sluice.saboteurs import SABOTEURS
 from sluice.terminal.options import declaration_option
 from spark_load.cli.ending import finish
 from spark_load.cli.options import (
@@ -116,9 +117,8 @@ def run(
     named = with_faults(consumed_by(profile.load(profile_name), consumer), shape)
     seed = secrets.randbits(32) if seed is None else seed
     environment = declared(declaration).environment(environment_name)
-    if saboteur_name is not None and not saboteur(saboteur_name).shows:
-        useful = ", ".join(breaker.name for breaker in SABOTEURS.values() if breaker.shows)
-        raise ConfigError(f"saboteur {saboteur_name!r} shows nothing in a load test, allowed is one of {useful}")
+    if saboteur_name is not None:
+        _check_shows(saboteur_name)
     if environment.removal is Removal.RETAIN and not force:
         raise ConfigError(
             f"environment {environment.name!r} keeps its messages (removal is 'retain'), and a load test fills its"
@@ -159,6 +159,16 @@ def run(
         draw(spark, folder, verdict)
     remember(verdict, folder.parent)
     finish(verdict, folder, as_json=as_json)
+
+
+def _check_shows(name: str) -> None:
+    """Refuse a saboteur that a load test cannot show."""
+    useful = [breaker.name for breaker in SABOTEURS.values() if breaker.shows]
+    if name not in useful:
+        why = "shows nothing in a load test" if name in SABOTEURS else "is unknown"
+        raise ConfigError(
+            f"saboteur {name!r} {why}{did_you_mean(nearest(name, useful))}, allowed is one of {', '.join(useful)}"
+        )
 
 
 @click.command(short_help="Continue a run that was broken off.")

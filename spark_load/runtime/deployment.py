@@ -85,7 +85,7 @@ def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = 
     If `is_used`, a run is resumed, whose messages may be in the queues.
 
     Raises:
-        ConfigError: the endpoint is no URL; the topic is somebody else's, or a queue of it a standard queue.
+        ConfigError: the endpoint is no URL; the topic is somebody else's, or a queue of it is standard or filtered.
         EndpointError: unreachable, not SQS, credentials refused, not deployed, or not empty.
     """
     _check_loadable(environment)
@@ -100,7 +100,7 @@ def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = 
 
 
 def _check_loadable(environment: Environment) -> None:
-    """Refuse what a load would harm, and what has no order to judge."""
+    """Refuse what a load would harm, and what cannot be judged: a queue without an order, or one that gets some."""
     topic = environment.topics[0]
     if isinstance(topic, ExistingTopic):
         raise ConfigError(
@@ -112,6 +112,12 @@ def _check_loadable(environment: Environment) -> None:
         raise ConfigError(
             f"Consumer({standard[0]!r}).fifo is False, allowed for a load test is True: a standard queue promises no"
             " order to judge; load an environment without it"
+        )
+    filtered = [consumer for consumer in environment.consumers_of(topic) if consumer.filter_policy is not None]
+    if filtered:
+        raise ConfigError(
+            f"Consumer({filtered[0].name!r}).filter_policy is {filtered[0].filter_policy!r}, allowed for a load test is"
+            " None: what a filter holds back would look lost; load an environment without it"
         )
 
 
@@ -195,7 +201,7 @@ def _explain_refusal(error: ClientError, where: str, environment: Environment) -
     if code.startswith((*CREDENTIALS_REFUSED, "AccessDenied")):
         sentence = f"{where} refuses these credentials ({code}); check AWS_ACCESS_KEY_ID and its secret"
     elif code in _NOT_THERE:
-        sentence = f"environment {name!r} is not deployed at {where}; deploy it first: make deploy ENV={name}"
+        sentence = f"environment {name!r} is not deployed at {where}; deploy its stacks there first"
     elif code.isdecimal() or not code:
         sentence = f"{where} answers, but not as SQS does (HTTP {status}); {_ANOTHER}"
     else:

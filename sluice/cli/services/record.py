@@ -22,6 +22,7 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(folder, error, "name a folder that can be written") from error
+    earlier = _journals(folder)
     environment = every_client.environment(folder, one_group_in, os.environ)
     try:
         child = subprocess.Popen(command, env=environment)
@@ -30,13 +31,19 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well, which decides
     signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
     code = child.wait()
-    written = len(list(folder.glob(f"*{SUFFIX}")))
-    if written:
+    found = _journals(folder)
+    written = str(len(found))
+    if found - earlier:
         judge = f"judge them: sluice check {folder} --queue NAME=SECONDS"
     else:
+        written += ", of which this made none" if earlier else ""
         judge = (
             "no Python program made an SNS or SQS client, or it ran with -I, -E or -S, or on a Python before 3.12,"
             " which keep the recorder out"
         )
     output.line(f"journals in {folder}: {written}; {judge}", is_error=True)
     sys.exit(code if code >= 0 else 128 - code)
+
+
+def _journals(folder: Path) -> set[Path]:
+    return set(folder.glob(f"*{SUFFIX}"))

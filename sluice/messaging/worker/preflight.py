@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from sluice.declaration import Consumer
 
-_NEXT = "run `make deploy`, or declare it so"
+_NEXT = "deploy the environment's stacks, or declare it so"
 
 
 def faults(declared: Consumer, attributes: Mapping[str, str], dead_letters: Mapping[str, str] | None) -> list[str]:
@@ -73,7 +73,7 @@ def _order(declared: Consumer, attributes: Mapping[str, str], dead_letters: Mapp
     elif dead_letters is not None and not _is_fifo(dead_letters):
         yield (
             "the DLQ is not a FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in"
-            " any order; run `make deploy`"
+            " any order; deploy the environment's stacks"
         )
 
 
@@ -91,7 +91,7 @@ def _retention(
         yield (
             f"inbox_retention_seconds is {declared.inbox_retention_seconds}, allowed is more than {longest}, which is"
             f" 2 x the queue's MessageRetentionPeriod ({source}) + the DLQ's ({dead}): a message redriven late would be"
-            " handled again; raise it in the declaration, or run `make deploy`"
+            " handled again; raise it in the declaration, or deploy the environment's stacks"
         )
 
 

@@ -59,6 +59,17 @@ def test_a_program_is_recorded_without_a_change(endpoint: fake_aws.Endpoint, tmp
     assert _kinds(tmp_path / "tuesday").count(Kind.CLOSED) == 1
 
 
+def test_an_earlier_recording_in_the_folder_is_not_taken_for_this_one(
+    endpoint: fake_aws.Endpoint, tmp_path: Path
+) -> None:
+    _record(tmp_path / "tuesday", _SERVICE, endpoint)
+
+    ended = _record(tmp_path / "tuesday", "print()", endpoint)
+
+    assert ended.stderr.startswith(f"journals in {tmp_path}/tuesday: 1, of which this made none; no Python program")
+    assert "judge them" not in ended.stderr
+
+
 def test_programs_that_it_starts_are_recorded_too(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_SERVICE!r}], check=True)"
 

@@ -53,3 +53,18 @@ def test_contracts_that_test_nothing_say_why_by_their_code(arguments: tuple[str,
     ended = subprocess.run([sys.executable, "-m", "sluice", "contracts", *arguments], check=False, timeout=120)
 
     assert ended.returncode == code
+
+
+def test_contracts_refuse_a_target_that_is_none_in_one_line() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "sluice", "contracts", "--target", "moon"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert (ended.stdout + ended.stderr).split("\n", 1)[0] == (
+        "ERROR: target is 'moon', allowed is one of localstack, endpoint, simulator, aws; correct --target"
+    )
+    assert "usage" not in ended.stdout + ended.stderr

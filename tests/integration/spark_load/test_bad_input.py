@@ -38,7 +38,7 @@ def test_an_environment_that_is_not_deployed_is_named(deployed: localstack.Runni
 
     assert (ended, lines) == (
         2,
-        [f"sluice: environment 'dev' is not deployed at {deployed.endpoint_url}; deploy it first: make deploy ENV=dev"],
+        [f"sluice: environment 'dev' is not deployed at {deployed.endpoint_url}; deploy its stacks there first"],
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import pydoc
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,16 @@ def test_a_new_projects_load_profile_says_where_its_fields_are(run: Run, tmp_pat
 
     (named,) = re.findall(r"python -m pydoc (\S+)", (tmp_path / "shop" / "load" / "smoke.yaml").read_text())
     assert "drain_timeout_seconds: how long" in pydoc.render_doc(named)
+
+
+def test_a_message_of_a_new_project_can_be_handled_by_another_consumer(run: Run, tmp_path: Path) -> None:
+    run("shop")
+
+    printed = subprocess.run(
+        ["make", "-n", "message", "CONSUMER=mails"], cwd=tmp_path / "shop", capture_output=True, text=True, check=True
+    ).stdout
+
+    assert "sluice worker --consumer mails --until-idle 2" in printed
 
 
 def test_a_new_project_is_small(run: Run, tmp_path: Path) -> None:

@@ -75,6 +75,38 @@ def test_a_module_with_another_number_of_handlers_is_refused(names: dict[str, ob
     assert str(refused.value) == f"module billing {refusal}"
 
 
+def without_context(_: Session, __: Event) -> Outcome:
+    return Ack()
+
+
+def with_more(_: Session, __: Event, ___: Context, more: int) -> Outcome:
+    return Ack()
+
+
+@pytest.mark.parametrize("function", [without_context, with_more])
+def test_a_handler_that_cannot_be_called_is_refused(function: Any) -> None:
+    """Called with what it does not take it would fail at every attempt, and put everything into the DLQ."""
+    module = a_module(bill=handler("order.placed")(function))
+
+    with pytest.raises(ConfigError, match=r"^the handler of 'order.placed' in module billing takes \(") as refused:
+        Handlers.of(module)
+
+    assert str(refused.value).endswith("allowed is what (session, event, context) can be given to")
+
+
+def all_it_is_given(*given: object) -> Outcome:
+    return Ack()
+
+
+def with_a_default(_: Session, __: Event, ___: Context, retries: int = 3) -> Outcome:
+    return Ack()
+
+
+@pytest.mark.parametrize("function", [all_it_is_given, with_a_default])
+def test_a_handler_may_take_more_than_it_is_given(function: Any) -> None:
+    assert Handlers.of(a_module(bill=handler("order.placed")(function))).find("order.placed") is function
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)

@@ -38,19 +38,19 @@ def test_a_queue_as_declared_has_no_faults(live: dict[str, str], dead: dict[str,
             LIVE | {"VisibilityTimeout": "30"},
             DEAD,
             "the queue's VisibilityTimeout is 30, allowed is visibility_timeout_seconds (60), by which its workers hold"
-            " a message; run `make deploy`, or declare it so",
+            " a message; deploy the environment's stacks, or declare it so",
         ),
         (
             {name: value for name, value in LIVE.items() if name != "RedrivePolicy"},
             None,
-            "the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever; run"
-            " `make deploy`, or declare it so",
+            "the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever;"
+            " deploy the environment's stacks, or declare it so",
         ),
         (  # AWS refuses it; not everything that speaks SQS does
             LIVE,
             STANDARD_DEAD,
             "the DLQ is not a FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in"
-            " any order; run `make deploy`",
+            " any order; deploy the environment's stacks",
         ),
     ],
     ids=["visibility timeout", "no DLQ", "standard DLQ"],
@@ -75,7 +75,7 @@ def test_a_queue_that_is_not_as_declared_is_a_fault(
 def test_another_max_receive_count_is_a_fault(policy: str, seen: str) -> None:
     assert faults(DECLARED, LIVE | {"RedrivePolicy": policy}, DEAD) == [
         f"the queue's maxReceiveCount is {seen}, allowed is max_attempts (5), by which its workers know a message's"
-        " last attempt; run `make deploy`, or declare it so"
+        " last attempt; deploy the environment's stacks, or declare it so"
     ]
 
 
@@ -117,7 +117,7 @@ def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
         else [
             f"inbox_retention_seconds is 2900000, allowed is more than {2 * source_seconds + dead_seconds}, which is"
             f" 2 x the queue's MessageRetentionPeriod ({source_seconds}) + the DLQ's ({dead_seconds}): a message"
-            " redriven late would be handled again; raise it in the declaration, or run `make deploy`"
+            " redriven late would be handled again; raise it in the declaration, or deploy the environment's stacks"
         ]
     )
 
@@ -130,7 +130,7 @@ def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
     assert found == [
         "inbox_retention_seconds is 3024000, allowed is more than 3283200, which is 2 x the queue's"
         " MessageRetentionPeriod (1036800) + the DLQ's (1209600): a message redriven late would be handled again; raise"
-        " it in the declaration, or run `make deploy`"
+        " it in the declaration, or deploy the environment's stacks"
     ]
 
 

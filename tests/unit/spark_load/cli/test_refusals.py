@@ -22,6 +22,9 @@ _REFUSED = {
     ),
     "load run huge": "there is no profile 'huge', allowed is one of backlog-drain, ",
     "load run smoke --sabotage gremlin": "saboteur 'gremlin' is unknown, allowed is one of ",
+    "load run smoke --sabotage corupt-bodies": (
+        "saboteur 'corupt-bodies' is unknown (did you mean 'corrupt-bodies'?), allowed is one of "
+    ),
     "load run smoke --sabotage ignore-purge": (
         "saboteur 'ignore-purge' shows nothing in a load test, allowed is one of "
     ),

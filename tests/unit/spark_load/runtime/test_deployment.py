@@ -9,6 +9,7 @@ from sluice.errors import ConfigError
 from spark_load.runtime import deployment
 
 THEIRS = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:stock.fifo")
+FILTERED = Consumer(name="mails", filter_policy={"size": ["large"]})
 DEV = Environment(name="dev", consumers=(Consumer(name="billing"), Consumer(name="search", fifo=False)))
 
 
@@ -17,11 +18,15 @@ DEV = Environment(name="dev", consumers=(Consumer(name="billing"), Consumer(name
     [
         (DEV, r"Consumer\('search'\).fifo is False, allowed for a load test is True"),
         (
+            replace(DEV, consumers=(Consumer(name="billing"), FILTERED)),
+            r"Consumer\('mails'\).filter_policy is \{'size': \['large'\]\}, allowed for a load test is None",
+        ),
+        (
             replace(DEV, topics=(THEIRS, Topic())),
             r"Environment\('dev'\).topics begins with arn:aws:sns:us-east-1:111122223333:stock.fifo, allowed",
         ),
     ],
 )
-def test_what_has_no_order_or_is_somebody_elses_is_not_loaded(environment: Environment, message: str) -> None:
+def test_what_cannot_be_judged_or_is_somebody_elses_is_not_loaded(environment: Environment, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         deployment.find(environment, endpoint_url="http://127.0.0.1:9")

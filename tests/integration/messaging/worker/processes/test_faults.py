@@ -220,8 +220,8 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(worker_fleet: WorkerFlee
     assert _logged_before_the_end(worker_fleet) == (
         3,
         f"sluice: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
-        " visibility_timeout_seconds (5), by which its workers hold a message; run `make deploy`, or declare it"
-        " so\n",
+        " visibility_timeout_seconds (5), by which its workers hold a message; deploy the environment's stacks,"
+        " or declare it so\n",
     )
     worker_fleet.sqs.delete_queue(QueueUrl=worker_fleet.urls.pop("billing"))
     assert _logged_before_the_end(worker_fleet) == (

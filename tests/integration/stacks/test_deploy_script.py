@@ -1,0 +1,21 @@
+"""What the deployment of `local` says where it cannot begin."""
+
+import subprocess
+
+from tests.support.project import PROJECT
+
+
+def test_a_deployment_without_cdk_says_what_is_missing() -> None:
+    ended = subprocess.run(
+        [PROJECT / "scripts" / "deploy-local.sh"],
+        env={"PATH": "/usr/bin:/bin", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "deploy-local: there is no cdk on the PATH; make setup, then make deploy, which has it there\n",
+    )
