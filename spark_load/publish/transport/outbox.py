@@ -36,7 +36,7 @@ type _Entry = tuple[str, str | None, str | None, str | None]
 """Of one message, as in `EntryResults`."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """A call that was handed to the producer, and what is known of its messages, by their deduplication ids."""
 

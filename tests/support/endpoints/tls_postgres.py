@@ -5,11 +5,14 @@ certificate are verified by the client's own libpq.
 """
 
 import contextlib
+import select
 import socket
 import ssl
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from sqlalchemy import Engine
 
@@ -17,7 +20,7 @@ from tests.support.processes.worker_processes import DatabaseLine
 
 _SSL_REQUEST = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"  # how a client of Postgres asks for TLS
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-_IDLE_SECONDS_MAX = 600.0  # a socket without a timeout would keep its lock while it waits
+_IDLE_SECONDS_MAX = 600.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,35 @@ class Authority:
         subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=30)
 
 
+class _Shared:
+    """A TLS socket from which one thread reads while another writes.
+
+    OpenSSL allows one call at a time, and Python's `ssl` sees to it only from 3.13.1 on: two at once end a connection
+    that is well. https://github.com/python/cpython/issues/124984 (read 2026-11-26)
+    """
+
+    def __init__(self, secured: ssl.SSLSocket) -> None:
+        self._secured, self._lock = secured, threading.Lock()
+        secured.setblocking(False)  # noqa: FBT003 (as the standard library has it)
+
+    def recv(self, size: int) -> bytes:
+        while True:
+            with self._lock, contextlib.suppress(ssl.SSLWantReadError):
+                return self._secured.recv(size)
+            select.select([self._secured], [], [], _IDLE_SECONDS_MAX)
+
+    def sendall(self, content: bytes) -> None:
+        left = memoryview(content)
+        while left:
+            with self._lock, contextlib.suppress(ssl.SSLWantWriteError):
+                left = left[self._secured.send(left) :]
+                continue
+            select.select([], [self._secured], [], _IDLE_SECONDS_MAX)
+
+    def shutdown(self, how: int) -> None:
+        self._secured.shutdown(how)
+
+
 class TlsPostgres(DatabaseLine):
     """A TCP port at which a Postgres takes connections over TLS only."""
 
@@ -71,4 +103,4 @@ class TlsPostgres(DatabaseLine):
                 here.sendall(b"S")
                 with self._context.wrap_socket(here, server_side=True, do_handshake_on_connect=False) as secured:
                     secured.do_handshake()
-                    super()._carry(secured)
+                    super()._carry(cast("socket.socket", _Shared(secured)))
