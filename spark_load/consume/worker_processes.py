@@ -75,6 +75,11 @@ def idle_seconds(profile: Profile) -> float:
     return profile.drain_timeout_seconds + silence_seconds(profile) + lease_seconds
 
 
+def _held_seconds(run: Run, queue: str) -> float:
+    """Return how long a message may stay with a worker that a fault has ended: nobody else gets it meanwhile."""
+    return run.deployment.visibility_timeout_seconds[queue] if run.has_faults else 0
+
+
 def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     """Run the workers of every queue until no more messages arrive, or the driver stops them.
 
@@ -193,7 +198,7 @@ def start(
         "--consumer": consumer,
         "--handlers": _handlers(run, is_bad=place is not None and place.is_bad),
         "--dsn": dsn,
-        "--until-idle": f"{idle_seconds(profile):g}",
+        "--until-idle": f"{idle_seconds(profile) + _held_seconds(run, queue):g}",
         "--record": str(run.journals),
     }
     arguments = [part for option in options.items() for part in option]

@@ -64,6 +64,21 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
     assert [item.poll() for item in begun] == [-signal.SIGTERM]
 
 
+@pytest.mark.parametrize(("has_faults", "longer_seconds"), [(False, 0), (True, 30)])
+def test_under_faults_a_worker_waits_for_what_a_dead_one_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_faults: bool, longer_seconds: int
+) -> None:
+    """Until its visibility timeout nobody gets it; the last workers would have ended before."""
+    run = replace(_run(tmp_path), has_faults=has_faults)
+    given = list[str]()
+    monkeypatch.setattr(worker_processes, "ForkedWorker", lambda arguments, **_: given.extend(arguments))
+
+    worker_processes.start(run, "billing.fifo", "billing", "billing-0", "sqlite://")
+
+    seconds = float(given[given.index("--until-idle") + 1])
+    assert seconds == worker_processes.idle_seconds(run.plan.profile) + longer_seconds
+
+
 class _Refusing:
     """A worker that has ended with an error by the time somebody looks, and says whether it worked before."""
 
