@@ -26,8 +26,9 @@ from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import Worked
 from spark_load.faults.drawing import Fault
-from spark_load.faults.shapes import SHAPES, FaultKind, Faults, Shape, Targets, as_given, scheduled
+from spark_load.faults.shapes import RELAYS, SHAPES, FaultKind, Faults, Shape, Targets, as_given, scheduled
 from spark_load.faults.shrinking import shrunk
+from spark_load.folder.layout import WORKER_LOGS
 from spark_load.judge.judge import Planned, judge
 from spark_load.judge.local_engine import opened
 from spark_load.plan.plan import Plan
@@ -185,6 +186,11 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
         working = pool.submit(worker_processes.work, harm.run, harm.take)
         relaying = pool.submit(relays.relay, harm.run, harm.take_relays)
         publishing = pool.submit(publish_share, harm.run, iter([rows]))
+        eventually(
+            lambda: publishing.done() or (context.coordinator.all_progress() and _are_relays_ready(run)),
+            timeout_seconds=_SECONDS_MAX,
+            describe="publisher and relays to be ready",  # the schedule does not wait for who comes late
+        )
         begin_us = context.clock.now_us() + 1_500_000
         context.coordinator.start(begin_us)
         context.coordinator.measure(begin_us)
@@ -199,6 +205,12 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
         context.coordinator.stop()
         relaying.result()
         return working.result(), objections
+
+
+def _are_relays_ready(run: Run) -> bool:
+    logs = [run.folder / WORKER_LOGS / f"{name}.log" for name in RELAYS]
+    written = [log.read_text(encoding="utf-8") if log.exists() else "" for log in logs]
+    return all('"event": "leading"' in text or '"event": "standing by"' in text for text in written)
 
 
 def _judged(run: Run, worked: Worked) -> Verdict:
