@@ -57,7 +57,7 @@ lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
 
 .PHONY: unit
 unit: setup ## Tests that start no server and simulate no hours
-	@$(PYTEST) -n 2 --dist loadgroup tests/unit
+	@$(PYTEST) -n 3 --dist loadgroup tests/unit
 
 .PHONY: integration
 integration: setup ## Tests with the real LocalStack, cdk, Postgres and Spark
