@@ -39,6 +39,11 @@ class Worker:
     consumer: str
     process: ForkedWorker
 
+    @property
+    def shown(self) -> str:
+        """Return what it is called in a sentence."""
+        return f"a worker of {self.consumer}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
@@ -119,12 +124,12 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
         places.run(coordinator.is_stopped)
     finally:
         started = [Worker(queues[consumer], consumer, process) for consumer, process in places.processes]
-        stop(started, clock)
+        stop([worker.process for worker in started], clock)
     killed = {process.pid for place in places.all for process in place.killed}
     filled = {process.pid for place in places.all for process in place.filled}
     for worker in started:
         if worker.process.pid not in killed or any(worker.process is place.given_up for place in places.all):
-            require_ended_well(worker)
+            require_ended_well(worker.process, worker.shown)
     return Worked(
         recorders={recorder(run, worker): worker.queue for worker in started},
         killed=[recorder(run, worker) for worker in started if worker.process.pid in killed - filled],
@@ -260,25 +265,23 @@ def make_tables(file: Path, run: Run, part: str) -> None:
     draft.replace(file)
 
 
-def stop(started: Sequence[Worker], clock: Clock) -> None:
+def stop(started: Sequence[ForkedWorker], clock: Clock) -> None:
     """Tell those that still run to finish what they have; end those that do not."""
     deadline = clock.monotonic() + _STOP_SECONDS_MAX
-    for worker in started:
-        if worker.process.poll() is None:
-            worker.process.terminate()
-    for worker in started:
-        if not worker.process.wait(max(0.0, deadline - clock.monotonic())):
-            worker.process.kill()
-            worker.process.wait(_STOP_SECONDS_MAX)
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+    for process in started:
+        if not process.wait(max(0.0, deadline - clock.monotonic())):
+            process.kill()
+            process.wait(_STOP_SECONDS_MAX)
 
 
-def require_ended_well(worker: Worker) -> None:
-    """Raise EndpointError, with its last words, where a worker ended with an error."""
-    code = worker.process.poll()
+def require_ended_well(process: ForkedWorker, who: str) -> None:
+    """Raise EndpointError, with its last words, where a process ended with an error."""
+    code = process.poll()
     if code:
-        raise EndpointError(
-            f"a worker of {worker.consumer} ended with {code}: {worker.process.last_words()}; see {worker.process.log}"
-        )
+        raise EndpointError(f"{who} ended with {code}: {process.last_words()}; see {process.log}")
 
 
 def recorder(run: Run, worker: Worker) -> str:

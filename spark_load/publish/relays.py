@@ -6,7 +6,7 @@ from pathlib import Path
 from sluice.clock import SystemClock
 from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.consume.slots import Place, Places
-from spark_load.consume.worker_processes import Worker, make_tables, reaching, require_ended_well, stop
+from spark_load.consume.worker_processes import make_tables, reaching, require_ended_well, stop
 from spark_load.faults.shapes import RELAY, RELAYS
 from spark_load.folder.layout import WORKER_LOGS
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS
@@ -53,8 +53,7 @@ def relay(run: Run, take: Callable[[Places], None]) -> None:
     try:
         places.run(coordinator.is_stopped)
     finally:
-        started = [Worker(run.deployment.topic, RELAY, process) for _, process in places.processes]
-        stop(started, clock)
+        stop([process for _, process in places.processes], clock)
     for place in places.all:
         if place.worked[-1] not in place.killed or place.given_up:
-            require_ended_well(Worker(run.deployment.topic, RELAY, place.worked[-1]))
+            require_ended_well(place.worked[-1], "a relay")

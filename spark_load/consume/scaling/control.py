@@ -184,7 +184,11 @@ class _Rehearsal:
         for service in self._services:
             service.pool.tend()
             for task in service.pool.ended_by_themselves:
-                require_ended_well(self._workers[task.name])
+                self._require_ended_well(task.name)
+
+    def _require_ended_well(self, task_name: str) -> None:
+        worker = self._workers[task_name]
+        require_ended_well(worker.process, worker.shown)
 
     def _sample(self, service: _Service) -> Sample:
         try:
@@ -205,7 +209,7 @@ class _Rehearsal:
 
     def stop(self) -> None:
         """End every worker that is left."""
-        stop(list(self._workers.values()), self._clock)
+        stop([worker.process for worker in self._workers.values()], self._clock)
 
     def report(self) -> Worked:
         """Write down what was seen, beside what was to be expected, and return it."""
@@ -217,7 +221,7 @@ class _Rehearsal:
             service.seen.recorders = {task.name: recorder(self._run, self._workers[task.name]) for task in worked}
             for task in worked:
                 if task.killed_us is None:
-                    require_ended_well(self._workers[task.name])
+                    self._require_ended_well(task.name)
         recorders = {name: service.queue for service in self._services for name in service.seen.recorders.values()}
         if not self._begun_us:
             return Worked(recorders=recorders)

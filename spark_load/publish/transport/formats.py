@@ -38,9 +38,9 @@ class EntryResults(NamedTuple):
         return cls([outcome] * count, [error] * count, nothing, nothing)
 
 
-type _Entry = tuple[str, str | None, str | None, str | None]
+type Entry = tuple[str, str | None, str | None, str | None]
 """Of one message, as in `EntryResults`."""
-_MISSING: _Entry = (_INFO, NOT_IN_ANSWER, None, None)
+_MISSING: Entry = (_INFO, NOT_IN_ANSWER, None, None)
 
 
 class Unreadable(Exception):
@@ -110,11 +110,11 @@ def _has_id(entry: Mapping[str, Any], id_: str) -> bool:
     return bool(entry["Id"] == id_)
 
 
-def _taken(entry: Mapping[str, Any]) -> _Entry:
+def _taken(entry: Mapping[str, Any]) -> Entry:
     return _OK, None, entry.get("MessageId"), entry.get("SequenceNumber")
 
 
-def _refused(entry: Mapping[str, Any]) -> _Entry:
+def _refused(entry: Mapping[str, Any]) -> Entry:
     """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
     is_senders = entry.get("SenderFault") in {True, "true"}
     return _FAIL if is_senders else _INFO, entry.get("Code"), None, None

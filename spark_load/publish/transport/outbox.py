@@ -17,7 +17,7 @@ from pathlib import Path
 from sluice.clock import Clock
 from sluice.history.events import Outcome
 from spark_load.publish.transport import Answer, Call
-from spark_load.publish.transport.formats import EntryResults
+from spark_load.publish.transport.formats import Entry, EntryResults
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
 
 _PRODUCER = "sluice.testing.load.producer"
@@ -32,9 +32,6 @@ _SETTLED = """
     WHERE topic = ? AND status <> 'pending' AND event_id IN (SELECT value FROM json_each(?))
 """
 
-type _Entry = tuple[str, str | None, str | None, str | None]
-"""Of one message, as in `EntryResults`."""
-
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
@@ -43,7 +40,7 @@ class _Waiting:
     recorded: RecordedCall
     ids: Sequence[str]
     until: float
-    found: dict[str, _Entry] = field(default_factory=dict)
+    found: dict[str, Entry] = field(default_factory=dict)
 
 
 class OutboxTransport:
@@ -126,7 +123,7 @@ class OutboxTransport:
         missing = "ProducerEnded" if has_ended else "NotPublished"
         return [self._answer(waiting, (Outcome.INFO.value, missing, None, None)) for waiting in over]
 
-    def _answer(self, waiting: _Waiting, missing: _Entry) -> Answer:
+    def _answer(self, waiting: _Waiting, missing: Entry) -> Answer:
         entries = [waiting.found.get(id_, missing) for id_ in waiting.ids]
         is_whole = len(waiting.found) == len(waiting.ids)
         self._ledger.answered(

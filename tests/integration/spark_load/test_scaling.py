@@ -136,7 +136,7 @@ def _pool(run: Run, *, is_protected: bool, stop_timeout_seconds: float) -> Itera
         try:
             yield pool, stopped
         finally:
-            worker_processes.stop(list(workers.values()), clock)
+            worker_processes.stop([worker.process for worker in workers.values()], clock)
 
 
 def _await(pool: TaskPool, condition: Callable[[], bool], describe: str) -> None:
