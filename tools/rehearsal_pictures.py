@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sluice.declaration import load_declaration
+from sluice.pages.parts import Figure
 from sluice.rehearsal.alternatives import OWN_METRICS
 from sluice.rehearsal.declared import service_of, tasks_of
 from sluice.rehearsal.rehearse import rehearse
 from sluice.rehearsal.scenarios import scenarios
 from spark_load.rehearsal import figures
-from spark_load.report.parts import Figure
 
 _ROOT = Path(__file__).resolve().parents[1]
 _GAP = 14
@@ -18,7 +18,7 @@ _GAP = 14
 
 def picture(drawn: Sequence[Figure], *, columns: int) -> str:
     """Return charts as one SVG that reads in light and in dark, so many beside each other."""
-    style = (_ROOT / "spark_load" / "report" / "style.css").read_text(encoding="utf-8")
+    style = (_ROOT / "sluice" / "pages" / "style.css").read_text(encoding="utf-8")
     (light,) = re.findall(r"^:root \{.*?^\}\n", style, re.DOTALL | re.MULTILINE)
     (dark,) = re.findall(r"^@media \(prefers-color-scheme: dark\) \{.*?^\}\n", style, re.DOTALL | re.MULTILINE)
     sizes = [

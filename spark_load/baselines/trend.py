@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
+from sluice.pages import units
 from spark_load.baselines.results import Result
 from spark_load.baselines.statistics import Slower, detectable, holm, slower
-from spark_load.report import units
 from spark_load.report.summary import escaped
 
 LEVEL = 0.01

@@ -14,6 +14,7 @@ from rich.table import Table
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION
 from sluice.declaration import Environment
 from sluice.errors import ConfigError
+from sluice.pages import units
 from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
@@ -24,7 +25,6 @@ from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
 from spark_load.profiles.load_estimate import Target
 from spark_load.profiles.profile import NamedProfile
-from spark_load.report import units
 from spark_load.runtime.deployment import Deployment
 
 _LOCALSTACK = "http://localhost:4566"

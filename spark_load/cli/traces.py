@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError, unwritable
+from sluice.pages.units import plural
 from sluice.terminal import output
 from sluice.terminal.values import Number
 from spark_load.cli.options import require_writable
 from spark_load.judge.arrivals import Published, published
 from spark_load.profiles import profile, trace
-from spark_load.report.units import plural
 
 _SECONDS_MAX = 31_536_000
 _AFTER_SECONDS_MAX = 230  # of repeats: inside the window that a profile allows

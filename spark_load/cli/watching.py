@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sluice.clock import Clock, SystemClock
+from sluice.pages import units
 from spark_load.profiles.profile import Profile
-from spark_load.report import units
 from spark_load.runtime.coordinator import Progress
 
 _QUIET_LINE_SECONDS = 10

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
+from sluice.pages import charts, units
+from sluice.pages.charts import Axis, Line, Point
+from sluice.pages.parts import Figure, drawn
 from sluice.rehearsal.rehearse import DEPLOYED, Row
 from sluice.scaling.control_loop import USUAL
 from spark_load.rehearsal import shown
-from spark_load.report import charts, units
-from spark_load.report.charts import Axis, Line, Point
-from spark_load.report.parts import Figure, drawn
 
 _SMALL = (250, 120)
 _LARGE = (420, 230)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from sluice.pages.parts import figure_html, filled, list_items, pairs
 from sluice.rehearsal.mistakes import Mistake
 from sluice.rehearsal.rehearse import DEPLOYED, Rehearsal, Row
 from sluice.scaling.control_loop import USUAL, VARIANTS
 from spark_load.folder.json_files import replace
 from spark_load.rehearsal import figures, shown
-from spark_load.report.parts import figure_html, filled, list_items, pairs
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _MARKS = {"kept": ("holds", "✓"), "missed": ("violated", "✗"), "not judged": ("not-exercised", "○")}

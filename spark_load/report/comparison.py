@@ -6,8 +6,8 @@ from typing import Any
 
 from sluice.history.checker.anomalies import ANOMALIES, Severity
 from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
+from sluice.pages import units
 from spark_load.profiles.profile import Profile
-from spark_load.report import units
 from spark_load.report.summary import escaped
 
 _HELD = ("p50", "p95", "p99")  # the largest of all is one message

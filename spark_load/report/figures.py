@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sluice.pages import charts, units
+from sluice.pages.charts import Axis, Band, Line
+from sluice.pages.parts import Figure, Table, drawn
 from spark_load.folder.series_schema import Series
-from spark_load.report import charts, units
-from spark_load.report.charts import Axis, Band, Line
-from spark_load.report.parts import Figure, Table, drawn
+from spark_load.report.summary import recovery
 
 _QUEUE_COLOURS = 6
 _QUEUE_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4))
@@ -237,7 +238,7 @@ def _band(fault: Mapping[str, Any], series: Series, divisor: float, *, is_labell
     return Band(
         began=began,
         ended=began if ended - began < least else ended,
-        until=ended + (units.recovery(fault) or 0) / divisor,
+        until=ended + (recovery(fault) or 0) / divisor,
         label=f"{fault['kind']} {fault['target']}" if is_labelled else "",
     )
 

@@ -11,9 +11,10 @@ import yaml
 from sluice.clock import utc
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
+from sluice.pages import units
+from sluice.pages.parts import Figure, figure_html, filled, list_items, pairs, table_html
 from spark_load.folder.series_schema import Series
-from spark_load.report import figures, timeline, units
-from spark_load.report.parts import Figure, figure_html, filled, list_items, pairs, table_html
+from spark_load.report import figures, timeline
 from spark_load.report.summary import (
     NO_THRESHOLD,
     NOT_EXERCISED,
@@ -23,6 +24,7 @@ from spark_load.report.summary import (
     held,
     means,
     reasons,
+    recovery,
     replayed,
     since,
     where,
@@ -211,7 +213,7 @@ def _since_start(at_us: int | None, series: Series) -> str:
 
 def _recovered(fault: Mapping[str, Any], allowed: float | None) -> str:
     """Return how long after a fault its queues were well again, and whether that was soon enough."""
-    seconds = units.recovery(fault)
+    seconds = recovery(fault)
     if seconds is None:
         queues = ", ".join(queue for queue, after in fault["recovered_in_seconds"].items() if after is None)
         return escape(f"nothing followed in {queues}")

@@ -10,7 +10,7 @@ from typing import Any
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict, Violation
 from sluice.history.events import is_end_marker
-from spark_load.report import units
+from sluice.pages import units
 from spark_load.report.caveats import caveats
 
 _MARKS = {Holding.VIOLATED: "**VIOLATED**", Holding.CROSSED: "**crossed**", Holding.SEEN: "seen, lawful"}
@@ -194,13 +194,19 @@ def _faults(done: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*head, *rows]) if rows else ""
 
 
+def recovery(fault: Mapping[str, Any]) -> float | None:
+    """Return the seconds from a fault's end to the first success in the last of its queues; None where one has none."""
+    seconds = fault["recovered_in_seconds"].values()
+    return None if None in seconds else max(seconds, default=None)
+
+
 def _slowest(faults: Iterable[Mapping[str, Any]]) -> float | None:
-    return max((seconds for fault in faults if (seconds := units.recovery(fault)) is not None), default=None)
+    return max((seconds for fault in faults if (seconds := recovery(fault)) is not None), default=None)
 
 
 def _unrecovered(faults: Iterable[Mapping[str, Any]]) -> int:
     """Return after how many of them one of their queues had no call any more that succeeded."""
-    return sum(units.recovery(fault) is None for fault in faults)
+    return sum(recovery(fault) is None for fault in faults)
 
 
 def harmed(verdict: Verdict) -> str | None:

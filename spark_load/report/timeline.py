@@ -9,10 +9,10 @@ import altair as alt
 from sluice.history.checker.anomalies import ANOMALIES
 from sluice.history.checker.verdict import Violation
 from sluice.history.events import Kind, Outcome, is_end_marker
+from sluice.pages import charts, units
+from sluice.pages.charts import Axis, Bar
+from sluice.pages.parts import Figure, drawn
 from spark_load.folder.series_schema import Series
-from spark_load.report import charts, units
-from spark_load.report.charts import Axis, Bar
-from spark_load.report.parts import Figure, drawn
 
 _MESSAGES_MAX = 6
 _US = 1_000_000

@@ -18,7 +18,7 @@ from spark_load import report
 from spark_load.cli.report import compare as compare_command
 from spark_load.cli.report import report as report_command
 from spark_load.folder.series_schema import SCHEMA_VERSION, Series, SeriesSchema
-from spark_load.report import comparison, figures, junit, page, timeline, units
+from spark_load.report import comparison, figures, junit, page, timeline
 from spark_load.report.comparison import Limits, compare
 from spark_load.report.summary import harmed, held, reasons, since, where, witness_lines
 from tests.support.anomalies import CASES
@@ -435,32 +435,6 @@ def test_thresholds_stand_beside_what_was_seen() -> None:
         ("H3", "latency of billing, p99", "2.07 s", "at most 2.2 s", True),
         ("H3", "latency of shipping, p99", "2.33 s", "at most 2.2 s", False),
     ]
-
-
-@pytest.mark.parametrize(
-    ("us", "text"),
-    [
-        (None, "—"),
-        (0, "0 ms"),
-        (40, "0.04 ms"),
-        (1_234, "1.23 ms"),
-        (999_499, "999 ms"),
-        (1_000_000, "1 s"),
-        (87_093_311, "87.1 s"),
-        (125_000_000, "2 min 05 s"),
-        (7_260_000_000, "2 h 01 min"),
-    ],
-)
-def test_durations_are_said_with_their_unit(us: int | None, text: str) -> None:
-    assert units.duration(us) == text
-
-
-def test_queues_are_called_by_what_tells_them_apart() -> None:
-    names = ["sluice-local-billing.fifo", "sluice-local-billing-eu.fifo", "sluice-local-audit.fifo"]
-
-    assert list(units.short_names(names).values()) == ["billing", "billing-eu", "audit"]
-    assert units.short_names(["a-b.fifo"]) == {"a-b.fifo": "a-b"}
-    assert units.short_names(["a-b", "a-b-c"]) == {"a-b": "b", "a-b-c": "b-c"}
 
 
 # --- two runs --------------------------------------------------------------------------------------------------------

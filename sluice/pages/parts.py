@@ -8,7 +8,7 @@ from pathlib import Path
 
 import altair as alt
 
-from spark_load.report import charts
+from sluice.pages import charts
 
 _BASE, _STYLE = (Path(__file__).resolve().parent / name for name in ("base.html", "style.css"))
 _HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)</h2>')

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from spark_load.report import charts
-from spark_load.report.charts import Axis, Band, Line, Point
+from sluice.pages import charts
+from sluice.pages.charts import Axis, Band, Line, Point
 
 _SIZE = (560, 230)
 

@@ -1,7 +1,6 @@
 """Numbers with their units, as people read them."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 NONE = "—"
 QUANTILES = ("p50", "p95", "p99", "max")
@@ -33,12 +32,6 @@ def rate(per_second: float | None) -> str:
     if per_second is None:
         return NONE
     return f"{per_second:,.0f}/s" if per_second >= 1_000 else f"{per_second:.3g}/s"
-
-
-def recovery(fault: Mapping[str, Any]) -> float | None:
-    """Return the seconds from a fault's end to the first success in the last of its queues; None where one has none."""
-    seconds = fault["recovered_in_seconds"].values()
-    return None if None in seconds else max(seconds, default=None)
 
 
 def times(count: int) -> str:
