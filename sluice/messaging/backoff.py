@@ -4,13 +4,12 @@ What failed together must not return together, hence the jitter:
 https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/ (read 2026-11-21).
 """
 
-from dataclasses import dataclass
 from math import inf
 
-from sluice.errors import ConfigError
+from sluice.declaration.validation import checked, declared, require
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@declared
 class Backoff:
     """Delays that double.
 
@@ -20,19 +19,16 @@ class Backoff:
         floor_seconds: never shorter than this.
 
     Raises:
-        ConfigError: not 0 < floor <= base <= cap.
+        FieldError: not 0 < floor <= base <= cap.
     """
 
     base_seconds: float
-    cap_seconds: float
-    floor_seconds: float
+    cap_seconds: float = checked(lambda seen: seen < inf, "a finite number of seconds")
+    floor_seconds: float = checked(lambda seen: seen > 0, "more than 0 seconds")
 
     def __post_init__(self) -> None:
-        if not 0 < self.floor_seconds <= self.base_seconds <= self.cap_seconds < inf:
-            raise ConfigError(
-                f"backoff is {self.floor_seconds:g} <= {self.base_seconds:g} <= {self.cap_seconds:g} s, allowed is"
-                " 0 < floor <= base <= cap"
-            )
+        bounds = f"{self.floor_seconds:g} to {self.cap_seconds:g} seconds, floor_seconds to cap_seconds"
+        require(self, self.floor_seconds <= self.base_seconds <= self.cap_seconds, field="base_seconds", allowed=bounds)
 
     def seconds(self, attempt: int, jitter: float) -> float:
         """Return the delay after the `attempt`-th failure, from 1.

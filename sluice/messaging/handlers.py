@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from sluice import limits
 from sluice.declaration import Environment
+from sluice.declaration.validation import is_a, require
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import Event
 from sluice.terminal.printable import printable
@@ -47,7 +48,7 @@ class Retry:
         reason: for log and inbox.
 
     Raises:
-        ConfigError: a delay no queue knows.
+        FieldError: a delay no queue knows.
     """
 
     delay_seconds: float | None = None
@@ -55,8 +56,8 @@ class Retry:
 
     def __post_init__(self) -> None:
         seconds, most = self.delay_seconds, limits.VISIBILITY_TIMEOUT_SECONDS_MAX
-        if seconds is not None and not (isinstance(seconds, int | float) and 0 <= seconds <= most):
-            raise ConfigError(f"Retry.delay_seconds is {seconds!r}, allowed is 0 to {most}, or None for the backoff")
+        is_met = seconds is None or (is_a(seconds, float) and 0 <= seconds <= most)
+        require(self, is_met, field="delay_seconds", allowed=f"0 to {most}, or None for the backoff")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import logging
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -21,7 +21,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from sluice import limits
 from sluice.clock import Clock, SystemClock
-from sluice.errors import ConfigError
+from sluice.declaration.validation import between, checked, declared, require
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
@@ -39,7 +39,6 @@ from sluice.messaging.waiting import Wait
 from sluice.terminal.printable import printable
 
 _log = structlog.get_logger()
-_POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.001, 60
 _LEASE_SECONDS_MAX = 86_400
 _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,7 +50,7 @@ _FORGET_SECONDS = 30
 _FORGET_TIMES_MAX = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@declared
 class RelaySettings:
     """How a relay goes about it.
 
@@ -65,45 +64,47 @@ class RelaySettings:
         backoff: between two tries of a group; its longest delay fits into a lease's bound, a day.
 
     Raises:
-        ConfigError: a value, or their relation, cannot be right.
+        FieldError: a value, or their relation, cannot be right.
     """
 
-    poll_seconds: float = 0.1
-    lease_seconds: float = 30
+    poll_seconds: float = between(0.001, 60, "seconds; change --poll", default=0.1)
+    lease_seconds: float = checked(
+        lambda seen: 2 * publisher.CALL_SECONDS_MAX < seen <= _LEASE_SECONDS_MAX,
+        f"more than {2 * publisher.CALL_SECONDS_MAX}, up to {_LEASE_SECONDS_MAX} seconds: a call may take"
+        f" {publisher.CALL_SECONDS_MAX}, and nobody may take over meanwhile; change --lease",
+        default=30,
+    )
     keep_sent_seconds: float = 7 * 86_400
-    keep_groups_seconds: float = 60 * 86_400
+    keep_groups_seconds: float = checked(
+        lambda seen: 0 < seen <= _KEEP_GROUPS_SECONDS_MAX,
+        f"more than 0, up to {_KEEP_GROUPS_SECONDS_MAX} seconds; correct inbox_retention_seconds in the declaration",
+        default=60 * 86_400,
+    )
     event_bytes_max: int = limits.PUBLISH_BYTES_MAX
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=60, floor_seconds=0.1))
 
     def __post_init__(self) -> None:
-        # `not a <= value <= b` refuses what is not a number, too.
-        if not _POLL_SECONDS_MIN <= self.poll_seconds <= _POLL_SECONDS_MAX:
-            raise ConfigError(
-                f"poll is {self.poll_seconds:g} s, allowed is {_POLL_SECONDS_MIN} to {_POLL_SECONDS_MAX}; change --poll"
-            )
-        if not 2 * publisher.CALL_SECONDS_MAX < self.lease_seconds <= _LEASE_SECONDS_MAX:
-            raise ConfigError(
-                f"lease is {self.lease_seconds:g} s, allowed is more than {2 * publisher.CALL_SECONDS_MAX}, up to"
-                f" {_LEASE_SECONDS_MAX}: a call may take {publisher.CALL_SECONDS_MAX}, and nobody may take over"
-                " meanwhile; change --lease"
-            )
-        if self.poll_seconds > self.lease_seconds / 3:
-            raise ConfigError(
-                f"poll is {self.poll_seconds:g} s, allowed is up to {self.lease_seconds / 3:g}, a third of the lease,"
-                " which is renewed between two looks; change --poll or --lease"
-            )
-        if not 0 < self.keep_groups_seconds <= _KEEP_GROUPS_SECONDS_MAX:
-            raise ConfigError(
-                f"inbox_retention_seconds is {self.keep_groups_seconds:g}, allowed is more than 0, up to"
-                f" {_KEEP_GROUPS_SECONDS_MAX}; correct the declaration"
-            )
-        if not 0 <= self.keep_sent_seconds < self.keep_groups_seconds:
-            raise ConfigError(
-                f"keep is {self.keep_sent_seconds:g} s, allowed is 0 or more, less than {self.keep_groups_seconds:g}:"
-                " the consumers' inboxes (inbox_retention_seconds) forget what is sent again later; change --keep"
-            )
-        if not self.backoff.cap_seconds <= _LEASE_SECONDS_MAX:
-            raise ConfigError(f"backoff is up to {self.backoff.cap_seconds:g} s, allowed is up to {_LEASE_SECONDS_MAX}")
+        require(
+            self,
+            self.poll_seconds <= self.lease_seconds / 3,
+            field="poll_seconds",
+            allowed=f"up to {self.lease_seconds / 3:g} seconds, a third of the lease, which is renewed between two"
+            " looks; change --poll or --lease",
+        )
+        require(
+            self,
+            0 <= self.keep_sent_seconds < self.keep_groups_seconds,
+            field="keep_sent_seconds",
+            allowed=f"0 or more, less than {self.keep_groups_seconds:g} seconds: the consumers' inboxes"
+            " (inbox_retention_seconds) forget what is sent again later; change --keep",
+        )
+        require(
+            self,
+            self.backoff.cap_seconds <= _LEASE_SECONDS_MAX,
+            field="backoff.cap_seconds",
+            seen=self.backoff.cap_seconds,
+            allowed=f"up to {_LEASE_SECONDS_MAX} seconds",
+        )
 
 
 class Relay:

@@ -1,11 +1,11 @@
 """How a worker goes about it: its lanes and its end, and how each message is worked on."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 from sluice import limits
 from sluice.declaration import RETRY_SECONDS_MAX, Consumer
-from sluice.errors import ConfigError
+from sluice.declaration.validation import checked, declared, require
 from sluice.messaging.backoff import Backoff
 
 _TIMEOUTS_MAX = 10
@@ -14,7 +14,11 @@ _WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
 _LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _is_duration(seconds: float) -> bool:
+    return 0 <= seconds < inf
+
+
+@declared
 class ProcessorSettings:
     """How messages are worked on.
 
@@ -49,7 +53,7 @@ class ProcessorSettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@declared
 class WorkerSettings:
     """How a worker goes about it.
 
@@ -60,30 +64,24 @@ class WorkerSettings:
         idle_seconds: end by itself when nothing came for so long; None never does.
 
     Raises:
-        ConfigError: a value, or their relation, cannot be right.
+        FieldError: a value, or their relation, cannot be right.
     """
 
-    lanes: int
+    lanes: int = checked(lambda seen: seen >= 1, "1 or more; change --lanes")
     wait_seconds: int
-    drain_seconds: float
-    keep_inbox_seconds: float
+    drain_seconds: float = checked(_is_duration, "0 or more seconds, and finite")
+    keep_inbox_seconds: float = checked(_is_duration, "0 or more seconds, and finite")
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1))
-    idle_seconds: float | None = None
+    idle_seconds: float | None = checked(_is_duration, "0 or more seconds, or None; change --until-idle", default=None)
 
     def __post_init__(self) -> None:
-        if self.lanes < 1:
-            raise ConfigError(f"lanes is {self.lanes}, allowed is 1 or more; change --lanes")
         longest = max(_WAIT_SECONDS_MIN, min(limits.WAIT_SECONDS_MAX, self.drain_seconds))
-        if not 0 <= self.wait_seconds <= longest:
-            raise ConfigError(
-                f"wait is {self.wait_seconds} s, allowed is 0 to {longest:g}: what a poll brings after SIGTERM has to"
-                " be worked on in time"
-            )
-        for name, seconds in (("drain", self.drain_seconds), ("keep inbox", self.keep_inbox_seconds)):
-            if not 0 <= seconds < inf:
-                raise ConfigError(f"{name} is {seconds:g} s, allowed is 0 or more, and finite")
-        if self.idle_seconds is not None and not 0 <= self.idle_seconds < inf:
-            raise ConfigError(f"idle is {self.idle_seconds:g} s, allowed is 0 or more; change --until-idle")
+        require(
+            self,
+            0 <= self.wait_seconds <= longest,
+            field="wait_seconds",
+            allowed=f"0 to {longest:g}: what a poll brings after SIGTERM has to be worked on in time",
+        )
 
     @classmethod
     def declared(

@@ -1,5 +1,6 @@
 """How long a relay waits before it tries again."""
 
+import math
 import random
 import statistics
 
@@ -41,12 +42,18 @@ def test_x7_what_failed_together_does_not_return_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "cap", "floor", "seen"),
-    [(1, 10, 0, "0 <= 1 <= 10"), (1, 10, 2, "2 <= 1 <= 10"), (11, 10, 1, "1 <= 11 <= 10")],
+    ("base", "cap", "floor", "message"),
+    [
+        (1, 10, 0, "floor_seconds is 0, allowed is more than 0 seconds"),
+        (1, math.inf, 1, "cap_seconds is inf, allowed is a finite number of seconds"),
+        (1, 10, 2, "base_seconds is 1, allowed is 2 to 10 seconds, floor_seconds to cap_seconds"),
+        (11, 10, 1, "base_seconds is 11, allowed is 1 to 10 seconds, floor_seconds to cap_seconds"),
+        (math.nan, 10, 1, "base_seconds is nan, allowed is 1 to 10 seconds, floor_seconds to cap_seconds"),
+    ],
 )
-def test_delays_that_cannot_double_are_refused(base: float, cap: float, floor: float, seen: str) -> None:
+def test_delays_that_cannot_double_are_refused(base: float, cap: float, floor: float, message: str) -> None:
     """A floor of nothing would be a busy loop."""
     with pytest.raises(ConfigError) as refused:
         Backoff(base_seconds=base, cap_seconds=cap, floor_seconds=floor)
 
-    assert str(refused.value) == f"backoff is {seen} s, allowed is 0 < floor <= base <= cap"
+    assert str(refused.value) == f"Backoff.{message}"

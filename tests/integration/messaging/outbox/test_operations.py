@@ -427,18 +427,18 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) ->
         ),
         ("relay", "--poll", "11", "--dsn", without_tables): (
             3,
-            "sluice: poll is 11 s, allowed is up to 10, a third of the lease, which is renewed between two looks;"
-            " change --poll or --lease\n",
+            "sluice: RelaySettings.poll_seconds is 11.0, allowed is up to 10 seconds, a third of the lease, which is"
+            " renewed between two looks; change --poll or --lease\n",
         ),
         ("relay", "--lease", "24", "--dsn", without_tables): (
             3,
-            "sluice: lease is 24 s, allowed is more than 24, up to 86400: a call may take 12, and nobody may take"
-            " over meanwhile; change --lease\n",
+            "sluice: RelaySettings.lease_seconds is 24.0, allowed is more than 24, up to 86400 seconds: a call may take"
+            " 12, and nobody may take over meanwhile; change --lease\n",
         ),
         ("relay", "--keep", "60", "--dsn", without_tables): (
             3,
-            "sluice: keep is 5.184e+06 s, allowed is 0 or more, less than 5.184e+06: the consumers' inboxes"
-            " (inbox_retention_seconds) forget what is sent again later; change --keep\n",
+            "sluice: RelaySettings.keep_sent_seconds is 5184000.0, allowed is 0 or more, less than 5.184e+06 seconds:"
+            " the consumers' inboxes (inbox_retention_seconds) forget what is sent again later; change --keep\n",
         ),
         ("relay", "--endpoint-url", "localhost", "--dsn", without_tables): (
             3,

@@ -9,34 +9,37 @@ from sluice.errors import ConfigError
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.relay.relay import RelaySettings
 
-_LEASE = "allowed is more than 24, up to 86400: a call may take 12, and nobody may take over meanwhile; change --lease"
+_LEASE = (
+    "allowed is more than 24, up to 86400 seconds: a call may take 12, and nobody may take over meanwhile; change"
+    " --lease"
+)
 _ABSURD = [math.nan, math.inf, -math.inf, 1e300, -1e300, -1]
 
 
 @pytest.mark.parametrize("value", _ABSURD)
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "allowed"),
     [
-        ("poll_seconds", "poll is {} s, allowed is 0.001 to 60; change --poll"),
-        ("lease_seconds", "lease is {} s, " + _LEASE),
+        ("poll_seconds", "allowed is 0.001 to 60 seconds; change --poll"),
+        ("lease_seconds", _LEASE),
         (
             "keep_sent_seconds",
-            "keep is {} s, allowed is 0 or more, less than 5.184e+06: the consumers' inboxes (inbox_retention_seconds)"
-            " forget what is sent again later; change --keep",
+            "allowed is 0 or more, less than 5.184e+06 seconds: the consumers' inboxes (inbox_retention_seconds) forget"
+            " what is sent again later; change --keep",
         ),
         (
             "keep_groups_seconds",
-            "inbox_retention_seconds is {}, allowed is more than 0, up to 315360000; correct the declaration",
+            "allowed is more than 0, up to 315360000 seconds; correct inbox_retention_seconds in the declaration",
         ),
     ],
 )
-def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, message: str) -> None:
+def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, allowed: str) -> None:
     """In one line that names the option; Python compares no number with NaN, so that none is below or above it."""
     given: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError) as refused:
         RelaySettings(**given)
 
-    assert str(refused.value) == message.format(f"{value:g}")
+    assert str(refused.value) == f"RelaySettings.{name} is {value!r}, {allowed}"
 
 
 @pytest.mark.parametrize("value", [1e300, 86_401])
@@ -44,14 +47,16 @@ def test_a_backoff_of_more_than_a_day_is_refused(value: float) -> None:
     with pytest.raises(ConfigError) as refused:
         RelaySettings(backoff=Backoff(base_seconds=1, cap_seconds=value, floor_seconds=1))
 
-    assert str(refused.value) == f"backoff is up to {value:g} s, allowed is up to 86400"
+    assert str(refused.value) == f"RelaySettings.backoff.cap_seconds is {value!r}, allowed is up to 86400 seconds"
 
 
 @pytest.mark.parametrize("keep_sent_seconds", [100, 101])
 def test_what_was_sent_is_kept_for_less_long_than_the_inboxes_remember(keep_sent_seconds: float) -> None:
     """What is sent again later would be handled again."""
     RelaySettings(keep_sent_seconds=99, keep_groups_seconds=100)
-    with pytest.raises(ConfigError, match=r"^keep is 10\d s, allowed is 0 or more, less than 100: "):
+    with pytest.raises(
+        ConfigError, match=r"^RelaySettings.keep_sent_seconds is 10\d, allowed is 0 or more, less than 100 seconds: "
+    ):
         RelaySettings(keep_sent_seconds=keep_sent_seconds, keep_groups_seconds=100)
 
 

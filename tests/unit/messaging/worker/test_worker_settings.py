@@ -16,19 +16,22 @@ IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
     ("changed", "message"),
     [
         ({"lanes": 0}, "lanes is 0, allowed is 1 or more; change --lanes"),
-        ({"wait_seconds": -1}, f"wait is -1 s, allowed is 0 to 20: {IN_TIME}"),
-        ({"wait_seconds": 21, "drain_seconds": 90}, f"wait is 21 s, allowed is 0 to 20: {IN_TIME}"),
-        ({"wait_seconds": 10, "drain_seconds": 9.5}, f"wait is 10 s, allowed is 0 to 9.5: {IN_TIME}"),
-        ({"idle_seconds": -0.5}, "idle is -0.5 s, allowed is 0 or more; change --until-idle"),
-        ({"idle_seconds": float("nan")}, "idle is nan s, allowed is 0 or more; change --until-idle"),
-        ({"keep_inbox_seconds": float("inf")}, "keep inbox is inf s, allowed is 0 or more, and finite"),
+        ({"wait_seconds": -1}, f"wait_seconds is -1, allowed is 0 to 20: {IN_TIME}"),
+        ({"wait_seconds": 21, "drain_seconds": 90}, f"wait_seconds is 21, allowed is 0 to 20: {IN_TIME}"),
+        ({"wait_seconds": 10, "drain_seconds": 9.5}, f"wait_seconds is 10, allowed is 0 to 9.5: {IN_TIME}"),
+        ({"idle_seconds": -0.5}, "idle_seconds is -0.5, allowed is 0 or more seconds, or None; change --until-idle"),
+        (
+            {"idle_seconds": float("nan")},
+            "idle_seconds is nan, allowed is 0 or more seconds, or None; change --until-idle",
+        ),
+        ({"keep_inbox_seconds": float("inf")}, "keep_inbox_seconds is inf, allowed is 0 or more seconds, and finite"),
     ],
 )
 def test_what_cannot_be_right_is_refused(changed: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         replace(SETTINGS, **changed)  # type: ignore[arg-type]
 
-    assert str(refused.value) == message
+    assert str(refused.value) == f"WorkerSettings.{message}"
 
 
 @pytest.mark.parametrize(
