@@ -16,7 +16,7 @@ from pathlib import Path
 
 from emulator.processes import Supervised
 from sluice.clock import Clock, SystemClock
-from sluice.history.checker.verdict import EXIT_CROSSED
+from sluice.judge.checker.verdict import EXIT_CROSSED
 from spark_load.report import read_verdict
 from spark_load.report.summary import harmed
 

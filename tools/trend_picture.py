@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from spark_load.baselines import page
 from spark_load.baselines.results import Result
 from spark_load.baselines.trend import trend

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from spark_load.baselines.results import Result
 
 KIND = {

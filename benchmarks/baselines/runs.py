@@ -19,12 +19,12 @@ import numpy as np
 
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
 from sluice.declaration import Environment, load_declaration
-from sluice.history.checker import Expectation
-from sluice.history.checker.verdict import Verdict
+from sluice.judge import engine as local_engine
+from sluice.judge.checker import Expectation
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.judge import Planned, judge
 from spark_load.baselines.results import Result, result_of
 from spark_load.consume.job import Consumer
-from spark_load.judge import local_engine
-from spark_load.judge.judge import Planned, judge
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import publish_share

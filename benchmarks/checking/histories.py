@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sluice.history.checker import Expectation
 from sluice.history.events import Kind, Outcome, answer_detail
+from sluice.judge.checker import Expectation
+from sluice.judge.reading import parquet_files
 from sluice.recorder.journal import SCHEMA
-from spark_load.history import parquet_files
 
 RUN = "benchmark"
 QUEUES = ("billing.fifo", "shipping.fifo", "audit.fifo")

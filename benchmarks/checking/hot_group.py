@@ -11,10 +11,10 @@ from benchmarks.checking import histories
 from benchmarks.checking.histories import EXPECTATION
 from benchmarks.report import table
 from benchmarks.rounds import interleaved
-from sluice.history.checker import Finding, QueueContext
+from sluice.judge.checker import Finding, QueueContext
+from sluice.judge.groups import finding_in
+from sluice.judge.screening.stretches import Needed, needed
 from sluice.recorder.journal import events_of
-from spark_load.judge.groups import finding_in
-from spark_load.judge.screening.stretches import Needed, needed
 
 _SIZES = (10_000, 100_000, 1_000_000)
 _LARGE_SIZE = 10_000_000

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from benchmarks.checking.histories import BUCKETED, EXPECTATION, PLAIN, RUN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
-from spark_load.judge.judge import judge
-from spark_load.judge.spark.engine import SparkEngine
+from sluice.judge.judge import judge
+from spark_load.judge.engine import SparkEngine
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
 

@@ -3,11 +3,11 @@
 from html import escape
 from pathlib import Path
 
+from sluice.judge.folder.json_files import replace
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Line
 from sluice.pages.parts import Figure, drawn, figure_html, filled, list_items
 from spark_load.baselines.trend import BEFORE_MIN, LEVEL, RATIO_MIN, Row, Trend
-from spark_load.folder.json_files import replace
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _TONES = {0: "valid", 2: "unknown", 98: "unknown", 99: "crossed"}

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from sluice.errors import ConfigError, HistoryError, unwritable
-from sluice.history.checker.verdict import Status, Verdict
-from spark_load.folder.json_files import BRIEF, sentence
+from sluice.judge.checker.verdict import Status, Verdict
+from sluice.judge.folder.json_files import BRIEF, sentence
 from spark_load.profiles import profile
 
 RESULTS_FILE = "results.jsonl"

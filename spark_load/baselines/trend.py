@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
+from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
 from sluice.pages import units
 from spark_load.baselines.results import Result
 from spark_load.baselines.statistics import Slower, detectable, holm, slower

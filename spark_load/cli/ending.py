@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sluice.errors import HistoryError
-from sluice.history.checker.verdict import Verdict
+from sluice.judge.checker.verdict import Verdict
 from sluice.terminal import output
 from spark_load import report
 from spark_load.report.caveats import caveats

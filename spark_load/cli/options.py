@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from sluice.declaration import Declaration, Environment, load_declaration, loading
 from sluice.errors import ConfigError, unwritable
+from sluice.judge.folder.json_files import sentence
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
-from spark_load.folder.json_files import sentence
 from spark_load.profiles.profile import NamedProfile
 
 

@@ -12,7 +12,7 @@ import click
 
 from sluice.declaration import Consumer, Environment, naming
 from sluice.errors import ConfigError
-from sluice.history.checker.verdict import EXIT_CROSSED
+from sluice.judge.checker.verdict import EXIT_CROSSED
 from sluice.rehearsal.advice import advise
 from sluice.rehearsal.alternatives import OWN_METRICS
 from sluice.rehearsal.declared import service_of, tasks_of

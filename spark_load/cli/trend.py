@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError, MessagingError
-from sluice.history.checker.verdict import Verdict
+from sluice.judge.checker.verdict import Verdict
 from sluice.terminal import output
 from sluice.terminal.values import Whole
 from spark_load import report

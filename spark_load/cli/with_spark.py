@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sluice.history.checker.verdict import Verdict
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.folder.series_schema import Series
 from spark_load import report
 from spark_load.cli.ending import page_optional
-from spark_load.folder.series_schema import Series
-from spark_load.judge.spark import engine
-from spark_load.judge.spark.engine import SparkEngine
+from spark_load.judge import engine
+from spark_load.judge.engine import SparkEngine
 from spark_load.run import driver
 from spark_load.runtime import spark_session
 from spark_load.runtime.spark_session import Cluster

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
+from sluice.judge.folder.layout import WORKER_LOGS
 from spark_load.consume.effects import make_table
 from spark_load.consume.forked_worker import ForkedWorker, last_line
 from spark_load.consume.slots import LOOK_SECONDS, Place, Places
 from spark_load.faults.servers import DSN
 from spark_load.faults.shapes import worker_names
-from spark_load.folder.layout import WORKER_LOGS
 from spark_load.plan.plan import silence_seconds
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS, Profile
 from spark_load.runtime.task_context import Run

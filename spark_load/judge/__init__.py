@@ -1,1 +1,1 @@
-"""The verdict: every group checked, opportunities counted, latencies measured. It shares no code with the judged."""
+"""The Spark side of the judge: journals become Parquet, and its engine runs in tasks. The judge is `sluice.judge`."""

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from sluice import limits
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import Kind, Outcome, detail_of
-from spark_load.folder.layout import RUN_FILE
-from spark_load.judge import local_engine, recording
+from sluice.judge import engine as local_engine
+from sluice.judge import recording
+from sluice.judge.folder.layout import RUN_FILE
 from spark_load.plan.plan import WARM_UP
 from spark_load.profiles.trace import FRAME_BYTES, Arrivals, ranked
 

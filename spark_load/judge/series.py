@@ -1,251 +1,236 @@
-"""What the report's charts show: a history of any length as small tables.
+"""What the report's charts show, aggregated in Spark: one exchange of the narrow columns by group."""
 
-There are at most BINS_MAX bins of time, RANKS_MAX of groups and CODES_MAX error codes, and timelines of at most
-GROUPS_MAX groups with EVENTS_MAX events each, so a hundred million events make as small a file as a thousand.
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-A history is aggregated in Spark (`spark.series`) or in this process (`local_series`); what is made of that is here.
-Percentiles of Spark are its percentile_approx: what is said to be the 99th is one whose rank is off by at most
-1 / ACCURACY of the bin's messages, and exact in a bin of at most half as many. A latency is from the intended
-publish to the first receive from that queue, and stands in the bin of the intended publish: a stall shows where the
-messages were due, also those that could not be sent.
-"""
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
 
-import itertools
-import math
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
-
-from sluice.history.checker import Expectation
-from sluice.history.checker.verdict import Violation
-from sluice.history.events import Kind
-from spark_load.folder.series_schema import BINS_MAX, SCHEMA_VERSION, Series
-from spark_load.judge.measures import PERCENTILES
-
-RANKS_MAX = 20
-CODES_MAX = 8
-GROUPS_MAX = 8
-EVENTS_MAX = 80
-ACCURACY = 10_000
-OTHER_CODES = "other"
-_US = 1_000_000
-_WIDTHS_SECONDS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
-ALL = "all"  # no queue's name: those end in .fifo
-DRAWN = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED, Kind.REDRIVEN)
-OF_EVENT = (
-    "kind",
-    "queue",
-    "idx",
-    "invoked_at_us",
-    "responded_at_us",
-    "outcome",
-    "error",
-    "worker",
-    "call_id",
-    "batch_position",
-    "receive_count",
-    "receipt_handle_hash",
-    "visibility_timeout_seconds",
+from sluice.history.events import Kind, Outcome
+from sluice.judge.checker import Expectation
+from sluice.judge.checker.verdict import Violation
+from sluice.judge.folder.series_schema import Series
+from sluice.judge.measures import PERCENTILES
+from sluice.judge.screening.encode import WARM_UP
+from sluice.judge.series import (
+    ACCURACY,
+    ALL,
+    DRAWN,
+    EVENTS_MAX,
+    OF_EVENT,
+    RANKS_MAX,
+    Bins,
+    Row,
+    assembled,
+    rank_table,
 )
 
-
-type Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bins:
-    """Time, cut into bins; what was before the first or after the last is in that."""
-
-    started_at_us: int
-    width_us: int
-    count: int
+_GROUP = "message_group_id"
 
 
-class Aggregates(Protocol):
-    """What a history adds up to, as rows; latencies are told as `count`, `percentiles` (of PERCENTILES) and `max`."""
+def series(history: DataFrame, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
+    """Return the small tables of a history; groups with violations get a timeline."""
+    messages = _messages(history, expectation).cache()
+    found = assembled(_Aggregates(history, messages, expectation), expectation=expectation, violations=violations)
+    messages.unpersist()
+    return found
+
+
+class _Aggregates:
+    """What a history adds up to, see `series.Aggregates`; `messages` are those of `_messages`."""
+
+    def __init__(self, history: DataFrame, messages: DataFrame, expectation: Expectation) -> None:
+        self._history, self._messages, self._expectation = history, messages, expectation
 
     def span(self) -> Row:
-        """Return instants of publishes and receives: `began`, `ended`, and of the warm-up `warm_from`, `warm_to`."""
+        """Return instants of publishes and receives."""
+        calls = self._history.where(F.col("kind").isin(Kind.PUBLISHED.value, Kind.RECEIVED.value))
+        is_warm = F.col("phase") == WARM_UP
+        due = F.coalesce("intended_at_us", "invoked_at_us")
+        row = calls.agg(
+            F.min(due).alias("began"),
+            F.max(F.greatest("invoked_at_us", "responded_at_us")).alias("ended"),
+            F.min(F.when(is_warm, due)).alias("warm_from"),
+            F.max(F.when(is_warm, F.greatest("invoked_at_us", "responded_at_us"))).alias("warm_to"),
+        ).first()
+        assert row is not None, "an aggregate has one row"
+        return row.asDict()
 
     def moments(self, bins: Bins) -> Iterable[Row]:
-        """Return what happened to messages by `queue` (ALL: anywhere), `moment` and `bin`: `happened`, and latencies.
-
-        `moment` is acked, received, or due: then the latencies are of what was received.
-        """
+        """Return what happened, counted in one pass: a row for each message, queue, and thing that happened to it."""
+        if not self._expectation.queues:
+            return []
+        messages, bin_of = self._messages, _bin_of(bins)
+        first = [name for name in messages.columns if name.startswith("acked_")]
+        acked = F.least(*first) if len(first) > 1 else F.col(first[0])
+        anywhere = messages.select(
+            F.lit(ALL).alias("queue"),
+            F.lit("acked").alias("moment"),
+            acked.alias("at_us"),
+            F.lit(None).cast("bigint").alias("latency_us"),
+        )
+        delivered = _delivered(messages, self._expectation)
+        happened = [
+            F.struct(
+                F.lit(moment).alias("moment"), F.col(column).alias("at_us"), latency.cast("bigint").alias("latency_us")
+            )
+            for moment, column, latency in (
+                ("due", "intended_us", _latency()),
+                ("acked", "acked_us", F.lit(None)),
+                ("received", "received_us", F.lit(None)),
+            )
+        ]
+        rows = (
+            delivered.select("queue", F.inline(F.array(*happened)))
+            .union(anywhere)
+            .where("at_us is not null and (moment != 'due' or latency_us is not null)")
+            .groupBy("queue", "moment", bin_of("at_us").alias("bin"))
+            .agg(*_quantile_columns("latency_us"), F.count(F.lit(1)).alias("happened"))
+            .collect()
+        )
+        return [row.asDict() for row in rows]
 
     def failures(self, bins: Bins) -> Iterable[Row]:
-        """Return how many calls or entries failed, or came again, by `error`, `queue` (of those) and `bin`: `count`."""
+        """Return how many calls or entries failed, or came again."""
+        bin_of = _bin_of(bins)
+        is_again = (F.col("kind") == Kind.RECEIVED.value) & (F.col("receive_count") > 1)
+        rows = (
+            self._history.where((F.col("error").isNotNull() | is_again) & F.col("invoked_at_us").isNotNull())
+            .groupBy("error", F.when(is_again, F.col("queue")).alias("queue"), bin_of("invoked_at_us").alias("bin"))
+            .count()
+            .collect()
+        )
+        return [row.asDict() for row in rows]
 
     def tasks(self) -> Iterable[Row]:
-        """Return for each recorder that received: its `queue`, and its first and last instant, `began` and `ended`."""
+        """Return for each recorder that received when it was at work."""
+        is_receive = F.col("kind").isin(Kind.POLL.value, Kind.RECEIVED.value)
+        rows = (
+            self._history.groupBy("worker")
+            .agg(
+                F.min(F.when(is_receive, F.col("queue"))).alias("queue"),
+                F.min("invoked_at_us").alias("began"),
+                F.max(F.coalesce("responded_at_us", "invoked_at_us")).alias("ended"),
+            )
+            .where("queue is not null and began is not null")
+            .collect()
+        )
+        return [row.asDict() for row in rows]
 
     def ranks(self) -> Mapping[int, Row]:
-        """Return rank to `groups`, `messages` and `latency_us`, the latencies by queue; without the warm-up.
-
-        The hottest groups have rank 0, and every rank has about as many groups.
-        """
+        """Return the latencies by how hot the message's group is; groups of one size are put in a row by hash."""
+        if not self._expectation.queues:
+            return {}
+        measured = self._messages.where("not is_warm_up")
+        sizes = measured.groupBy(_GROUP).agg(F.count(F.lit(1)).alias("size"))
+        groups_by_size = sizes.groupBy("size").agg(F.count("*").alias("groups")).collect()
+        by_size = {row["size"]: row["groups"] for row in groups_by_size}
+        if not by_size:
+            return {}
+        table = self._history.sparkSession.createDataFrame(
+            rank_table(by_size), "size bigint, hotter bigint, alike bigint"
+        )
+        total = sum(by_size.values())
+        position = F.col("hotter") + F.pmod(F.xxhash64(_GROUP), F.col("alike"))
+        rank = F.floor(position * min(RANKS_MAX, total) / total).cast("int")
+        ranked = (
+            measured.withColumn("size", F.count(F.lit(1)).over(Window.partitionBy(_GROUP)))
+            .join(F.broadcast(table), "size")
+            .withColumn("rank", rank)
+        )
+        delivered = _delivered(ranked, self._expectation).withColumn("latency_us", _latency())
+        counted = (
+            sizes.join(F.broadcast(table), "size")
+            .groupBy(rank.alias("rank"))
+            .agg(F.count(F.lit(1)).alias("groups"), F.sum("size").alias("messages"))
+            .collect()
+        )
+        found: dict[int, dict[str, Any]] = {row["rank"]: row.asDict() | {"latency_us": {}} for row in counted}
+        for row in delivered.groupBy("rank", "queue").agg(*_quantile_columns("latency_us")).collect():
+            found[row["rank"]]["latency_us"][row["queue"]] = row.asDict()
+        return found
 
     def nearest(self, spans: Mapping[str, tuple[int, int]]) -> Iterable[Row]:
-        """Return OF_EVENT and `message_group_id` of at most EVENTS_MAX events nearest to each group's span."""
+        """Return the events nearest to the time of each group's span."""
+        wanted = self._history.sparkSession.createDataFrame(
+            [(group, *span) for group, span in spans.items()], f"{_GROUP} string, from_us bigint, to_us bigint"
+        )
+        away = F.greatest(F.col("from_us") - F.col("invoked_at_us"), F.col("invoked_at_us") - F.col("to_us"), F.lit(0))
+        nearest = Window.partitionBy(_GROUP).orderBy(away, "invoked_at_us", "kind", "idx")
+        rows = (
+            self._history.where(F.col(_GROUP).isin(*spans) & F.col("kind").isin(*(kind.value for kind in DRAWN)))
+            .where(F.col("invoked_at_us").isNotNull())
+            .join(F.broadcast(wanted), _GROUP)
+            .withColumn("nearness", F.row_number().over(nearest))
+            .where(F.col("nearness") <= EVENTS_MAX)
+            .select(_GROUP, *OF_EVENT)
+            .orderBy(_GROUP, "invoked_at_us", "kind", "idx")
+            .collect()
+        )
+        return [row.asDict() for row in rows]
 
 
-def assembled(found: Aggregates, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
-    """Return the small tables of a history; groups with violations get a timeline."""
-    span = found.span()
-    started_at_us = span["began"] or 0
-    ended_at_us = span["ended"] or started_at_us
-    width_us = bin_width_us(ended_at_us - started_at_us)
-    bins = Bins(started_at_us=started_at_us, width_us=width_us, count=(ended_at_us - started_at_us) // width_us + 1)
-    moments = _moments(found, bins)
-    failed, again = _failures(found, bins)
-    nothing = [0] * bins.count
-    tasks = _tasks(found, bins)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run": expectation.run,
-        "accuracy": ACCURACY,
-        "started_at_us": started_at_us,
-        "bin_seconds": width_us / _US,
-        "bin_count": bins.count,
-        "warm_up": None
-        if span["warm_from"] is None
-        else [(span["warm_from"] - started_at_us) / _US, (span["warm_to"] - started_at_us) / _US],
-        "published": moments.counts.get((ALL, "acked"), nothing),
-        "queues": {
-            queue: {
-                "received": moments.counts.get((queue, "received"), nothing),
-                "waiting": waiting(
-                    moments.counts.get((queue, "acked"), nothing), moments.counts.get((queue, "received"), nothing)
-                ),
-                "again": again.get(queue, nothing),
-                "tasks": tasks.get(queue, nothing),
-                "latency_us": moments.latencies.get(queue, _no_latencies(bins.count)),
-            }
-            for queue in expectation.queues
-        },
-        "ranks": [
-            {"groups": of["groups"], "messages": of["messages"]}
-            | {"latency_us": {queue: _quantiles(row) for queue, row in of["latency_us"].items()}}
-            for _, of in sorted(found.ranks().items())
-        ],
-        "failed": failed,
-        "visibility": dict(expectation.visibility_timeout_seconds),
-        "groups": _timelines(found, violations),
-    }
+def _bin_of(bins: Bins) -> Callable[[str], Column]:
+    def bin_of(instant: str) -> Column:
+        last = F.lit(bins.count - 1)
+        found = F.floor((F.col(instant) - bins.started_at_us) / bins.width_us)
+        return F.greatest(F.lit(0), F.least(last, found)).cast("int")
+
+    return bin_of
 
 
-def bin_width_us(span_us: int) -> int:
-    """Return the smallest width, of those that read well, that cuts the span into at most BINS_MAX bins."""
-    for seconds in _WIDTHS_SECONDS:
-        if span_us < seconds * _US * BINS_MAX:
-            return round(seconds * _US)
-    hours = math.ceil((span_us + 1) / (3_600 * _US * BINS_MAX))
-    return hours * 3_600 * _US
+def _messages(history: DataFrame, expectation: Expectation) -> DataFrame:
+    """Return a row for each message: its group, when it was due, and for each queue when it was in and first came."""
+    is_published = F.col("kind") == Kind.PUBLISHED.value
+    is_received = (F.col("kind") == Kind.RECEIVED.value) & (F.col("message_run") == expectation.run)
+    is_acked = is_published & (F.col("outcome") == Outcome.OK.value)
+    elsewhere = ~F.col("queue").isin(*expectation.queues)  # the topic: it goes to all of them
+    return (
+        history.where((F.col("idx") >= 0) & F.col(_GROUP).isNotNull() & (is_published | is_received))
+        .select(_GROUP, "idx", "kind", "outcome", "queue", "phase", "intended_at_us", "responded_at_us", "message_run")
+        .repartition(F.col(_GROUP))
+        .groupBy(_GROUP, "idx")
+        .agg(
+            F.min("intended_at_us").alias("intended_us"),
+            F.coalesce(F.bool_or(F.col("phase") == WARM_UP), F.expr("false")).alias("is_warm_up"),
+            *(
+                column
+                for index, queue in enumerate(expectation.queues)
+                for column in (
+                    F.min(F.when(is_acked & (elsewhere | (F.col("queue") == queue)), F.col("responded_at_us"))).alias(
+                        f"acked_{index}"
+                    ),
+                    F.min(F.when(is_received & (F.col("queue") == queue), F.col("responded_at_us"))).alias(
+                        f"received_{index}"
+                    ),
+                )
+            ),
+        )
+        .drop("idx")
+    )
 
 
-def waiting(acked: Iterable[int], received: Iterable[int]) -> list[int]:
-    """Return how many were acknowledged and not received at the end of each bin.
+def _delivered(messages: DataFrame, expectation: Expectation) -> DataFrame:
+    """Return a row for each message and queue."""
+    of_queue = (
+        F.struct(
+            F.lit(queue).alias("queue"),
+            F.col(f"acked_{index}").alias("acked_us"),
+            F.col(f"received_{index}").alias("received_us"),
+        )
+        for index, queue in enumerate(expectation.queues)
+    )
+    kept = [name for name in messages.columns if name in (_GROUP, "intended_us", "is_warm_up", "rank")]
+    return messages.select(*kept, F.inline(F.array(*of_queue)))
 
-    Never less than none: a message can be received before its publisher has the answer.
-    """
+
+def _latency() -> Column:
+    return F.col("received_us") - F.col("intended_us")
+
+
+def _quantile_columns(latency: Column | str) -> list[Column]:
     return [
-        max(0, sent - got)
-        for sent, got in zip(itertools.accumulate(acked), itertools.accumulate(received), strict=True)
+        F.count(latency).alias("count"),
+        F.percentile_approx(latency, list(PERCENTILES.values()), ACCURACY).alias("percentiles"),
+        F.max(latency).alias("max"),
     ]
-
-
-def _quantiles(row: Row) -> dict[str, int | None]:
-    values = row["percentiles"] or [None] * len(PERCENTILES)
-    return {"count": row["count"], **dict(zip(PERCENTILES, values, strict=True)), "max": row["max"]}
-
-
-def _no_latencies(bin_count: int) -> dict[str, list[int | None]]:
-    return {"count": [0] * bin_count, **{name: [None] * bin_count for name in (*PERCENTILES, "max")}}
-
-
-@dataclass(frozen=True, slots=True)
-class _Moments:
-    """What happened to messages in each bin: (queue, moment) to counts, and queue to the latencies of what was due."""
-
-    counts: dict[tuple[str, str], list[int]]
-    latencies: dict[str, dict[str, list[int | None]]]
-
-
-def _moments(found: Aggregates, bins: Bins) -> _Moments:
-    moments = _Moments(defaultdict(lambda: [0] * bins.count), defaultdict(lambda: _no_latencies(bins.count)))
-    for row in found.moments(bins):
-        if row["moment"] == "due":
-            for name, value in _quantiles(row).items():
-                moments.latencies[row["queue"]][name][row["bin"]] = value
-        else:
-            moments.counts[row["queue"], row["moment"]][row["bin"]] = row["happened"]
-    return moments
-
-
-def _failures(found: Aggregates, bins: Bins) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """Return what failed by error code, the most frequent first and the rest together; and what came again by queue."""
-    rows = list(found.failures(bins))
-    totals: Counter[str] = Counter()
-    for row in rows:
-        if row["error"] is not None:
-            totals[row["error"]] += row["count"]
-    shown = sorted(totals, key=lambda code: (-totals[code], code))[:CODES_MAX]
-    failed = {code: [0] * bins.count for code in (*shown, *([OTHER_CODES] if len(totals) > len(shown) else []))}
-    again: dict[str, list[int]] = defaultdict(lambda: [0] * bins.count)
-    for row in rows:
-        if row["error"] is not None:
-            failed[row["error"] if row["error"] in shown else OTHER_CODES][row["bin"]] += row["count"]
-        if row["queue"] is not None:
-            again[row["queue"]][row["bin"]] += row["count"]
-    return failed, again
-
-
-def _tasks(found: Aggregates, bins: Bins) -> dict[str, list[int]]:
-    """Return how many tasks of each queue were at work in the middle of each bin."""
-    middles = [bins.started_at_us + (2 * number + 1) * bins.width_us // 2 for number in range(bins.count)]
-    alive: dict[str, list[int]] = defaultdict(lambda: [0] * bins.count)
-    for row in found.tasks():
-        began, ended = bisect_left(middles, row["began"]), bisect_right(middles, row["ended"])
-        for number in range(began, ended):
-            alive[row["queue"]][number] += 1
-    return alive
-
-
-def rank_table(groups_by_size: Mapping[int, int]) -> list[tuple[int, int, int]]:
-    """Return, for each size a group has, the hottest first: the size, how many groups are hotter, how many have it."""
-    table, hotter = [], 0
-    for size in sorted(groups_by_size, reverse=True):
-        table.append((size, hotter, groups_by_size[size]))
-        hotter += groups_by_size[size]
-    return table
-
-
-def _timelines(found: Aggregates, violations: Sequence[Violation]) -> dict[str, list[dict[str, Any]]]:
-    """Return the events of each group nearest in time to what was found in it, in order."""
-    spans = _shown_groups(violations)
-    drawn: dict[str, list[dict[str, Any]]] = {group: [] for group in spans}
-    for row in found.nearest(spans) if spans else ():
-        drawn[row["message_group_id"]].append({name: row[name] for name in OF_EVENT if row[name] is not None})
-    return drawn
-
-
-def _shown_groups(violations: Sequence[Violation]) -> dict[str, tuple[int, int]]:
-    """Return the groups that get a timeline, and the time each is about: the first of every anomaly, then the next."""
-    in_turn: dict[str, list[Violation]] = defaultdict(list)
-    for violation in violations:
-        in_turn[violation.anomaly].append(violation)
-    ordered = [found for row in itertools.zip_longest(*in_turn.values()) for found in row if found is not None]
-    wanted: dict[str, tuple[int, int]] = {}
-    for violation in ordered:
-        instants = [
-            instant
-            for event in violation.witness
-            for instant in (event.invoked_at_us, event.responded_at_us)
-            if instant
-        ]
-        if instants and (violation.message_group_id in wanted or len(wanted) < GROUPS_MAX):
-            began, ended = wanted.get(violation.message_group_id, (min(instants), max(instants)))
-            wanted[violation.message_group_id] = (min(began, *instants), max(ended, *instants))
-    return wanted

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from sluice.errors import ConfigError
-from spark_load.folder.json_files import BRIEF, sentence
+from sluice.judge.folder.json_files import BRIEF, sentence
 
 _FIELDS = "its fields: python -m pydoc spark_load.profiles.profile.Profile"
 

@@ -15,9 +15,9 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from sluice import limits
 from sluice.errors import ConfigError
-from sluice.history.checker import Thresholds
+from sluice.judge.checker import Thresholds
+from sluice.judge.folder import json_files
 from spark_load.faults.shapes import Faults, GivenFault
-from spark_load.folder import json_files
 from spark_load.profiles import constraints, loading
 from spark_load.profiles import trace as traces
 from spark_load.profiles.trace import OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, SECONDS_MAX, Replay

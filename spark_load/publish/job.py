@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.history.events import Kind, Outcome
+from sluice.judge.folder.layout import WORKER_LOGS
 from sluice.recorder.journal import SUFFIX, read_parts
-from spark_load.folder.layout import WORKER_LOGS
 from spark_load.plan.plan import SCHEMA, Plan
 from spark_load.publish import relays
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sluice.clock import SystemClock
+from sluice.judge.folder.layout import WORKER_LOGS
 from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.consume.slots import Place, Places
 from spark_load.consume.worker_processes import make_tables, reaching, require_ended_well, stop
 from spark_load.faults.shapes import RELAY, RELAYS
-from spark_load.folder.layout import WORKER_LOGS
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS
 from spark_load.runtime.task_context import Run
 

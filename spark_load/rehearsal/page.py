@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from sluice.judge.folder.json_files import replace
 from sluice.pages.parts import figure_html, filled, list_items, pairs
 from sluice.rehearsal.mistakes import Mistake
 from sluice.rehearsal.rehearse import DEPLOYED, Rehearsal, Row
 from sluice.scaling.control_loop import USUAL, VARIANTS
-from spark_load.folder.json_files import replace
 from spark_load.rehearsal import figures, shown
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"

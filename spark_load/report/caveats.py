@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sluice.history.checker.verdict import Holding, Status, Verdict
+from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.pages.units import plural
 
 _LOSSES = ("A1", "A3", "E1")  # judged only where the end of a group was seen

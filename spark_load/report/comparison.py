@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.history.checker.anomalies import ANOMALIES, Severity
-from sluice.history.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
+from sluice.judge.checker.anomalies import ANOMALIES, Severity
+from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
 from sluice.pages import units
 from spark_load.profiles.profile import Profile
 from spark_load.report.summary import escaped

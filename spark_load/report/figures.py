@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sluice.judge.folder.series_schema import Series
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Band, Line
 from sluice.pages.parts import Figure, Table, drawn
-from spark_load.folder.series_schema import Series
 from spark_load.report.summary import recovery
 
 _QUEUE_COLOURS = 6

@@ -8,12 +8,12 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from pydantic import AfterValidator, TypeAdapter, with_config
 
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import SCHEMA_VERSION, Holding, Property, Status, Verdict, Violation
 from sluice.history.events import Event
-from spark_load.folder import json_files, series_schema
-from spark_load.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, one_of, replace
-from spark_load.folder.layout import JUNIT_FILE, PAGE_FILE, SERIES_FILE, SUMMARY_FILE, VERDICT_FILE
+from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.verdict import SCHEMA_VERSION, Holding, Property, Status, Verdict, Violation
+from sluice.judge.folder import json_files, series_schema
+from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, one_of, replace
+from sluice.judge.folder.layout import JUNIT_FILE, PAGE_FILE, SERIES_FILE, SUMMARY_FILE, VERDICT_FILE
 from spark_load.report import junit
 from spark_load.report.summary import THRESHOLDS, markdown
 

@@ -3,8 +3,8 @@
 import re
 from xml.etree import ElementTree as ET
 
-from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import Holding, Property, Status, Verdict
+from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.verdict import Holding, Property, Status, Verdict
 from spark_load.report.caveats import caveats
 from spark_load.report.summary import NO_THRESHOLD, NOT_EXERCISED, harmed, since, where, witness_lines
 

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 from sluice.clock import utc
-from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
+from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
+from sluice.judge.folder.series_schema import Series
 from sluice.pages import units
 from sluice.pages.parts import Figure, figure_html, filled, list_items, pairs, table_html
-from spark_load.folder.series_schema import Series
 from spark_load.report import figures, timeline
 from spark_load.report.summary import (
     NO_THRESHOLD,

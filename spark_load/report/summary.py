@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict, Violation
 from sluice.history.events import is_end_marker
+from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict, Violation
 from sluice.pages import units
 from spark_load.report.caveats import caveats
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import altair as alt
 
-from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import Violation
 from sluice.history.events import Kind, Outcome, is_end_marker
+from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.verdict import Violation
+from sluice.judge.folder.series_schema import Series
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Bar
 from sluice.pages.parts import Figure, drawn
-from spark_load.folder.series_schema import Series
 
 _MESSAGES_MAX = 6
 _US = 1_000_000

@@ -19,25 +19,24 @@ from pyspark.sql import SparkSession
 from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
 from sluice.errors import HistoryError, Stopped, unwritable
-from sluice.history.checker import Expectation
-from sluice.history.checker.verdict import Verdict
+from sluice.judge import groups
+from sluice.judge.checker import Expectation
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
+from sluice.judge.folder.series_schema import Series
+from sluice.judge.judge import Planned, judge
+from sluice.judge.reading.damage import readable
+from sluice.judge.reading.reasons import reason
 from spark_load import report
 from spark_load.consume import job as consume_job
 from spark_load.consume.scaling.services import rehearsed_services
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
-from spark_load.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
-from spark_load.folder.series_schema import Series
-from spark_load.history import compaction
-from spark_load.history.damage import readable
-from spark_load.history.reading import read_history
-from spark_load.history.reasons import reason
-from spark_load.judge import groups
-from spark_load.judge.judge import Planned, judge
+from spark_load.judge import compaction, screening
+from spark_load.judge.engine import SparkEngine
+from spark_load.judge.reading import read_history
 from spark_load.judge.replay import replayed
-from spark_load.judge.spark import screening
-from spark_load.judge.spark.engine import SparkEngine
-from spark_load.judge.spark.series import series
+from spark_load.judge.series import series
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish import job as publish_job

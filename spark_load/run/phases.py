@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from sluice.clock import NotReached, eventually
 from sluice.errors import HistoryError, MessagingError
 from sluice.history.events import Kind
+from sluice.judge.reading.reasons import reason
 from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
 from spark_load.consume.scaling import control
 from spark_load.consume.worker_processes import Worked, work
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
-from spark_load.history.reasons import reason
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
 from spark_load.publish.relays import make_outbox, relay

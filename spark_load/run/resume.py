@@ -20,14 +20,14 @@ from sluice import limits
 from sluice.clock import Clock, NotReached, clock_id, eventually
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError, unwritable
-from sluice.history.checker.verdict import Status
 from sluice.history.events import Kind, Outcome
+from sluice.judge.checker.verdict import Status
+from sluice.judge.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
 from spark_load import report
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
-from spark_load.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
-from spark_load.history.compaction import compact
-from spark_load.history.reading import reader
+from spark_load.judge.compaction import compact
+from spark_load.judge.reading import reader
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
 from spark_load.runtime.deployment import Deployment

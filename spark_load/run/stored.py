@@ -9,13 +9,13 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from pydantic import TypeAdapter, ValidationError, with_config
 
 from sluice.errors import ConfigError
-from sluice.history.checker import Expectation
+from sluice.judge.checker import Expectation
+from sluice.judge.folder import json_files
+from sluice.judge.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
+from sluice.judge.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
 from sluice.saboteurs import SABOTEURS
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
-from spark_load.folder import json_files
-from spark_load.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
-from spark_load.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
 from spark_load.publish.transport import NAMES

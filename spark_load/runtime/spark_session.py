@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from sluice.clock import NotReached, eventually
 from sluice.errors import ConfigError, EndpointError
-from spark_load.history.reasons import reason
+from sluice.judge.reading.reasons import reason
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _LOGGING = _PROJECT / "spark_load" / "log4j2.properties"

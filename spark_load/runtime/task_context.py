@@ -11,10 +11,10 @@ from pyspark import TaskContext as SparkTaskContext
 
 from sluice.clock import Clock, SystemClock, clock_id
 from sluice.errors import HistoryError
+from sluice.judge.folder.layout import JOURNALS
 from sluice.recorder.journal import Journal
 from sluice.recorder.recorder import Recorder, host_name
 from sluice.saboteurs import sabotage
-from spark_load.folder.layout import JOURNALS
 from spark_load.plan.plan import Plan
 from spark_load.runtime.coordinator import Progress, RunCoordinator
 from spark_load.runtime.deployment import Deployment

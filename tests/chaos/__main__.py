@@ -16,7 +16,7 @@ import click
 from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
-from sluice.history.checker.verdict import EXIT_CODES, Status, compose
+from sluice.judge.checker.verdict import EXIT_CODES, Status, compose
 from sluice.terminal.exits import REFUSED
 from tests.chaos.faults.schedule import KINDS, chosen
 from tests.chaos.run import Report, Run, Settings

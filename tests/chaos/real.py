@@ -20,17 +20,17 @@ import yaml
 
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
 from sluice.declaration import Consumer, Environment, task_settings
-from sluice.history.checker import Expectation, Thresholds
-from sluice.history.checker.verdict import Verdict
+from sluice.judge.checker import Expectation, Thresholds
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import opened
+from sluice.judge.folder.layout import WORKER_LOGS
+from sluice.judge.judge import Planned, judge
 from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import Worked
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import RELAYS, SHAPES, FaultKind, Faults, Shape, Targets, as_given, scheduled
 from spark_load.faults.shrinking import shrunk
-from spark_load.folder.layout import WORKER_LOGS
-from spark_load.judge.judge import Planned, judge
-from spark_load.judge.local_engine import opened
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile, trace
 from spark_load.publish import relays

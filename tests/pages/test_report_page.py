@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sluice.history.checker.anomalies import JUDGED
+from sluice.judge.checker.anomalies import JUDGED
 from spark_load.report import page as drawn
 from tests.support.histories import finished_runs
 

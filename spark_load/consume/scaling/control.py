@@ -12,6 +12,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.clock import SystemClock, eventually
+from sluice.judge.folder import json_files
+from sluice.judge.folder.layout import REHEARSAL_FILE
 from sluice.recorder.journal import read_journal
 from sluice.scaling.control_loop import USUAL, ControlLoop
 from spark_load.consume import forked_worker
@@ -21,8 +23,6 @@ from spark_load.consume.scaling.observation import Observation, Pace, Recorded, 
 from spark_load.consume.scaling.services import RehearsedService
 from spark_load.consume.scaling.task_pool import TaskPool
 from spark_load.consume.worker_processes import Worked, Worker, databases, recorder, require_ended_well, start, stop
-from spark_load.folder import json_files
-from spark_load.folder.layout import REHEARSAL_FILE
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import Progress
 from spark_load.runtime.task_context import Run

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 
 
 class Anomaly(StrEnum):

@@ -6,8 +6,8 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
-from sluice.history.checker import Expectation, check_group
 from sluice.history.events import Event, Kind, Outcome, settle
+from sluice.judge.checker import Expectation, check_group
 from tests.chaos.virtual.world import Evidence
 
 _NAMES = frozenset(column.name for column in fields(Event))

@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from spark_load.faults.lines import Lines, canned
 from spark_load.faults.shapes import FaultKind
 from tests.chaos.judging.judge import Anomaly

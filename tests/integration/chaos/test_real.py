@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import RELAYS, FaultKind
 from spark_load.profiles import profile, trace

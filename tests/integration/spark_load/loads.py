@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from emulator import localstack
 from sluice.clock import SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
-from sluice.history.checker.verdict import Holding, Verdict
 from sluice.history.events import Event
+from sluice.judge.checker.verdict import Holding, Verdict
 from sluice.recorder.journal import events_of, read_journal
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind

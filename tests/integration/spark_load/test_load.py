@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from emulator import localstack
 from sluice.errors import EndpointError, HistoryError
-from sluice.history.checker.verdict import Holding, Status, Verdict
 from sluice.history.events import Kind
+from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import SABOTEURS

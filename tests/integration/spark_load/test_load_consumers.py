@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.clock import eventually
-from sluice.history.checker.verdict import Holding, Status
 from sluice.history.events import Kind
+from sluice.judge.checker.verdict import Holding, Status
 from sluice.recorder.journal import Journal, read_journal
 from spark_load.profiles import profile
 from spark_load.run import driver

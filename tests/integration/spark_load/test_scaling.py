@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Consumer, load_declaration, task_settings
-from sluice.history.checker.verdict import Holding, Status
+from sluice.judge.checker.verdict import Holding, Status
 from sluice.recorder.journal import read_journal
 from sluice.rehearsal.simulation import KnownMetrics
 from sluice.scaling import backlog

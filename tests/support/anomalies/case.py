@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice.history.checker import Expectation, Finding, QueueContext
-from sluice.history.checker.verdict import Violation
 from sluice.history.events import Event
+from sluice.judge.checker import Expectation, Finding, QueueContext
+from sluice.judge.checker.verdict import Violation
 from tests.support.histories.by_hand import EXPECTATION
 
 _NOTHING_AROUND = QueueContext()

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.checker import Activity, Move, QueueContext
 from sluice.history.events import Event
+from sluice.judge.checker import Activity, Move, QueueContext
 from tests.support.anomalies.case import Case
 from tests.support.histories.by_hand import END, EXPECTATION, WITHOUT_BILLING, deleted, received, worked_off
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluice.history.checker import Fault, QueueContext
+from sluice.judge.checker import Fault, QueueContext
 from tests.support.anomalies.case import Case
 from tests.support.histories.by_hand import (
     END,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.checker import Activity, QueueContext
 from sluice.history.events import Event, answer_detail
+from sluice.judge.checker import Activity, QueueContext
 from tests.support.anomalies.case import Case
 from tests.support.histories.by_hand import (
     END,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.checker import Expectation
 from sluice.history.events import Event, Kind, answer_detail, is_end_marker, pad_sequence_number
+from sluice.judge.checker import Expectation
 
 RUN = "r"
 QUEUES = ("billing", "shipping")

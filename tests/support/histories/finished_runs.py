@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.checker import Expectation
-from sluice.history.checker.anomalies import JUDGED
-from sluice.history.checker.verdict import Property, Verdict, Violation
 from sluice.history.events import Event, Kind
-from spark_load.folder.series_schema import Series
+from sluice.judge.checker import Expectation
+from sluice.judge.checker.anomalies import JUDGED
+from sluice.judge.checker.verdict import Property, Verdict, Violation
+from sluice.judge.folder.series_schema import Series
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, RUN, deleted, published, received
 

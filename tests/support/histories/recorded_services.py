@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sluice.history.checker import Expectation, Finding
 from sluice.history.events import Event
+from sluice.judge.checker import Expectation, Finding
 from sluice.recorder.journal import SUFFIX, events_of, read_journal
 from sluice.simulator.hook import Simulator
 from tests.support.histories.simulated_queues import (

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sluice.history.events import Event, Kind, answer_detail, recording_detail
+from sluice.judge.reading import parquet_files
+from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
 from sluice.recorder.journal import SCHEMA, Journal
 from sluice.saboteurs import sabotage
-from spark_load.history import parquet_files
-from spark_load.judge.recording import RecordedQueue
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories.by_hand import QUEUES, RUN, full, published, received, sane, without
 from tests.support.histories.recorded_services import DEAD, QUEUE, Shop

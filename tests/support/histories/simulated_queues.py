@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from sluice.history.checker import Expectation, Finding, check_group, queue_context
 from sluice.history.events import Event
+from sluice.judge.checker import Expectation, Finding, check_group, queue_context
 
 VISIBILITY_SECONDS, RECEIVES_MAX = 30, 3
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
 
-from sluice.history.checker import Expectation, Move, QueueContext
 from sluice.history.events import Event, Kind, Outcome
+from sluice.judge.checker import Expectation, Move, QueueContext
 from tests.support.oracle.queues import NEVER_US, Copy, QueueState, Received
 
 

@@ -9,8 +9,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sluice.history.checker import Expectation, Move, QueueContext
 from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
+from sluice.judge.checker import Expectation, Move, QueueContext
 from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.refusal import Refusal

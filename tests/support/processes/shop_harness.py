@@ -25,7 +25,7 @@ from sluice import deviations
 from sluice.clock import clock_id, eventually
 from sluice.declaration import naming
 from sluice.history import events as history
-from sluice.history.checker import Expectation, Finding, check_group
+from sluice.judge.checker import Expectation, Finding, check_group
 from sluice.messaging import Event, Outbox, failpoints
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables

@@ -21,7 +21,7 @@ from emulator import localstack
 from sluice.clock import clock_id, eventually
 from sluice.declaration import Consumer, Environment, Removal, naming
 from sluice.history import events as history
-from sluice.history.checker import Expectation, Finding
+from sluice.judge.checker import Expectation, Finding
 from sluice.messaging import Event, failpoints
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope

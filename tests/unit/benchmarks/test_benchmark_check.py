@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.checking import histories
 from benchmarks.checking.histories import EXPECTATION
-from sluice.history.checker import check_group
 from sluice.history.events import Event
+from sluice.judge.checker import check_group
 
 
 def test_broken_groups_show_what_they_are_to_show_and_no_others_anything(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from tests.chaos.judging.judge import Anomaly, Committed, Done, Evidence, Judgement, Listed, Published, judge
 
 _IDS = ("a1", "a2", "a3", "b1")

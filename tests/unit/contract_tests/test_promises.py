@@ -8,7 +8,7 @@ import pytest
 from contract_tests.promises import CORE, PROMISES, Evidence, Grade, Promise
 from contract_tests.promises.promise import LOCALSTACK_TESTS
 from sluice import deviations
-from sluice.history.checker.anomalies import ANOMALIES
+from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.saboteurs import SABOTEURS
 from tests.support.project import PROJECT
 from tools.cited_tests import CITED, untested

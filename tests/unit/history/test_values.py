@@ -6,9 +6,9 @@ import pytest
 
 from sluice.clock import NotReached, SystemClock, VirtualClock, eventually, utc
 from sluice.errors import ConfigError
-from sluice.history.checker.anomalies import ANOMALIES
-from sluice.history.checker.verdict import Holding, Property, Status, Verdict, compose
 from sluice.history.events import Event, Identity, detail_of, identity_of, is_end_marker, pad_sequence_number, settle
+from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.verdict import Holding, Property, Status, Verdict, compose
 from sluice.saboteurs import sabotage
 
 IDENTITY = Identity(run="r", message_group_id="g1", idx=7)

@@ -16,8 +16,8 @@ from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from sluice.errors import ConfigError
-from sluice.history.checker import Finding
 from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx
+from sluice.judge.checker import Finding
 from sluice.recorder import Recording, record
 from sluice.recorder.journal import read_journal
 from sluice.saboteurs import sabotage

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.clock import eventually
-from sluice.history.checker import Expectation
-from sluice.history.checker.verdict import Verdict
+from sluice.judge.checker import Expectation
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import opened
+from sluice.judge.judge import Planned, judge
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.job import Consumer
 from spark_load.faults import servers
 from spark_load.faults.shapes import Targets, scheduled
-from spark_load.judge.judge import Planned, judge
-from spark_load.judge.local_engine import opened
 from spark_load.publish.job import publish_share
 from spark_load.run.harm import harmed
 from spark_load.runtime.task_context import DRIVER, Run, task_context

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from sluice.clock import SystemClock
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from sluice.recorder.journal import read_journal
 from sluice.simulator.model import Refusal
 from spark_load.faults.shapes import FaultKind

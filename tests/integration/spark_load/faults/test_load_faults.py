@@ -19,8 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock, eventually
-from sluice.history.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from sluice.history.events import Kind
+from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
 from sluice.recorder.journal import Journal
 from sluice.simulator.model import Refusal
 from spark_load.profiles import profile

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from emulator import localstack
 from sluice.declaration import Consumer, Environment, task_settings
-from sluice.history.checker.verdict import Holding, Status, Verdict
+from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.testing import deploy
 from spark_load.consume import effects, worker_processes
 from spark_load.faults import servers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from spark_load.faults import shapes
 from spark_load.runtime import deployment
 from spark_load.runtime.task_context import Run

@@ -12,19 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.errors import HistoryError
-from sluice.history.checker import QueueContext, Thresholds
-from sluice.history.checker.verdict import Holding, Status, Verdict
+from sluice.judge import recording
+from sluice.judge.checker import QueueContext, Thresholds
+from sluice.judge.checker.verdict import Holding, Status, Verdict
+from sluice.judge.judge import judge
+from sluice.judge.reading import parquet_files
+from sluice.judge.reading.checksums import beside
+from sluice.judge.reading.parquet_files import pieces, write
+from sluice.judge.recording import RecordedQueue
 from sluice.recorder.journal import Journal
-from spark_load.history import parquet_files
-from spark_load.history.checksums import beside
-from spark_load.history.compaction import compact
-from spark_load.history.parquet_files import pieces, write
-from spark_load.judge import recording
-from spark_load.judge.judge import judge
-from spark_load.judge.recording import RecordedQueue
-from spark_load.judge.spark import engine, screening
-from spark_load.judge.spark.engine import SparkEngine
-from spark_load.judge.spark.screening import clear
+from spark_load.judge import engine, screening
+from spark_load.judge.compaction import compact
+from spark_load.judge.engine import SparkEngine
+from spark_load.judge.screening import clear
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, sane
 from tests.support.histories.recording_cases import KNOWN, cut, flip_in, table_of, write_journal, write_parquet, zeroed

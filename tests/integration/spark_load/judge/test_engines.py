@@ -12,15 +12,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.errors import HistoryError
-from sluice.history.checker import Expectation, Thresholds
-from sluice.history.checker.verdict import Verdict
 from sluice.history.events import Event, Kind
-from spark_load.judge import local_engine, recording
-from spark_load.judge.judge import Engine, Planned, judge
-from spark_load.judge.local_engine import LocalEngine
-from spark_load.judge.recording import RecordingEngine
-from spark_load.judge.spark import engine as spark_engine
-from spark_load.judge.spark.engine import SparkEngine
+from sluice.judge import engine as local_engine
+from sluice.judge import recording
+from sluice.judge.checker import Expectation, Thresholds
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import LocalEngine
+from sluice.judge.judge import Engine, Planned, judge
+from sluice.judge.recording import RecordingEngine
+from spark_load.judge import engine as spark_engine
+from spark_load.judge.engine import SparkEngine
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories.by_hand import EXPECTATION, RUN
 from tests.support.histories.recording_cases import (

@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its own documentation calls it so)
 
 from sluice.history.events import Event
+from sluice.judge.folder.series_schema import BINS_MAX
+from sluice.judge.series import EVENTS_MAX, RANKS_MAX
 from sluice.recorder.journal import SCHEMA
-from spark_load.folder.series_schema import BINS_MAX
-from spark_load.judge.series import EVENTS_MAX, RANKS_MAX
-from spark_load.judge.spark.series import series
+from spark_load.judge.series import series
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.baselines.drawn import result
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.checker.verdict import Property, Status, Verdict
+from sluice.judge.checker.verdict import Property, Status, Verdict
 from spark_load.baselines import results
 from spark_load.profiles import profile
 

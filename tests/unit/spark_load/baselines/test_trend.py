@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines.drawn import NAMES, result, runs, slowed
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from spark_load.baselines import page
 from spark_load.baselines import trend as trends
 from spark_load.baselines.results import Result

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from sluice.history.checker.verdict import EXIT_CROSSED
+from sluice.judge.checker.verdict import EXIT_CROSSED
 from spark_load.cli import ending, with_spark
 from spark_load.run import driver
 from spark_load.runtime import spark_session

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from benchmarks.baselines.drawn import runs, slowed
 from sluice.cli.commands import cli
 from sluice.errors import HistoryError
-from sluice.history.checker.verdict import Status
+from sluice.judge.checker.verdict import Status
 from spark_load import report
 from spark_load.baselines import results
 from spark_load.baselines.trend import EXIT_TOO_FEW

@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from sluice.clock import NotReached
-from sluice.history.checker import Expectation, Finding
 from sluice.history.events import Event, Kind
+from sluice.judge.checker import Expectation, Finding
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import sabotage

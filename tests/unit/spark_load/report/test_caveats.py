@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sluice.history.checker import Expectation, Thresholds
-from sluice.history.checker.anomalies import JUDGED
-from sluice.history.checker.verdict import Holding, Verdict
+from sluice.judge import engine as local_engine
+from sluice.judge import recording
+from sluice.judge.checker import Expectation, Thresholds
+from sluice.judge.checker.anomalies import JUDGED
+from sluice.judge.checker.verdict import Holding, Verdict
+from sluice.judge.engine import LocalEngine
+from sluice.judge.judge import judge
 from spark_load import report
 from spark_load.cli import ending
-from spark_load.judge import local_engine, recording
-from spark_load.judge.judge import judge
-from spark_load.judge.local_engine import LocalEngine
 from spark_load.report import junit, page
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, RUN, full

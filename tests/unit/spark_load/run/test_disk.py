@@ -7,8 +7,8 @@ import pytest
 
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.checker import Expectation
-from sluice.history.checker.verdict import Verdict
+from sluice.judge.checker import Expectation
+from sluice.judge.checker.verdict import Verdict
 from spark_load import report
 from spark_load.run import resume, stored
 from spark_load.runtime.coordinator import Progress, RunCoordinator

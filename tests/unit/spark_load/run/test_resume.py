@@ -12,10 +12,10 @@ import pytest
 
 from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
+from sluice.judge import judge
 from spark_load.cli.watching import ProgressTable
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
-from spark_load.judge import judge
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.publish.job import remembered

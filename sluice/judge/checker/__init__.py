@@ -1,0 +1,207 @@
+"""The one place that says what a violation is.
+
+`check_group` takes the events of one message group and returns every violation they prove. It never guesses: a call has
+an interval, not an instant, so `a` is before `b` only when `a` was answered before `b` was made, and a message is in
+its queue from its receive until the first moment a delete or its last timeout could have removed it (`standing`). What
+the events leave open is returned as unknown, what is lawful and worth counting as seen. The terms are defined in
+`group`; each anomaly of `sluice.judge.checker.anomalies` is one function, in its family's module of `rules`.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sluice.history.events import Event
+from sluice.judge.checker.anomalies import ANOMALIES, Severity
+from sluice.judge.checker.clocks import NEVER_US
+from sluice.judge.checker.expectation import Activity, Expectation, Fault, Move, Purge, QueueContext, queue_context
+from sluice.judge.checker.group import Group
+from sluice.judge.checker.rules import blocking, content, dead_letters, duplication, effects, existence, ordering
+from sluice.judge.checker.run import Measured, RunFacts, Thresholds, check_run, check_thresholds, open_thresholds
+from sluice.judge.checker.verdict import Violation
+
+__all__ = [
+    "Activity",
+    "Expectation",
+    "Fault",
+    "Finding",
+    "Measured",
+    "Move",
+    "Purge",
+    "QueueContext",
+    "RunFacts",
+    "Thresholds",
+    "check_group",
+    "check_run",
+    "check_thresholds",
+    "open_thresholds",
+    "queue_context",
+]
+
+type Rule = Callable[[Group], Iterator[Violation]]
+
+RULES: Mapping[str, Rule] = {
+    "A1": existence.lost,
+    "A2": existence.lost_prefix,
+    "A3": existence.vanished,
+    "A4": existence.phantom,
+    "A5": existence.aborted_delivery,
+    "A7": existence.recovered,
+    "A8": existence.resurrected,
+    "B1": duplication.duplicate_in_window,
+    "B2": duplication.duplicate_outside_window,
+    "B3": duplication.suppressed_too_long,
+    "B5": duplication.dedup_ack_mismatch,
+    "B6": duplication.redelivery,
+    "B7": duplication.early_redelivery,
+    "B8": duplication.receive_count_jump,
+    "C1": ordering.reordered,
+    "C2": ordering.reordered_in_batch,
+    "C3": ordering.head_skip,
+    "C4": ordering.sqs_sequence,
+    "C5": ordering.sns_sequence,
+    "C6": ordering.fan_out_divergence,
+    "C7": ordering.producer_reorder,
+    "D1": blocking.group_overlap,
+    "D2": blocking.group_interleave,
+    "D3": blocking.passed_over,
+    "D4": blocking.blocked_after_dead_letter,
+    "D5": blocking.batch_underfill,
+    "E1": existence.fan_out_incomplete,
+    "E2": existence.wrong_queue,
+    "E3": existence.fan_out_skew,
+    "E4": existence.subscription_dead_lettered,
+    "E5": existence.dropped_in_fault,
+    "F1": dead_letters.premature,
+    "F2": dead_letters.late,
+    "F3": dead_letters.absent,
+    "F4": dead_letters.wrong_target,
+    "F5": dead_letters.after_delete,
+    "F6": dead_letters.content,
+    "F7": dead_letters.order,
+    "F8": dead_letters.redrive_loss,
+    "F9": dead_letters.redrive_duplicate,
+    "F10": dead_letters.redrive_reorder,
+    "F11": dead_letters.stale_identity,
+    "F12": dead_letters.poison_escape,
+    "F13": dead_letters.escape,
+    "G1": content.corrupted,
+    "G2": content.md5_mismatch,
+    "G3": content.attribute_loss,
+    "G4": content.envelope_mismatch,
+    "H1": blocking.stuck,
+    "H2": blocking.false_empty,
+    "R1": effects.effect_missing,
+    "R2": effects.effect_twice,
+    "R3": effects.effects_reordered,
+    "R4": effects.effect_after_delete,
+}
+"""Anomaly id -> what looks for it in a group. The others are of the run: see `run`."""
+
+OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
+"""What `check_run` and `check_thresholds` judge."""
+
+_NOWHERE = QueueContext()
+_NOT_DRAINED = "which was not drained"
+_REMOVED = "where its retention may have ended, or a purge or a restart may have removed it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What the events of one group prove, and what they leave open.
+
+    Args:
+        violations: what must not be.
+        unknowns: what cannot be told, as sentences.
+        seen: anomalies that are lawful, and only counted.
+    """
+
+    violations: tuple[Violation, ...]
+    unknowns: tuple[str, ...]
+    seen: tuple[Violation, ...] = ()
+
+
+def check_group(events: Iterable[Event], expectation: Expectation, around: QueueContext = _NOWHERE) -> Finding:
+    """Return what the events of one message group prove.
+
+    Args:
+        events: all events that carry this message_group_id, in any order, settled (`history.settle`).
+        expectation: what the run was set up to be.
+        around: what happened outside the group; what depends on what it does not tell is not judged.
+
+    Returns:
+        Violations in the order of the anomaly ids, then by queue and idx; unknowns as sentences.
+    """
+    listed = list(events)
+    group = Group(listed, expectation, around)
+    found = [violation for rule in RULES.values() for violation in rule(group)]
+    return Finding(
+        violations=tuple(violation for violation in found if not _is_lawful(violation)),
+        unknowns=(*_unknowns(group), *_untimed(group, listed, found)),
+        seen=tuple(violation for violation in found if _is_lawful(violation)),
+    )
+
+
+def _untimed(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
+    """Yield what rests on how far clocks are apart: what would be a violation for one of the things they may be."""
+    if not group.widest_us:
+        return
+    suspicious = Group(events, group.expectation, group.around, is_suspicious=True)
+    certain = {violation.anomaly for violation in found}
+    open_ = [
+        anomaly
+        for anomaly, rule in RULES.items()
+        if ANOMALIES[anomaly].severity is Severity.SAFETY
+        and anomaly not in certain
+        and any(True for _ in rule(suspicious))
+    ]
+    if open_:
+        apart = f"up to {group.widest_us / 1_000:g} ms" if group.widest_us < NEVER_US else "nobody knows how far"
+        yield (
+            f"group {group.id}: {len(group.clocks.ahead)} clocks timed it, {apart} apart, and on that rests whether it"
+            f" shows {', '.join(open_)}"
+        )
+
+
+def _is_lawful(violation: Violation) -> bool:
+    return ANOMALIES[violation.anomaly].severity is Severity.INFORMATION
+
+
+def _unknowns(group: Group) -> Iterator[str]:
+    yield from _unseen(group)
+    yield from _moved(group)
+    if not group.expectation.is_publishing_recorded and (back := len(list(dead_letters.unmoved(group)))):
+        yield f"group {group.id}: {back} dead letter(s) came back, and the move task may not be on record"
+    moved = sum(existence.is_moved_stranger(group, e) for of in group.first_received.values() for e in of.values())
+    if moved and group.expectation.is_publishing_recorded:
+        yield f"group {group.id}: {moved} message(s) nobody published may have come with a move task"
+    if not group.expectation.is_publishing_recorded:
+        strangers = sum(idx not in group.publishes for first in group.first_received.values() for idx in first)
+        if strangers:
+            yield f"group {group.id}: {strangers} message(s) received whose publishing may not be on record"
+    for queue, idx, _ in duplication.copies(group):
+        shortest, longest = duplication.span_us(group, group.publishes[idx])
+        if shortest < duplication.window_us(group) <= longest:
+            yield f"group {group.id}: message {idx} came twice from {queue}, and was published about a window apart"
+
+
+def _unseen(group: Group) -> Iterator[str]:
+    known = {(blocked.queue, idx) for blocked in blocking.blocked(group) for idx in blocked.successors}
+    unseen: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for missing in existence.missing(group):
+        for queue in missing.open:
+            if (queue, missing.idx) not in known:
+                why = _REMOVED if queue in missing.removed else _NOT_DRAINED
+                unseen[queue, group.expectation.unproven_queues.get(queue, why)].append(missing.idx)
+    for (queue, why), idxs in unseen.items():
+        yield f"group {group.id}: {len(idxs)} acknowledged message(s), first {min(idxs)}, not seen in {queue}, {why}"
+
+
+def _moved(group: Group) -> Iterator[str]:
+    for queue, first in sorted(group.first_received.items()):
+        moved = sum(group.is_moved(queue, idx) and not group.is_dead_lettered(queue, idx) for idx in first)
+        if moved:
+            yield (
+                f"group {group.id}: {moved} message(s) may have come back to {queue} with a move task, and were not"
+                " seen in its DLQ: duplicates and order are not judged for them"
+            )

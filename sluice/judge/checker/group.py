@@ -1,0 +1,687 @@
+"""The events of one group, arranged for the rules, and what they say about time.
+
+Terms, used by all rules as defined here:
+
+- *acked*: some publish of the message was answered ok. The group's *order* is that of the sequence numbers of the first
+  ok answers: a repeat may be given a new number without being a new message.
+- *instance*: one message in one queue, known by its SQS message id. A message repeated after the window, or redriven,
+  becomes another instance.
+- *definite lease* of a received event: from its answer to the earliest of: its visibility timeout counted from the
+  call, or from a visibility change that certainly replaced it; the first delete tried on the same message; an expiry
+  that a visibility change may have brought forward. To repeat a receive with its attempt id is a visibility change.
+- *possible lease*: to the latest of: its visibility timeout counted from the answer, an expiry put off by a visibility
+  change; but no longer than to the answer of a delete.
+- *settled delete*: answered ok, for the newest receive, before that could have expired.
+- *drained* (queue, group): the group's end marker was received from the queue. The marker is published last, so in a
+  FIFO queue everything before it was delivered before it.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import permutations
+
+from sluice import limits
+from sluice.history.events import Event, Kind, Outcome, is_end_marker
+from sluice.judge.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
+from sluice.judge.checker.expectation import Expectation, Move, QueueContext
+from sluice.judge.checker.verdict import Violation
+
+_OF_HOLDS = frozenset(("A3", "A8", "B7", "C3", "D1", "D2", "R4"))
+"""Anomalies that are proven by how long a message was held."""
+UNANSWERED_WITHIN_US = 60_000_000
+"""A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
+
+
+def invoked(event: Event) -> int:
+    """Return when the call was made."""
+    return event.invoked_at_us if event.invoked_at_us is not None else 0
+
+
+def responded(event: Event) -> int:
+    """Return when the answer came; never, when none did."""
+    return event.responded_at_us if event.responded_at_us is not None else NEVER_US
+
+
+def done_by(event: Event) -> int:
+    """Return by when a call had its effect, if it had any."""
+    return event.responded_at_us if event.responded_at_us is not None else invoked(event) + UNANSWERED_WITHIN_US
+
+
+def by_time(event: Event) -> tuple[int, int, str, int]:
+    """Return what sorts events by their answers."""
+    return responded(event), invoked(event), event.call_id or "", event.batch_position or 0
+
+
+def number(event: Event) -> str | None:
+    """Return the sequence number a publish was answered with: of SNS, or of the queue it was sent straight to."""
+    return event.sns_sequence_number or event.sqs_sequence_number
+
+
+def is_same_receive(event: Event, other: Event) -> bool:
+    """Return whether two received events are of one answer, or of one repeated with its attempt id (RCV-11)."""
+    return event.call_id == other.call_id or is_repeat(event, other)
+
+
+def is_repeat(event: Event, other: Event) -> bool:
+    """Return whether another call brought a message again by its attempt id, and so with the handle it had."""
+    attempt = event.receive_request_attempt_id
+    return (
+        event.call_id != other.call_id
+        and attempt is not None
+        and attempt == other.receive_request_attempt_id
+        and event.receipt_handle_hash == other.receipt_handle_hash
+    )
+
+
+class _Lists[K](dict[K, list[Event]]):
+    """Events by what they have in common. What is absent reads as no event, and stays absent: rules only look."""
+
+    def __missing__(self, key: K) -> list[Event]:
+        return []
+
+    def add(self, key: K, event: Event) -> None:
+        """Put an event behind those of its key."""
+        self.setdefault(key, []).append(event)
+
+
+class Group:
+    """The events of one group.
+
+    Args:
+        events: of the group, in any order, settled.
+        expectation: what the run was set up to be.
+        around: what happened outside the group.
+        is_suspicious: whether clocks that may be apart are taken to be so where that makes a violation. What is found
+            then and not otherwise rests on how far they are apart.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        expectation: Expectation,
+        around: QueueContext,
+        *,
+        is_suspicious: bool = False,
+    ) -> None:
+        self.expectation, self.around, self._is_suspicious = expectation, around, is_suspicious
+        times = [us for event in events for us in (event.invoked_at_us, event.responded_at_us) if us is not None]
+        self._span_us = max(times, default=0) - min(times, default=0)
+        self.clocks = Clocks.of(
+            {clock_of(event) for event in events},
+            bound_us=expectation.clock_bound_us,
+            proven=expectation.clocks_ahead_us,
+        )
+        if self.clocks.shift_us:
+            events = [self.clocks.corrected(event) for event in events]
+        self.id = next((event.message_group_id for event in events if event.message_group_id is not None), "")
+        self.publishes = _Lists[int]()
+        self.received = _Lists[str]()
+        self.handled: dict[str, _Lists[int]] = {}
+        self.parked: dict[str, set[int]] = {}
+        self._tries = _Lists[tuple[str | None, str]]()
+        self._instance_tries: dict[tuple[str | None, str], list[Event]] = {}
+        self._end_markers: dict[str, Event] = {}
+        self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
+        for event in _distinct_events(sorted(events, key=by_time), expectation, self.may_be_from_dlq):
+            self._take(event)
+        self.acked = {
+            idx: next(event for event in tries if event.outcome == Outcome.OK)
+            for idx, tries in self.publishes.items()
+            if any(event.outcome == Outcome.OK for event in tries)
+        }
+        self.order = {
+            idx: order
+            for idx, event in self.acked.items()
+            if (order := number(event)) is not None and self._is_one_message(idx)
+        }
+        self.lines = self._lines()
+        self.first_received = {queue: _first_by_idx(events) for queue, events in self.received.items()}
+
+    def _take(self, event: Event) -> None:
+        is_ours = event.message_run == self.expectation.run and event.queue is not None
+        if event.kind == Kind.PUBLISHED and event.idx is not None:
+            self.publishes.add(event.idx, event)
+        elif event.kind == Kind.RECEIVED and is_ours:
+            self.received.add(event.queue or "", event)
+            if is_end_marker(event.idx):
+                self._end_markers.setdefault(event.queue or "", event)
+        elif event.kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and event.receipt_handle_hash is not None:
+            self._tries.add((event.queue, event.receipt_handle_hash), event)
+        elif event.kind == Kind.HANDLED and is_ours and event.idx is not None:
+            self.handled.setdefault(event.queue or "", _Lists()).add(event.idx, event)
+        elif event.kind == Kind.PARKED and is_ours and event.idx is not None:
+            self.parked.setdefault(event.queue or "", set()).add(event.idx)
+
+    def _is_one_message(self, idx: int) -> bool:
+        """Return whether everything published under an idx is one message, and so has one place in the group."""
+        tries = [event for event in self.publishes[idx] if event.outcome != Outcome.FAIL]
+        numbers = {number(event) for event in tries}
+        window_us = self.expectation.deduplication_window_seconds * 1_000_000
+        span_us = max(map(done_by, tries)) - min(map(invoked, tries)) + self.publishers_spread_us
+        is_forgotten = any(self.is_purged(event.queue) for event in tries)
+        return len(numbers) == 1 or (span_us < window_us and not is_forgotten)
+
+    def _lines(self) -> list[list[int]]:
+        """Return the group's order: for each place that was published to, as only its own numbers can be compared."""
+        lines: dict[str | None, list[int]] = defaultdict(list)
+        for idx in sorted(self.order, key=lambda idx: self.order[idx]):
+            lines[self.acked[idx].queue].append(idx)
+        return list(lines.values())
+
+    def is_ahead(self, idx: int | None, other: int | None) -> bool:
+        """Return whether the first message is known to come before the second in the group.
+
+        What was published after the acknowledgement of another comes behind it, also if nobody answered that publish.
+        """
+        if idx not in self.order or other is None:
+            return False
+        if other in self.behind:
+            queue, last = self.behind[other]
+            return queue == self.acked[idx].queue and self.order[idx] <= last
+        return (
+            other in self.order
+            and self.acked[idx].queue == self.acked[other].queue
+            and self.order[idx] < self.order[other]
+        )
+
+    def place(self, receive: Event) -> tuple[str | None, str] | None:
+        """Return where a received message was published, and the sequence number it had there; None if unknown.
+
+        Several messages of one idx, published a window apart, come in the order of their numbers.
+        """
+        queue, idx, id_ = receive.queue or "", receive.idx, receive.sqs_message_id
+        ids = self.ids.get((queue, idx), []) if idx is not None else []
+        if idx not in self.acked or id_ not in ids:
+            return None
+        if idx in self.order:
+            return (self.acked[idx].queue, self.order[idx]) if len(ids) == 1 else None
+        tries = [event for event in self.publishes[idx] if event.outcome != Outcome.FAIL]
+        numbers = sorted({number(event) or "" for event in tries})
+        is_certain = (
+            "" not in numbers
+            and len({event.queue for event in tries}) == 1
+            and not self.spread_us(queue)
+            and self.is_proven(queue)
+        )
+        is_certain = is_certain and not self.expectation.lost_receives.get(queue)
+        return (self.acked[idx].queue, numbers[ids.index(id_)]) if is_certain and len(ids) <= len(numbers) else None
+
+    @cached_property
+    def behind(self) -> Mapping[int, tuple[str | None, str]]:
+        """Return for messages nobody acknowledged where they were published, and the last number certainly before."""
+        answered: dict[str | None, list[int]] = defaultdict(list)
+        highest: dict[str | None, list[str]] = defaultdict(list)  # of what was answered by then
+        for acked, order in sorted(((self.acked[idx], self.order[idx]) for idx in self.order), key=_by_answer):
+            numbers = highest[acked.queue]
+            answered[acked.queue].append(responded(acked))
+            numbers.append(max(numbers[-1], order) if numbers else order)
+        behind = {}
+        for idx, tries in self.publishes.items():
+            effective = [event for event in tries if event.outcome != Outcome.FAIL]
+            if idx in self.acked or not effective:
+                continue
+            tried_us = min(map(invoked, effective)) - self.publishers_spread_us
+            queue = effective[0].queue
+            before = bisect_left(answered[queue], tried_us)
+            if before:
+                behind[idx] = (queue, highest[queue][before - 1])
+        return behind
+
+    def followers(self, queue: str) -> Mapping[str | None, list[tuple[str, int]]]:
+        """Return, by where they were published, (the last number before it, idx) of `behind` that the queue gave."""
+        followers: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
+        for idx in self.first_received.get(queue, {}):
+            if idx in self.behind:
+                published_to, last = self.behind[idx]
+                followers[published_to].append((last, idx))
+        return followers
+
+    def spread_us(self, queue: str | None) -> int:
+        """Return how far the clocks that timed a queue's receives, or publishes (None), may be apart."""
+        return self._spreads_us.get(queue, 0)
+
+    def _spreads(self, events: Iterable[Event]) -> dict[str | None, int]:
+        timed: dict[str | None, dict[str | None, Event]] = defaultdict(dict)
+        for event in events:
+            timed[None if event.kind == Kind.PUBLISHED else event.queue].setdefault(event.clock_id, event)
+        return {
+            queue: max(self.bound_us(event, other) for event, other in permutations(of_clock.values(), 2))
+            for queue, of_clock in timed.items()
+            if len(of_clock) > 1
+        }
+
+    @cached_property
+    def publishers_spread_us(self) -> int:
+        """Return how far the clocks that timed publishes may be apart."""
+        return self.spread_us(None)
+
+    @cached_property
+    def widest_us(self) -> int:
+        """Return how far any two clocks of the group may be apart."""
+        return apart_us_max(self.clocks.ahead)
+
+    @cached_property
+    def around_bound_us(self) -> int:
+        """Return how far a time of the group may be from that of an unknown clock."""
+        return self.expectation.clock_bound_us + self.clocks.shift_us
+
+    @cached_property
+    def instances(self) -> Mapping[tuple[str, str], list[Event]]:
+        """Return (queue, SQS message id) -> its received events by time of answer."""
+        instances: dict[tuple[str, str], list[Event]] = defaultdict(list)
+        for queue, events in self.received.items():
+            for event in events:
+                if event.sqs_message_id is not None:
+                    instances[queue, event.sqs_message_id].append(event)
+        return instances
+
+    @cached_property
+    def _receives(self) -> Mapping[tuple[str, int], list[Event]]:
+        receives: dict[tuple[str, int], list[Event]] = defaultdict(list)
+        for queue, events in self.received.items():
+            for event in events:
+                if event.idx is not None:
+                    receives[queue, event.idx].append(event)
+        return dict(receives)
+
+    def receives(self, queue: str, idx: int | None) -> Sequence[Event]:
+        """Return every receive of a message from a queue, of all its copies, by time of answer."""
+        return self._receives.get((queue, idx), ()) if idx is not None else ()
+
+    @cached_property
+    def ids(self) -> Mapping[tuple[str, int], list[str]]:
+        """Return (queue, idx) -> the SQS message ids it had there, by first receive."""
+        ids: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for (queue, id_), events in self.instances.items():
+            for idx in {event.idx for event in events if event.idx is not None}:
+                ids[queue, idx].append(id_)
+        return ids
+
+    def expected_queues(self, idx: int) -> tuple[str, ...]:
+        """Return the queues a message may have reached: all, or those it was sent to if the topic never had it."""
+        return self._sent_to(self.publishes.get(idx, ()))
+
+    def owed_queues(self, idx: int) -> tuple[str, ...]:
+        """Return the queues a message had to reach, by its acknowledgements."""
+        return self._sent_to([event for event in self.publishes.get(idx, ()) if event.outcome == Outcome.OK])
+
+    def _sent_to(self, publishes: Iterable[Event]) -> tuple[str, ...]:
+        names, queues = {event.queue for event in publishes}, self.expectation.queues
+        return tuple(queue for queue in queues if queue in names) if names and names <= set(queues) else queues
+
+    def dead_letter(self, queue: str, idx: int | None) -> Event | None:
+        """Return the first receive of the message from the queue's DLQ; None when it was not seen there."""
+        dead_letter_queue = self.expectation.dead_letter_queues.get(queue)
+        if dead_letter_queue is None or idx is None:
+            return None
+        return self.first_received.get(dead_letter_queue, {}).get(idx)
+
+    def is_dead_lettered(self, queue: str, idx: int | None) -> bool:
+        """Return whether the message was seen in the queue's DLQ: from then on order and loss do not bind it."""
+        return self.dead_letter(queue, idx) is not None
+
+    def is_moved(self, queue: str, idx: int) -> bool:
+        """Return whether a move task, for all that is known, brought the message, behind others or beside itself.
+
+        The task may have begun long before. It may be that of another queue's DLQ, or bring what was never seen here.
+        """
+        times = self.receives(queue, idx)
+        return bool(times) and any(
+            self._may_have_brought(move, times) for move in self.around.moves if move.destination == queue
+        )
+
+    def _may_have_brought(self, move: Move, times: Sequence[Event]) -> bool:
+        """Return whether a move task to their queue may have brought what these receives brought last.
+
+        What a message needs to die first is on record, lost, or went on while the task began.
+        """
+        queue, began_us = times[0].queue or "", move.began_at_us
+        if responded(times[-1]) + self.around_bound_us < began_us:
+            return False
+        is_in_between = any(
+            not self.is_after(e, began_us) and responded(e) + self.around_bound_us >= began_us for e in times
+        )
+        if is_in_between or not self.is_proven(queue):
+            return True
+        lost, most = self.expectation.lost_receives.get(queue, 0), self.expectation.max_receive_count.get(queue, 1)
+        if move.source != self.expectation.dead_letter_queues.get(queue):
+            return len(times) + lost > 1
+        is_over = move.is_finished and all(self.is_after(event, move.ended_at_us) for event in times)
+        return len(times) + lost > most and (lost >= most or not is_over)
+
+    def may_be_from_dlq(self, event: Event) -> bool:
+        """Return whether a move task to its queue may have begun before a message was received."""
+        bound_us = self.around_bound_us
+        return any(
+            move.destination == event.queue and move.began_at_us <= responded(event) + bound_us
+            for move in self.around.moves
+        )
+
+    def has_stayed(self, queue: str, idx: int | None) -> bool:
+        """Return whether the message certainly did not leave the queue and come back: that gives it another place.
+
+        What died in the end was bound by order until then.
+        """
+        if idx is None or self.is_moved(queue, idx):
+            return False
+        dead = self.dead_letter(queue, idx)
+        return dead is None or all(self.is_before(receive, dead) for receive in self.receives(queue, idx))
+
+    def is_bound(self, queue: str, idx: int | None) -> bool:
+        """Return whether order and uniqueness bind the message in the queue: it certainly never left it for a DLQ."""
+        return idx is not None and not self.is_dead_lettered(queue, idx) and not self.is_moved(queue, idx)
+
+    def is_proven(self, queue: str) -> bool:
+        """Return whether all that was received from the queue is on record."""
+        return queue not in self.expectation.unproven_queues
+
+    @cached_property
+    def may_be_kept_no_longer(self) -> bool:
+        """Return whether a queue was purged, or the group is as old as the shortest retention."""
+        kept = (*self.expectation.retention_seconds.values(), limits.MESSAGE_RETENTION_SECONDS)
+        return bool(self.around.purges) or self._span_us + self.widest_us >= min(kept) * 1_000_000
+
+    def is_purged(self, queue: str | None) -> bool:
+        """Return whether the queue was ever purged."""
+        return any(purge.queue == queue for purge in self.around.purges)
+
+    def end_marker(self, queue: str) -> Event | None:
+        """Return the first receive of the group's end marker from the queue."""
+        return self._end_markers.get(queue)
+
+    def is_drained(self, queue: str) -> bool:
+        """Return whether the end marker was received from the queue, and all that was received is on record."""
+        return self.is_proven(queue) and self.end_marker(queue) is not None
+
+    def lease_end_us(self, event: Event) -> int:
+        """Return the end of the definite lease of a received event."""
+        return self._held_until_us(event, self._effective_tries(event))
+
+    def possible_lease_end_us(self, event: Event) -> int:
+        """Return the end of the possible lease of a received event."""
+        deleted = [
+            self._latest_us(attempt, event)
+            for attempt in self._effective_tries(event)
+            if attempt.kind == Kind.DELETED and attempt.outcome == Outcome.OK
+        ]
+        return min([self.possible_expiry_us(event), *deleted])
+
+    def possible_expiry_us(self, event: Event) -> int:
+        """Return the latest instant at which a receive's hold ended by itself, deletes left aside."""
+        put_off = [
+            self._latest_us(attempt, event) + self._held_us(attempt)
+            for attempt in self._effective_tries(event)
+            if attempt.kind != Kind.DELETED
+        ]
+        expired = self._expiry_us(event) - invoked(event) + responded(event) if self._is_timed(event) else NEVER_US
+        return max([expired, *put_off])
+
+    def _effective_tries(self, event: Event) -> list[Event]:
+        """Return what may have had its effect after this receive was asked for."""
+        return [
+            attempt
+            for attempt in self._with_repeats(event, self.tries(event))
+            if attempt.outcome != Outcome.FAIL and self._latest_us(attempt, event) >= invoked(event)
+        ]
+
+    def _latest_us(self, attempt: Event, event: Event) -> int:
+        """Return when a call was answered at the latest, by the clock of an event."""
+        return responded(attempt) + self.bound_us(attempt, event)
+
+    def _earliest_us(self, attempt: Event, event: Event) -> int:
+        """Return when a call was made at the earliest, by the clock of an event."""
+        return invoked(attempt) - self.bound_us(event, attempt)
+
+    def _with_repeats(self, event: Event, tries: list[Event]) -> list[Event]:
+        """Return what was tried, with what repeated a receive by its attempt id: that hides it anew (RCV-28)."""
+        if event.receive_request_attempt_id is None:
+            return tries
+        repeats = [
+            sibling
+            for sibling in self.siblings(event)
+            if is_repeat(event, sibling) and not self.is_before(sibling, event)
+        ]
+        return sorted([*tries, *repeats], key=by_time) if repeats else tries
+
+    def _held_us(self, attempt: Event) -> int:
+        """Return for how long a visibility change hides a message, or a receive."""
+        seconds = attempt.visibility_timeout_seconds
+        if seconds is None and attempt.kind == Kind.RECEIVED:
+            seconds = self.expectation.visibility_timeout_seconds.get(attempt.queue or "", 0)
+        return (seconds or 0) * 1_000_000
+
+    def _is_timed(self, event: Event) -> bool:
+        """Return whether it is known for how long the message was held; else that ends at once, or never."""
+        is_given = event.visibility_timeout_seconds is not None
+        return is_given or event.queue in self.expectation.visibility_timeout_seconds
+
+    def _expiry_us(self, event: Event) -> int:
+        return invoked(event) + self._held_us(event)
+
+    def expiry_us(self, event: Event) -> int:
+        """Return the earliest instant at which a receive's hold may have ended by itself, deletes left aside."""
+        changes = [
+            attempt
+            for attempt in self._tried(event, event.receipt_handle_hash)
+            if attempt.kind == Kind.VISIBILITY_CHANGED and attempt.outcome != Outcome.FAIL
+        ]
+        return self._held_until_us(event, self._with_repeats(event, changes))
+
+    def _held_until_us(self, event: Event, tries: Iterable[Event]) -> int:
+        """Return the earliest end of a hold after deletes and changes, by time of answer, that may have had effects.
+
+        A change that certainly worked replaces what ended the hold before it. Of two that overlap either came last.
+        """
+        ends: list[tuple[Event | None, int]] = [(None, self._expiry_us(event))]
+        for attempt in tries:
+            is_certain = (
+                attempt.kind != Kind.DELETED
+                and attempt.outcome == Outcome.OK
+                and attempt.receipt_handle_hash == event.receipt_handle_hash
+                and (attempt.kind != Kind.RECEIVED or self.is_before(event, attempt))
+                and self._latest_us(attempt, event) < min(end for _, end in ends)
+            )
+            if is_certain:
+                ends = [(by, end) for by, end in ends if by is not None and not self.is_before(by, attempt)]
+            held_us = self._held_us(attempt) if attempt.kind != Kind.DELETED else 0
+            ends.append((attempt, max(self._earliest_us(attempt, event), invoked(event)) + held_us))
+        return min(end for _, end in ends)
+
+    def siblings(self, event: Event) -> list[Event]:
+        """Return every receive of the same instance, by time of answer."""
+        return self.instances.get((event.queue or "", event.sqs_message_id or ""), [event])
+
+    def are_in_answer_of(self, others: Iterable[Event], event: Event) -> bool:
+        """Return whether one of others came in the answer that brought this one, or in the one it is a replay of."""
+        calls = {sibling.call_id for sibling in self.siblings(event) if is_same_receive(sibling, event)}
+        return any(other.call_id in calls for other in others)
+
+    def tries(self, event: Event) -> list[Event]:
+        """Return every delete and visibility change of the same instance, by time of answer."""
+        if event.sqs_message_id is None:
+            return self._tries_of(event)
+        key = event.queue, event.sqs_message_id
+        if key not in self._instance_tries:
+            self._instance_tries[key] = self._tries_of(event)
+        return self._instance_tries[key]
+
+    def _tries_of(self, event: Event) -> list[Event]:
+        handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
+        found = [attempt for handle in handles for attempt in self._tried(event, handle)]
+        return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
+
+    def _tried(self, event: Event, handle: str | None) -> list[Event]:
+        """Return what was tried with a handle on the message of this receive, as far as it says on which."""
+        tried = self._tries.get((event.queue, handle or ""), [])
+        return [attempt for attempt in tried if attempt.sqs_message_id in (None, event.sqs_message_id)]
+
+    def may_be_deleted(self, event: Event) -> bool:
+        """Return whether a delete of the same instance may have had its effect."""
+        return any(self.may_delete(attempt, event) for attempt in self.tries(event))
+
+    def may_delete(self, attempt: Event, event: Event) -> bool:
+        """Return whether that is a delete, and may have removed what was received.
+
+        What was given back, or received with a timeout of 0, is held by nobody from then on, and cannot be deleted
+        (VIS-04, VIS-11). A timeout that ended proves nothing: how soon a queue notices nobody says (VIS-15).
+        """
+        if attempt.kind != Kind.DELETED or attempt.outcome == Outcome.FAIL:
+            return False
+        changes = [
+            change
+            for change in self._tried(event, attempt.receipt_handle_hash)
+            if change.kind == Kind.VISIBILITY_CHANGED
+            and change.outcome != Outcome.FAIL
+            and not self.is_surely_before(attempt, change)
+        ]
+        if any(change.visibility_timeout_seconds != 0 for change in changes):
+            return True
+        given = [e for e in self.siblings(event) if e.receipt_handle_hash == attempt.receipt_handle_hash]
+        is_given_back = any(change.outcome == Outcome.OK and self.is_before(change, attempt) for change in changes)
+        return not is_given_back and not (given and all(receive.visibility_timeout_seconds == 0 for receive in given))
+
+    def settled_delete(self, event: Event) -> Event | None:
+        """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
+        tried = [
+            attempt for attempt in self._tried(event, event.receipt_handle_hash) if attempt.outcome != Outcome.FAIL
+        ]
+        tried = self._with_repeats(event, tried)
+        for delete in tried:
+            if delete.kind != Kind.DELETED or delete.outcome != Outcome.OK:
+                continue
+            changes = [change for change in tried if change.kind != Kind.DELETED and not self.is_before(delete, change)]
+            end = self._held_until_us(event, changes)
+            if self._latest_us(delete, event) <= end and self._is_newest(event, delete):
+                return delete
+        return None
+
+    def _is_newest(self, event: Event, delete: Event) -> bool:
+        return all(
+            sibling.receipt_handle_hash == event.receipt_handle_hash or self._is_earlier_receive(sibling, event)
+            for sibling in self.siblings(event)
+            if not self.is_before(delete, sibling)
+        )
+
+    def _is_earlier_receive(self, sibling: Event, event: Event) -> bool:
+        if None not in (sibling.receive_count, event.receive_count):
+            return (sibling.receive_count or 0) < (event.receive_count or 0)
+        return self.is_before(sibling, event)
+
+    def may_be_dead_lettered(self, event: Event) -> bool:
+        """Return whether, for all that is known, the next receive may have moved the message to its DLQ instead."""
+        queue = event.queue or ""
+        most = self.expectation.max_receive_count.get(queue)
+        if queue not in self.expectation.dead_letter_queues:
+            return False
+        lost = self.expectation.lost_receives.get(queue, 0)
+        return most is None or event.receive_count is None or event.receive_count + lost >= most
+
+    def may_be_dead_lettered_unseen(self, queue: str) -> bool:
+        """Return whether receives nobody saw the answer of may have taken a message to the DLQ."""
+        most = self.expectation.max_receive_count.get(queue, 1)
+        return queue in self.expectation.dead_letter_queues and self.expectation.lost_receives.get(queue, 0) >= most
+
+    def is_before(self, first: Event, second: Event) -> bool:
+        """Return whether `first` was answered before `second` was made, whatever their clocks show."""
+        return responded(first) + self.bound_us(first, second) < invoked(second)
+
+    def is_surely_before(self, first: Event, second: Event) -> bool:
+        """Return `is_before` also for a suspicious reader: for what excuses, and so must be certain."""
+        return responded(first) + self.clocks.bound_us(first, second) < invoked(second)
+
+    def is_after(self, event: Event, instant_us: int, *, by: Event | None = None) -> bool:
+        """Return whether the call was made after an instant, by the clock of an event or an unknown one."""
+        bound_us = self.around_bound_us if by is None else self.bound_us(by, event)
+        return invoked(event) > instant_us + bound_us
+
+    def bound_us(self, first: Event, second: Event) -> int:
+        """Return by how much the clock of the second event may be ahead of that of the first at most."""
+        return self.clocks.bound_us(first, second, is_least=self._is_suspicious)
+
+    def violation(
+        self, anomaly: str, queue: str | None, idxs: Iterable[int | None], sentence: str, witness: Iterable[Event]
+    ) -> Violation:
+        """Return a violation in this group; an idx of None is left out.
+
+        What a hold rests on is added to the witness, behind the receive: the change that put its end off.
+        """
+        shown = list(witness)
+        if anomaly in _OF_HOLDS:
+            shown = [event for receive in shown for event in (receive, *self._put_off(receive, shown))]
+        return Violation(
+            anomaly=anomaly,
+            message_group_id=self.id,
+            queue=queue,
+            idxs=tuple(idx for idx in idxs if idx is not None),
+            sentence=sentence,
+            witness=tuple(map(self.clocks.recorded, shown)),
+        )
+
+    def _put_off(self, receive: Event, witness: Sequence[Event]) -> list[Event]:
+        """Return the visibility change by which a message was held beyond its own time; none where that was enough.
+
+        Of several it is the last that was answered ok before what it was held against; the history has the others.
+        """
+        if receive.kind != Kind.RECEIVED or not self._is_timed(receive):
+            return []
+        deletes = [event for event in witness if event.kind == Kind.DELETED]
+        until_us = max(responded(event) for event in deletes or witness)
+        own_us = self._expiry_us(receive)
+        changes = [
+            attempt
+            for attempt in self._tried(receive, receive.receipt_handle_hash)
+            if attempt.kind == Kind.VISIBILITY_CHANGED
+            and attempt.outcome == Outcome.OK
+            and responded(attempt) <= until_us
+            and responded(attempt) + self._held_us(attempt) > own_us
+        ]
+        return changes[-1:] if own_us < until_us else []
+
+
+def _by_answer(acked: tuple[Event, str]) -> int:
+    return responded(acked[0])
+
+
+def _distinct_events(
+    events: Sequence[Event], expectation: Expectation, may_be_moved: Callable[[Event], bool]
+) -> Iterable[Event]:
+    """Return the events, the receives of one message under one idx even where only its deduplication id told it.
+
+    A dead letter has another deduplication id, its old message id, and with it, unless planned, another idx. So what
+    nobody published is looked up by the ids it has, and by those it had; what a move task may have brought, of whose
+    new ids AWS says nothing (MOV-17), by its body, if that is one message's.
+    """
+    if expectation.is_planned:
+        return events
+    published = [event for event in events if event.kind == Kind.PUBLISHED and event.idx is not None]
+    known: dict[str | None, int | None] = {
+        event.deduplication_id: event.idx for event in published if event.deduplication_id is not None
+    }
+    idxs = {event.idx for event in published}
+    of_body: dict[str | None, set[int | None]] = defaultdict(set)
+    for event in published:
+        of_body[event.body_hash].add(event.idx)
+    distinct: list[Event] = []
+    for event in events:
+        if event.kind == Kind.RECEIVED and event.idx not in idxs:
+            idx = known.get(event.deduplication_id, known.get(event.sqs_message_id, event.idx))
+            same = of_body.get(event.body_hash, set())
+            if idx not in idxs and len(same) == 1 and event.body_hash is not None and may_be_moved(event):
+                (idx,) = same
+            distinct.append(replace(event, idx=idx))
+        else:
+            distinct.append(event)
+        if event.kind == Kind.RECEIVED and event.sqs_message_id is not None:
+            known.setdefault(event.sqs_message_id, distinct[-1].idx)
+    return distinct
+
+
+def _first_by_idx(events: Iterable[Event]) -> dict[int, Event]:
+    first: dict[int, Event] = {}
+    for event in events:
+        if event.idx is not None:
+            first.setdefault(event.idx, event)
+    return first

@@ -1,0 +1,261 @@
+"""D: a group is with one receiver at a time, and H1, H2: it does not stand still either."""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+from sluice.history.events import Event, Outcome, answer_detail
+from sluice.judge.checker.clocks import NEVER_US
+from sluice.judge.checker.group import Group, invoked, responded
+from sluice.judge.checker.retention import may_be_removed, removed_from_us
+from sluice.judge.checker.standing import is_free, passed
+from sluice.judge.checker.verdict import Violation
+
+_HELD_MAX = 16  # the longest held of a group: an answer of ten, and enough others
+_SERVED_MIN = 10
+_EMPTY_MIN = 3
+UNDERFILLED_MIN = 3
+ENQUEUED_WITHIN_US = 1_000_000
+"""After its SentTimestamp, which is of the service's clock and in milliseconds, a message is certainly in the queue."""
+_FANNED_OUT_WITHIN_US = 10_000_000
+"""After its acknowledgement a message is taken to be in every queue: SNS delivers at once, and says not by when."""
+
+
+def group_overlap(group: Group) -> Iterator[Violation]:
+    """D1: of one worker."""
+    yield from _held_together(group, "D1", lambda event, other: event.worker == other.worker)
+
+
+def group_interleave(group: Group) -> Iterator[Violation]:
+    """D2: of two workers."""
+    yield from _held_together(group, "D2", lambda event, other: event.worker != other.worker)
+
+
+def _held_together(group: Group, anomaly: str, concerns: Callable[[Event, Event], bool]) -> Iterator[Violation]:
+    found: set[tuple[int | None, int | None]] = set()
+    skips = ((skip.ahead, skip.event) for skip in passed(group) if not is_free(group, skip))
+    for event, other in chain(skips, _overlaps(group)):
+        if concerns(event, other) and (event.idx, other.idx) not in found:
+            found.add((event.idx, other.idx))
+            yield group.violation(
+                anomaly,
+                event.queue,
+                [event.idx, other.idx],
+                "the second message was handed out while the first had certainly not left the queue",
+                [event, other],
+            )
+
+
+def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
+    """Yield, for each first receive, one of another message that was certainly held at the same time.
+
+    A message that comes again may stand before the held one: it was handed out with it, and its time ended earlier.
+    """
+    for queue in group.expectation.queues:
+        held: list[tuple[int, Event]] = []
+        for event in group.received.get(queue, []):
+            end = _held_until_us(group, event)
+            held = [(until, other) for until, other in held if responded(event) - group.widest_us < until]
+            for until, other in held:
+                is_other_message = other.sqs_message_id != event.sqs_message_id and _is_first(group, event)
+                is_both = responded(event) + group.bound_us(event, other) < until
+                is_both = is_both and max(responded(event), responded(other) + group.bound_us(other, event)) < end
+                if is_other_message and is_both and not group.are_in_answer_of([other], event):
+                    yield other, event
+                    break
+            held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda value: value[0])
+
+
+def _held_until_us(group: Group, event: Event) -> int:
+    end = group.lease_end_us(event)
+    if event.idx is not None and may_be_removed(group, event.queue or "", event.idx):
+        return min(end, removed_from_us(group, event.queue or "", group.publishes.get(event.idx, ())))
+    return end
+
+
+def _is_first(group: Group, event: Event) -> bool:
+    if event.receive_count is not None:
+        return event.receive_count == 1
+    return group.siblings(event)[0] is event and not group.expectation.lost_receives.get(event.queue or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A dead-lettered message behind which the group never moved on.
+
+    Args:
+        dead: its first receive from the DLQ.
+        successors: the acked messages behind it; none of them was ever received.
+    """
+
+    queue: str
+    dead: Event
+    successors: tuple[int, ...]
+
+
+def blocked(group: Group) -> Iterator[Blocked]:
+    """Yield where a group ends at a dead letter, although the queue was asked again and again."""
+    for queue in group.expectation.queues:
+        for line in group.lines if group.is_proven(queue) else ():
+            places = [place for place, idx in enumerate(line) if group.is_dead_lettered(queue, idx)]
+            event = group.dead_letter(queue, line[places[-1]]) if places else None
+            behind = tuple(line[places[-1] + 1 :]) if places else ()
+            if event is not None and _is_left(group, queue, event, behind):
+                yield Blocked(queue, event, behind)
+
+
+def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bool:
+    """Return whether none of what stands behind a dead letter ever came, though the queue was polled long enough."""
+    since_us = max([responded(dead), *(responded(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
+    _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
+    is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
+    is_kept = all(
+        removed_from_us(group, queue, group.publishes[idx]) > group.around.last_poll_us(queue) for idx in behind
+    )
+    return bool(behind) and is_none and is_kept and empty_count >= _EMPTY_MIN
+
+
+def blocked_after_dead_letter(group: Group) -> Iterator[Violation]:
+    """D4."""
+    for block in blocked(group):
+        yield group.violation(
+            "D4",
+            block.queue,
+            [block.dead.idx, *block.successors[:3]],
+            f"behind the dead letter {len(block.successors)} message(s) were never received, though the queue was"
+            f" polled",
+            [block.dead, group.acked[block.successors[0]]],
+        )
+
+
+def batch_underfill(group: Group) -> Iterator[Violation]:
+    """D5, which is lawful: a receive may bring fewer messages than there are.
+
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-20)
+    """
+    for queue in group.expectation.queues:
+        received = [event for event in group.received.get(queue, []) if not group.is_dead_lettered(queue, event.idx)]
+        underfilled = [
+            (first, after)
+            for first, after in pairwise(received)
+            if _is_alone(first)
+            and after.sent_at_us is not None
+            and after.sent_at_us + ENQUEUED_WITHIN_US + group.around_bound_us < invoked(first)
+            and len(group.siblings(after)) == 1
+        ]
+        if len(underfilled) >= UNDERFILLED_MIN and len({event.call_id for event in received}) == len(received):
+            earlier, after = underfilled[0]
+            sentence = (
+                f"{len(underfilled)} receives that asked for more brought one message while the next was in the queue"
+            )
+            yield group.violation("D5", queue, [earlier.idx, after.idx], sentence, [earlier, after])
+
+
+def _is_alone(event: Event) -> bool:
+    """Return whether the message was the only one of an answer that could have held more."""
+    return (event.max_number_of_messages or 1) > 1 and event.detail == answer_detail(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A time in which a queue certainly had a message of the group to give, and nobody held the group.
+
+    Args:
+        message: its receive: what ended the wait, or the last before a wait nothing ended.
+        is_freed_by_time: whether nobody deleted what held the group last. How soon a queue notices that a visibility
+            timeout ended nobody says (VIS-15).
+    """
+
+    queue: str
+    message: Event
+    from_us: int
+    until_us: int
+    is_freed_by_time: bool
+
+
+def waits(group: Group) -> Iterator[Wait]:
+    """Yield every such time. Where a receive was never answered nothing is certain."""
+    for queue in group.expectation.queues:
+        if group.is_proven(queue) and not group.expectation.lost_receives.get(queue):
+            yield from _waits(group, queue, group.received.get(queue, []))
+
+
+def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait]:
+    bound = group.around_bound_us
+    received_instants = _least_to_come([invoked(event) for event in received])
+    free_us, is_freed_by_time = 0, False
+    delay_us = _delay_us(group, queue, received)
+    for event, next_invoked_us in zip(received, received_instants, strict=True):
+        if event.sent_at_us is not None:
+            from_us = max(free_us, event.sent_at_us + delay_us + ENQUEUED_WITHIN_US) + bound
+            if from_us < next_invoked_us - bound:
+                yield Wait(queue, event, from_us, next_invoked_us - bound, is_freed_by_time)
+        end_us = group.possible_lease_end_us(event)
+        if end_us >= free_us:
+            free_us, is_freed_by_time = end_us, end_us == group.possible_expiry_us(event)
+    last = [event for event in received if group.siblings(event)[-1] is event]
+    left = [event for event in last if not group.may_be_deleted(event) and not group.may_be_dead_lettered(event)]
+    until_us = group.around.last_poll_us(queue) - bound
+    if left:
+        until_us = min(until_us, removed_from_us(group, queue, group.publishes.get(left[-1].idx or 0, ())))
+    if left and free_us + bound < until_us:
+        yield Wait(queue, left[-1], free_us + bound, until_us, is_freed_by_time)
+
+
+def _delay_us(group: Group, queue: str, received: Sequence[Event]) -> int:
+    """Return for how long the queue may hide what it is sent."""
+    seconds = group.expectation.delay_seconds.get(queue, 0)
+    if seconds is not None:
+        return seconds * 1_000_000
+    waited = [responded(event) - event.sent_at_us for event in received if event.sent_at_us is not None]
+    return max(0, min(waited, default=0))
+
+
+def _least_to_come(values: Sequence[int]) -> list[int]:
+    least, found = NEVER_US, []
+    for value in reversed(values):
+        least = min(least, value)
+        found.append(least)
+    return found[::-1]
+
+
+def passed_over(group: Group) -> Iterator[Violation]:
+    """D3."""
+    allowed, stuck = group.expectation.passed_over_seconds_max, group.expectation.stuck_seconds_max
+    for wait in waits(group) if allowed is not None else ():
+        seconds = (wait.until_us - wait.from_us) / 1e6
+        served_count, _ = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
+        if allowed is not None and allowed < seconds <= (stuck or seconds) and served_count >= _SERVED_MIN:
+            sentence = (
+                f"passed over for {seconds:.1f} s, allowed are {allowed:g} s, and {served_count} receives were served"
+            )
+            yield _waited(group, "D3", wait, sentence)
+
+
+def stuck(group: Group) -> Iterator[Violation]:
+    """H1."""
+    allowed = group.expectation.stuck_seconds_max
+    for wait in waits(group) if allowed is not None else ():
+        seconds = (wait.until_us - wait.from_us) / 1e6
+        polls = sum(group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us))
+        if allowed is not None and seconds > allowed and polls >= _SERVED_MIN:
+            sentence = (
+                f"stood still for {seconds:.1f} s, allowed are {allowed:g} s, while the queue was asked {polls} times"
+            )
+            yield _waited(group, "H1", wait, sentence)
+
+
+def false_empty(group: Group) -> Iterator[Violation]:
+    """H2."""
+    for wait in waits(group):
+        _, empty_count = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
+        if empty_count and not wait.is_freed_by_time:
+            sentence = f"{empty_count} long poll(s) came back empty while the message was there for all of their time"
+            yield _waited(group, "H2", wait, sentence)
+
+
+def _waited(group: Group, anomaly: str, wait: Wait, sentence: str) -> Violation:
+    publishes = group.publishes.get(wait.message.idx or 0, [])
+    published = [publish for publish in publishes if publish.outcome != Outcome.FAIL][:1]
+    return group.violation(anomaly, wait.queue, [wait.message.idx], sentence, [*published, wait.message])

@@ -1,0 +1,63 @@
+"""G: what was received is what was published."""
+
+from collections.abc import Iterator
+
+from sluice.history.events import Event
+from sluice.judge.checker.group import Group, number
+from sluice.judge.checker.verdict import Violation
+
+
+def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
+    """Yield (queue, receive, publishes of the message) for all queues but the DLQs, where F6 looks."""
+    for queue, events in sorted(group.received.items()):
+        if queue in group.expectation.dead_letter_queues.values():
+            continue
+        for event in events:
+            if event.idx is not None and event.idx in group.publishes:
+                yield queue, event, group.publishes[event.idx]
+
+
+def corrupted(group: Group) -> Iterator[Violation]:
+    """G1."""
+    for queue, event, published in _received(group):
+        if event.body_hash is not None and not {event.body_hash, None} & {publish.body_hash for publish in published}:
+            sentence = "the received body is not the published one"
+            yield group.violation("G1", queue, [event.idx], sentence, [published[0], event])
+
+
+def md5_mismatch(group: Group) -> Iterator[Violation]:
+    """G2."""
+    for queue, events in sorted(group.received.items()):
+        for event in events:
+            if event.md5_ok is False:
+                sentence = "the MD5 the service gave is not that of the body"
+                published = group.publishes.get(event.idx or 0, [])[:1]
+                yield group.violation("G2", queue, [event.idx], sentence, [*published, event])
+
+
+def attribute_loss(group: Group) -> Iterator[Violation]:
+    """G3."""
+    for queue, event, published in _received(group):
+        if event.deduplication_id is None or not group.is_bound(queue, event.idx):
+            continue
+        ids = {publish.deduplication_id for publish in published}
+        attributes = {publish.attributes_hash for publish in published}
+        changed = [
+            *(["deduplication id"] if not {event.deduplication_id, None} & ids else []),
+            *(["attributes"] if event.attributes_hash and not {event.attributes_hash, None} & attributes else []),
+        ]
+        if changed:
+            sentence = f"the received {' and '.join(changed)} are not the published ones"
+            yield group.violation("G3", queue, [event.idx], sentence, [published[0], event])
+
+
+def envelope_mismatch(group: Group) -> Iterator[Violation]:
+    """G4."""
+    for queue, event, published in _received(group):
+        ids = {publish.sns_message_id for publish in published}
+        numbers = {number(publish) for publish in published}
+        is_other_id = event.sns_message_id is not None and not {event.sns_message_id, None} & ids
+        is_other_number = event.sns_sequence_number is not None and not {event.sns_sequence_number, None} & numbers
+        if is_other_id or is_other_number:
+            sentence = "the envelope names another message than the publish was acknowledged as"
+            yield group.violation("G4", queue, [event.idx], sentence, [published[0], event])

@@ -1,0 +1,404 @@
+"""F: dead letters, and their way back."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Sequence
+
+from sluice.history.events import Event, Outcome
+from sluice.judge.checker.expectation import Move
+from sluice.judge.checker.group import Group, invoked, responded
+from sluice.judge.checker.retention import removed_after_us, removed_from_us
+from sluice.judge.checker.rules.duplication import windows_max
+from sluice.judge.checker.rules.ordering import overtaken
+from sluice.judge.checker.verdict import Violation
+
+
+def _pairs(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield each queue of which all receives are on record, with its DLQ."""
+    for queue in group.expectation.queues:
+        dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
+        if dead_letter_queue is not None and group.is_proven(queue):
+            yield queue, dead_letter_queue
+
+
+def _dead(group: Group, queue: str) -> Iterator[tuple[int, Event]]:
+    """Yield (idx, first receive from the queue's DLQ) of what is certainly that queue's own dead letter."""
+    dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
+    if _is_shared(group, dead_letter_queue):
+        yield from sorted(_of_many(group, queue, dead_letter_queue).items())
+        return
+    for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
+        if _stray_from(group, dead_letter_queue, event) is None:
+            yield idx, event
+
+
+def _is_shared(group: Group, dead_letter_queue: str) -> bool:
+    return list(group.expectation.dead_letter_queues.values()).count(dead_letter_queue) > 1
+
+
+def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, Event]:
+    """Return the first receives from a shared DLQ of what its ids tell to be of the queue."""
+    first: dict[int, Event] = {}
+    for event in group.received.get(dead_letter_queue, []):
+        if event.idx is not None and {event.sqs_message_id, event.deduplication_id} & {
+            *group.ids.get((queue, event.idx), ())
+        }:
+            first.setdefault(event.idx, event)
+    return first
+
+
+def _may_be_back(group: Group, queue: str, dead: Event) -> bool:
+    """Return whether a dead letter may have been brought back and died again, before it was read."""
+    read_us = responded(dead) + group.around_bound_us
+    return any(move.destination == queue and move.began_at_us <= read_us for move in group.around.moves)
+
+
+def _stray_from(group: Group, dead_letter_queue: str, event: Event) -> Event | None:
+    """Return the receive that shows a dead letter to be of a queue with another DLQ."""
+    owners = {queue for queue, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue}
+    found = {
+        queue: group.instances[queue, id_][0]
+        for queue in group.expectation.queues
+        for id_ in (event.sqs_message_id, event.deduplication_id)
+        if id_ is not None and (queue, id_) in group.instances
+    }
+    return None if owners & set(found) else next(iter(found.values()), None)
+
+
+def premature(group: Group) -> Iterator[Violation]:
+    """F1."""
+    for queue, _ in _pairs(group):
+        most = group.expectation.max_receive_count.get(queue)
+        for idx, dead in _dead(group, queue):
+            receives = group.receives(queue, idx)
+            possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
+            if most is not None and possible < most:
+                sentence = f"dead-lettered after {possible} receive(s), {most} were allowed"
+                yield group.violation("F1", queue, [idx], sentence, [*receives[-5:], dead])
+            elif held := [event for event in receives if _is_held(group, event, dead)]:
+                yield group.violation("F1", queue, [idx], "dead-lettered while it was held", [held[-1], dead])
+
+
+def _is_held(group: Group, event: Event, dead: Event) -> bool:
+    """Return whether a message was certainly still in flight when it was read from the DLQ: only a receive kills."""
+    return (
+        dead.sqs_message_id is not None
+        and event.sqs_message_id == dead.sqs_message_id
+        and group.is_before(event, dead)
+        and responded(dead) + group.bound_us(dead, event) < group.lease_end_us(event)
+    )
+
+
+def late(group: Group) -> Iterator[Violation]:
+    """F2."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        most = group.expectation.max_receive_count.get(queue)
+        if most is None or queue not in group.expectation.dead_letter_queues:
+            continue
+        for event in receives:
+            is_over = event.receive_count is not None and event.receive_count > most
+            if is_over and group.has_stayed(queue, event.idx):
+                yield group.violation(
+                    "F2",
+                    queue,
+                    [event.idx],
+                    f"delivered the {event.receive_count}th time, and {most} were allowed",
+                    [receive for receive in receives if responded(receive) <= responded(event)][-3:],
+                )
+                break
+
+
+def absent(group: Group) -> Iterator[Violation]:
+    """F3."""
+    for (queue, id_), receives in sorted(group.instances.items()):
+        most, last = group.expectation.max_receive_count.get(queue), receives[-1]
+        dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
+        empty_us = group.around.empty_since_us.get(dead_letter_queue or "")
+        if most is None or empty_us is None or (last.receive_count or 0) < most or _is_open(group, queue):
+            continue
+        free_us = group.possible_lease_end_us(last) + group.around_bound_us
+        _, empty_polls = group.around.polls(queue, from_us=free_us, until_us=empty_us)
+        is_seen = group.is_dead_lettered(queue, last.idx) or any(
+            event.sqs_message_id == id_
+            for dead in group.expectation.dead_letter_queues.values()
+            for event in group.received.get(dead, [])
+        )
+        is_left = not is_seen and not group.may_be_deleted(last) and group.is_bound(queue, last.idx)
+        kept_us = min(
+            removed_from_us(group, queue, group.publishes.get(last.idx or 0, ())),
+            removed_after_us(group, dead_letter_queue or "", invoked(last)),
+        )
+        is_left = is_left and kept_us > empty_us
+        if empty_polls and is_left:
+            sentence = f"used up its {most} receives, was not deleted, and never was in {dead_letter_queue}"
+            yield group.violation("F3", queue, [last.idx], sentence, receives[-6:])
+
+
+def _is_open(group: Group, queue: str) -> bool:
+    """Return whether dead letters of the queue may have come and gone with nothing on record."""
+    dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
+    is_proven = group.is_proven(queue) and group.is_proven(dead_letter_queue)
+    return not is_proven or any(move.source == dead_letter_queue for move in group.around.moves)
+
+
+def wrong_target(group: Group) -> Iterator[Violation]:
+    """F4."""
+    for dead_letter_queue in sorted(set(group.expectation.dead_letter_queues.values())):
+        for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
+            source = _stray_from(group, dead_letter_queue, event)
+            if source is not None:
+                sentence = f"a message of {source.queue} was found in {dead_letter_queue}"
+                yield group.violation("F4", source.queue, [idx], sentence, [source, event])
+
+
+def after_delete(group: Group) -> Iterator[Violation]:
+    """F5."""
+    for queue in group.expectation.queues:
+        for idx, dead in _dead(group, queue):
+            copies = max(len(group.ids.get((queue, idx), ())), windows_max(group, idx))
+            if copies != 1 and dead.sqs_message_id is None:
+                continue  # another copy may be the dead one
+            for event in group.receives(queue, idx):
+                if dead.sqs_message_id not in (None, event.sqs_message_id):
+                    continue
+                delete = group.settled_delete(event)
+                if delete is not None and group.is_before(delete, dead):
+                    yield group.violation(
+                        "F5", queue, [idx], "dead-lettered after it was deleted", [event, delete, dead]
+                    )
+                    break
+
+
+def content(group: Group) -> Iterator[Violation]:
+    """F6."""
+    for queue in group.expectation.queues:
+        for idx, dead in _dead(group, queue):
+            source = group.first_received.get(queue, {}).get(idx)
+            changed = _changed(group, queue, dead, source)
+            if changed is not None:
+                witness = source if source is not None else group.publishes[idx][0]
+                yield group.violation("F6", queue, [idx], f"in the DLQ {changed}", [witness, dead])
+
+
+def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str | None:
+    """Return what is not as it should be in the DLQ."""
+    ids = group.ids.get((queue, dead.idx or 0), [])
+    published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
+    if published and dead.body_hash is not None and not {dead.body_hash, None} & published:
+        return "its body is another"
+    if source is None or dead.idx is None:
+        return None
+    copies = windows_max(group, dead.idx, by=dead)
+    by_then = [id_ for id_ in ids if not group.is_surely_before(dead, group.instances[queue, id_][0])]
+    is_known = 0 < copies <= len(by_then) and not _may_be_back(group, queue, dead)
+    if dead.sqs_message_id is not None and dead.sqs_message_id not in ids and is_known:
+        return f"its message id is {dead.sqs_message_id}, and not the one it had"
+    if None not in (source.attributes_hash, dead.attributes_hash) and source.attributes_hash != dead.attributes_hash:
+        return "its attributes are others"
+    own = {dead.sqs_message_id} if dead.sqs_message_id is not None else {*ids} if is_known else set()
+    if dead.deduplication_id is not None and own and dead.deduplication_id not in own:
+        return f"its deduplication id is {dead.deduplication_id}, and not its message id"
+    return None
+
+
+def order(group: Group) -> Iterator[Violation]:
+    """F7."""
+    for queue in group.expectation.queues:
+        dead = {idx: event for idx, event in _dead(group, queue) if not _may_be_back(group, queue, event)}
+        first = group.first_received.get(queue, {})
+        came = sorted((idx for idx in dead if idx in first), key=lambda idx: responded(first[idx]))
+        for later, earlier in overtaken(group, came, dead):
+            last = group.receives(queue, later)
+            gone = [event for event in last if responded(event) < responded(dead[later])]
+            if gone and group.is_before(gone[-1], first[earlier]):
+                yield group.violation(
+                    "F7",
+                    queue,
+                    [later, earlier],
+                    "the first was dead-lettered before the second was received, and stands behind it in the DLQ",
+                    [gone[-1], first[earlier], dead[earlier], dead[later]],
+                )
+
+
+def _moves(group: Group) -> Iterator[tuple[str, str, Move]]:
+    """Yield (queue, DLQ, the move task) where exactly one task brought dead letters back."""
+    for queue, dead_letter_queue in _pairs(group):
+        moves = [move for move in group.around.moves if (move.source, move.destination) == (dead_letter_queue, queue)]
+        if len(moves) == 1 and moves[0].is_finished:
+            yield queue, dead_letter_queue, moves[0]
+
+
+def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
+    """Yield (idx, last receive from the DLQ) of what was there when the task began and nobody may have deleted."""
+    for idx in sorted(group.first_received.get(dead_letter_queue, {})):
+        began_us = move.began_at_us - group.around_bound_us
+        before = [event for event in group.receives(dead_letter_queue, idx) if responded(event) < began_us]
+        if before and not group.may_be_deleted(before[-1]):
+            yield idx, before[-1]
+
+
+def _after(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
+    """Return what may have been received after the task began."""
+    began_us = move.began_at_us - group.around_bound_us
+    return [event for event in group.receives(queue, idx) if responded(event) >= began_us]
+
+
+def _back(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
+    """Return what was received after the task began, whatever the clocks show."""
+    return [event for event in group.receives(queue, idx) if group.is_after(event, move.began_at_us)]
+
+
+def redrive_loss(group: Group) -> Iterator[Violation]:
+    """F8."""
+    for queue, dead_letter_queue, move in _moves(group):
+        empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
+        is_over = all(since is not None and since > move.ended_at_us for since in empty)
+        is_over = is_over and group.is_proven(dead_letter_queue)
+        is_over = is_over and removed_after_us(group, queue, move.began_at_us) > max(filter(None, empty), default=0)
+        for idx, dead in _dead_lettered(group, dead_letter_queue, move) if is_over else ():
+            arrived_us = min(map(invoked, group.receives(queue, idx)), default=move.began_at_us)
+            if removed_after_us(group, dead_letter_queue, arrived_us) <= move.ended_at_us:
+                continue
+            if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
+                sentence = f"brought back from {dead_letter_queue}, and in neither queue since"
+                yield group.violation("F8", queue, [idx], sentence, [*group.receives(queue, idx)[:1], dead])
+
+
+def redrive_duplicate(group: Group) -> Iterator[Violation]:
+    """F9."""
+    for queue, dead_letter_queue, move in _moves(group):
+        most = group.expectation.max_receive_count.get(queue, 1)
+        for idx, dead in _dead_lettered(group, dead_letter_queue, move):
+            possible = _after(group, queue, idx, move)
+            back = _back(group, queue, idx, move)
+            new = {event.sqs_message_id: event for event in reversed(back) if event.sqs_message_id is not None}
+            still = [
+                event
+                for event in _after(group, dead_letter_queue, idx, move)
+                if group.is_after(event, move.ended_at_us)
+            ]
+            is_again = len(possible) + group.expectation.lost_receives.get(queue, 0) >= most
+            if len(new) > 1 and windows_max(group, idx) == 1 and not _is_shared(group, dead_letter_queue):
+                yield group.violation(
+                    "F9", queue, [idx], f"brought back once, and {len(new)} messages since", [dead, *new.values()][:6]
+                )
+            elif back and still and not is_again:
+                yield group.violation(
+                    "F9", queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still[0]]
+                )
+
+
+def redrive_reorder(group: Group) -> Iterator[Violation]:
+    """F10."""
+    for queue, dead_letter_queue, move in _moves(group):
+        recorded_dead = dict(_dead_lettered(group, dead_letter_queue, move))
+        back = {idx: events[0] for idx in recorded_dead if (events := _back(group, queue, idx, move))}
+        in_dlq = sorted(back, key=lambda idx: responded(group.first_received[dead_letter_queue][idx]))
+        for later, earlier in overtaken(group, in_dlq, back):
+            first = group.first_received[dead_letter_queue]
+            if group.is_before(first[later], first[earlier]):
+                yield group.violation(
+                    "F10",
+                    queue,
+                    [later, earlier],
+                    "the first stood before the second in the DLQ, and came back behind it",
+                    [first[later], first[earlier], back[earlier], back[later]],
+                )
+
+
+def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
+    """Yield (queue, idx, dead letter, its first receive from the queue since, whether a move task may have brought it).
+
+    What else may have come since is another copy: of a publish a window later, under another id, or to another place.
+    """
+    for queue in group.expectation.queues:
+        for idx, dead in _dead(group, queue):
+            is_single = _is_single(group, queue, idx, dead)
+            for event in group.receives(queue, idx):
+                is_same = dead.sqs_message_id is not None and event.sqs_message_id == dead.sqs_message_id
+                if (is_same or is_single) and group.is_before(dead, event):
+                    may_be_moved = _is_copy(dead, event) or _may_be_moved(group, queue, dead, event)
+                    yield queue, idx, dead, event, may_be_moved
+                    break
+
+
+def _is_single(group: Group, queue: str, idx: int, dead: Event) -> bool:
+    """Return whether everything published under an idx made no other message in the queue than the dead one."""
+    tries = [event for event in group.publishes.get(idx, ()) if event.outcome != Outcome.FAIL]
+    places = {(event.queue, event.deduplication_id) for event in tries}
+    ids = {*group.ids.get((queue, idx), ())}
+    # The DLQ may be that of a queue nobody declared, too: the dead letter has to be known from this one.
+    is_known = bool(ids & {dead.sqs_message_id, dead.deduplication_id})
+    return is_known and len(places) == 1 and dead.queue != tries[0].queue and windows_max(group, idx) < max(2, len(ids))
+
+
+def _is_copy(dead: Event, back: Event) -> bool:
+    """Return whether a tool sent it for the dead letter, of which its deduplication id has the message id."""
+    return dead.sqs_message_id is not None and (back.deduplication_id or "").endswith(f":{dead.sqs_message_id}")
+
+
+def _may_be_moved(group: Group, queue: str, dead: Event, back: Event) -> bool:
+    """Return whether a move task to the queue may have begun by then, and was not over when the message died."""
+    bound_us = group.around_bound_us
+    return any(
+        move.destination == queue
+        and move.began_at_us <= responded(back) + bound_us
+        and not (move.is_finished and group.is_after(dead, move.ended_at_us))
+        for move in group.around.moves
+    )
+
+
+def stale_identity(group: Group) -> Iterator[Violation]:
+    """F11."""
+    for queue, idx, dead, back, may_be_moved in _came_back(group):
+        is_same = dead.sqs_message_id is not None and back.sqs_message_id == dead.sqs_message_id
+        if is_same and (may_be_moved or not group.expectation.is_publishing_recorded):
+            sentence = "came back from the DLQ with the message id it had there"
+            yield group.violation("F11", queue, [idx], sentence, [dead, back])
+
+
+def unmoved(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
+    """Yield (queue, idx, dead letter, receive since) of what came back with no move task on record."""
+    for queue, idx, dead, back, may_be_moved in _came_back(group):
+        if not may_be_moved:
+            yield queue, idx, dead, back
+
+
+def escape(group: Group) -> Iterator[Violation]:
+    """F13."""
+    for queue, idx, dead, back in unmoved(group) if group.expectation.is_publishing_recorded else ():
+        sentence = f"was in {dead.queue}, came back to {queue}, and no move task is on record"
+        yield group.violation("F13", queue, [idx], sentence, [dead, back])
+
+
+def poison_escape(group: Group) -> Iterator[Violation]:
+    """F12."""
+    for queue in group.expectation.queues:
+        dead = dict(_dead(group, queue))
+        answers: dict[str | None, list[Event]] = defaultdict(list)
+        for received in group.received.get(queue, []) if dead else ():
+            answers[received.call_id].append(received)
+        for idx, event in dead.items():
+            receives = [receive for receive in group.receives(queue, idx) if responded(receive) < responded(event)]
+            ahead = [_dead_in_front(answers[receive.call_id], receive, dead) for receive in receives]
+            if receives and all(leader is not None for leader in ahead):
+                yield group.violation(
+                    "F12",
+                    queue,
+                    [ahead[0].idx if ahead[0] is not None else None, idx],
+                    "the second was dead-lettered, and in every answer it stood behind the first, which was too",
+                    [*(leader for leader in ahead[:1] if leader is not None), receives[0], event],
+                )
+
+
+def _dead_in_front(answer: Sequence[Event], event: Event, dead: Container[int | None]) -> Event | None:
+    """Return the dead-lettered message in front of this one in the same answer."""
+    return next(
+        (
+            other
+            for other in answer
+            if (other.batch_position or 0) < (event.batch_position or 0)
+            and other.idx != event.idx
+            and other.idx in dead
+        ),
+        None,
+    )

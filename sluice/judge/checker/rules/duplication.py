@@ -1,0 +1,258 @@
+"""B: too often, and too seldom."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from sluice.history.events import Event, Outcome
+from sluice.judge.checker.group import Group, done_by, invoked, is_repeat, is_same_receive, number, responded
+from sluice.judge.checker.retention import removed_from_us
+from sluice.judge.checker.verdict import Violation
+
+_TOLERANCE_US = 30_000_000
+"""The window is documented as "minimum" and begins when the queue, not the topic, has the message."""
+
+
+def span_us(group: Group, tries: Sequence[Event]) -> tuple[int, int]:
+    """Return the least and the greatest time between the first and the last publish that may have had an effect."""
+    ordered = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked) or list(tries)
+    spread_us = group.publishers_spread_us
+    least_us = invoked(ordered[-1]) - done_by(ordered[0]) - spread_us
+    return least_us, max(map(done_by, ordered)) - invoked(ordered[0]) + spread_us
+
+
+def window_us(group: Group) -> int:
+    """Return the deduplication window."""
+    return group.expectation.deduplication_window_seconds * 1_000_000
+
+
+def copies(group: Group) -> Iterator[tuple[str, int, list[Event]]]:
+    """Yield (queue, idx, first received event of each copy) for what became several messages in one queue."""
+    for (queue, idx), ids in sorted(group.ids.items()):
+        is_judged = queue in group.expectation.queues and idx in group.publishes and group.is_bound(queue, idx)
+        if len(ids) > 1 and is_judged:
+            yield queue, idx, [group.instances[queue, id_][0] for id_ in ids]
+
+
+def duplicate_in_window(group: Group) -> Iterator[Violation]:
+    """B1."""
+    for queue, idx, found in copies(group):
+        for count, copy in enumerate(sorted(found, key=responded), start=1):
+            windows = windows_max(group, idx, by=copy)
+            if 0 < windows < count:
+                within = "within the window" if windows == 1 else f"within {windows} windows"
+                yield group.violation(
+                    "B1",
+                    queue,
+                    [idx],
+                    f"{len(found)} messages of {_single_delivery(group, idx)}, published {within}",
+                    [*group.publishes[idx][:2], *found[:2]],
+                )
+                break
+
+
+def windows_max(group: Group, idx: int, *, by: Event | None = None) -> int:
+    """Return how many windows the publishes of a message may have opened, or those made by when a copy of it came.
+
+    The first opens one, and each that may have come a window after the one that opened the last: a window is not made
+    longer by what is published in it (DED-08). A purge of the queue that was sent to ends one (DED-14).
+    """
+    spread_us = group.publishers_spread_us
+    tries = [
+        event
+        for event in group.publishes[idx]
+        if event.outcome != Outcome.FAIL and not (by is not None and group.is_surely_before(by, event))
+    ]
+    opened: list[int] = []
+    while tries:
+        opened.append(min(max(invoked(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
+        tries = [event for event in tries if done_by(event) + spread_us - opened[-1] >= window_us(group)]
+    forgotten = sum(map(group.is_purged, {event.queue for event in group.publishes[idx]}))
+    return len(opened) + forgotten if opened else 0
+
+
+def _single_delivery(group: Group, idx: int) -> str:
+    """Return in what the publishes of a message are one."""
+    ids = {event.deduplication_id for event in group.publishes[idx]}
+    return "one deduplication id" if len(ids) == 1 else f"what is one message under {len(ids)} deduplication ids"
+
+
+def duplicate_outside_window(group: Group) -> Iterator[Violation]:
+    """B2, which is lawful."""
+    for queue, idx, found in copies(group):
+        least = span_us(group, group.publishes[idx])[0]
+        if least >= window_us(group):
+            yield group.violation(
+                "B2",
+                queue,
+                [idx],
+                f"{len(found)} messages of one deduplication id, published {least / 1e6:.0f} s apart",
+                [group.publishes[idx][0], group.publishes[idx][-1], *found[:2]],
+            )
+
+
+def suppressed_too_long(group: Group) -> Iterator[Violation]:
+    """B3."""
+    yield from _acknowledged_as_repeats(group)
+    for idx, tries in sorted(group.publishes.items()):
+        publishes = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked)
+        is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
+        is_repeated = is_repeated and publishes[0].queue == publishes[1].queue
+        if not is_repeated or span_us(group, publishes)[0] < window_us(group) + _TOLERANCE_US:
+            continue
+        for queue in group.expected_queues(idx):
+            end = group.end_marker(queue)
+            ends = group.publishes.get(end.idx or 0, []) if end is not None and group.is_drained(queue) else []
+            is_over = bool(ends) and all(group.is_before(publishes[-1], attempt) for attempt in ends)
+            is_kept = removed_from_us(group, queue, publishes[-1:]) > responded(end) if end is not None else False
+            if (
+                end is not None
+                and is_over
+                and is_kept
+                and len(group.ids.get((queue, idx), ())) == 1
+                and group.is_bound(queue, idx)
+            ):
+                sentence = "published again after the window, and it came only once"
+                yield group.violation("B3", queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end])
+
+
+def _acknowledged_as_repeats(group: Group) -> Iterator[Violation]:
+    for idx, tries in sorted(group.publishes.items()):
+        first: dict[str, Event] = {}
+        for event in sorted(tries, key=responded):
+            name = number(event)
+            if event.outcome != Outcome.OK or name is None:
+                continue
+            opened = first.setdefault(name, event)
+            if invoked(event) - responded(opened) >= window_us(group) + _TOLERANCE_US + group.publishers_spread_us:
+                sentence = "published again after the window, and acknowledged with the sequence number it had"
+                yield group.violation("B3", None, [idx], sentence, [opened, event])
+                break
+
+
+def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
+    """B5."""
+    for idx, tries in sorted(group.publishes.items()):
+        first = group.acked.get(idx)
+        if first is None:
+            continue
+        for repeat in tries:
+            is_repeat = repeat.outcome == Outcome.OK and number(repeat) is not None and number(first) is not None
+            is_same_id = (repeat.queue, repeat.deduplication_id) == (first.queue, first.deduplication_id)
+            opened_us = min(invoked(event) for event in tries if event.outcome != Outcome.FAIL)
+            is_same_id = is_same_id and not group.is_purged(repeat.queue)
+            is_within = responded(repeat) + group.publishers_spread_us - opened_us < window_us(group)
+            if is_repeat and is_same_id and is_within and number(repeat) != number(first):
+                sentence = "a repeat within the window was acknowledged with another sequence number"
+                yield group.violation("B5", None, [idx], sentence, [first, repeat])
+                break
+
+
+def redelivery(group: Group) -> Iterator[Violation]:
+    """B6, which is lawful."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        for event, other in pairwise(receives):
+            is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
+            if is_lawful and not is_repeat(event, other):
+                yield group.violation(
+                    "B6", queue, [event.idx], "received again after its lease had ended", [event, other]
+                )
+
+
+def early_redelivery(group: Group) -> Iterator[Violation]:
+    """B7."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        for event, other in pairwise(receives):
+            delete = group.settled_delete(event)
+            is_deleted = delete is not None and group.is_before(delete, other)
+            is_early = _is_early if group.has_stayed(queue, event.idx) else _is_within
+            if not is_repeat(event, other) and not is_deleted and is_early(group, event, other):  # A8
+                yield group.violation(
+                    "B7",
+                    queue,
+                    [event.idx],
+                    "received again while the first receiver certainly still held it",
+                    [event, other],
+                )
+
+
+def _is_within(group: Group, event: Event, other: Event) -> bool:
+    """Return whether the second receive came after the first while that held the message: so it did not die between.
+
+    A moved message that kept its id (F11) may begin its count anew, which then tells nothing of their order.
+    """
+    is_after = group.is_before(event, other) or event.call_id == other.call_id
+    return is_after and responded(other) + group.bound_us(other, event) < group.expiry_us(event)
+
+
+def _is_early(group: Group, event: Event, other: Event) -> bool:
+    """Return whether the two cannot be a receive and a redelivery after it, in either order.
+
+    A delete does not count: what it removed does not come again, and what it did not remove is held for its time.
+    """
+    if None not in (event.receive_count, other.receive_count) and event.receive_count != other.receive_count:
+        first, again = sorted((event, other), key=lambda receive: receive.receive_count or 0)
+        return responded(again) + group.bound_us(again, first) < group.expiry_us(first)
+    if responded(other) + group.bound_us(other, event) >= group.expiry_us(event):
+        return False
+    return group.is_before(event, other) or responded(event) + group.bound_us(event, other) < group.expiry_us(other)
+
+
+def _is_twin(receive: Event, event: Event) -> bool:
+    return receive.receive_count == event.receive_count and not is_repeat(receive, event)
+
+
+def receive_count_jump(group: Group) -> Iterator[Violation]:
+    """B8."""
+    nameless = Counter(
+        (event.queue, event.idx)
+        for events in group.received.values()
+        for event in events
+        if event.sqs_message_id is None
+    )
+    for (queue, _), receives in sorted(group.instances.items()):
+        if queue not in group.expectation.queues or not group.is_proven(queue):
+            continue
+        lost = group.expectation.lost_receives.get(queue, 0)
+        counts = Counter(event.receive_count for event in receives)
+        for event, least, most_seen in _received_by_then(group, receives):
+            if event.receive_count is None or not group.has_stayed(queue, event.idx):
+                continue
+            most = lost + nameless[queue, event.idx] + most_seen
+            others = _others(receives, event) if counts[event.receive_count] > 1 else []
+            twin = next((receive for receive in others if _is_twin(receive, event)), None)
+            if twin is not None:
+                sentence = f"two receives of it have the count {event.receive_count}"
+                yield group.violation("B8", queue, [event.idx], sentence, [twin, event])
+                break
+            if not least <= event.receive_count <= most:
+                yield group.violation(
+                    "B8",
+                    queue,
+                    [event.idx],
+                    f"its receive count is {event.receive_count}, and it was received {least} to {most} times",
+                    [*group.publishes.get(event.idx or 0, [])[:1], *_others(receives, event)[-3:], event],
+                )
+                break
+
+
+def _others(receives: Sequence[Event], event: Event) -> list[Event]:
+    return [receive for receive in receives if receive is not event]
+
+
+def _received_by_then(group: Group, receives: Sequence[Event]) -> Iterator[tuple[Event, int, int]]:
+    """Yield each receive of a message with how often it was received by then: at least, and at most."""
+    calls = {receive.call_id for receive in receives if receive.receive_request_attempt_id is None}
+    if not group.clocks.ahead and len(calls) == len(receives):
+        answered_us, made_us = sorted(map(responded, receives)), sorted(map(invoked, receives))
+        for event in receives:
+            yield event, 1 + bisect_left(answered_us, invoked(event)), bisect_right(made_us, responded(event))
+        return
+    for event in receives:
+        others = _others(receives, event)
+        before = [
+            receive for receive in others if group.is_before(receive, event) and not is_same_receive(receive, event)
+        ]
+        least = 1 + len({receive.receive_request_attempt_id or receive.call_id for receive in before})
+        yield event, least, 1 + sum(not group.is_before(event, receive) for receive in others)

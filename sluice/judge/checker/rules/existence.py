@@ -1,0 +1,280 @@
+"""A and E: what should be there and is not, and what should not be there and is."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sluice.history.events import Event, Outcome
+from sluice.judge.checker.group import Group, invoked, is_same_receive, responded
+from sluice.judge.checker.retention import may_be_removed
+from sluice.judge.checker.verdict import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An acked message and the queues it was not received from, by what that proves.
+
+    Args:
+        drained: queues that were drained, so it is not to come any more.
+        overtaken: queues not drained where a later message came.
+        open: queues that leave it open.
+        removed: of these, queues that may have kept it no longer.
+        excused: queues a fault is documented to keep it from.
+        is_received_somewhere: whether another of its queues delivered it.
+    """
+
+    idx: int
+    drained: tuple[str, ...] = ()
+    overtaken: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    excused: tuple[str, ...] = ()
+    is_received_somewhere: bool = False
+
+
+@lru_cache(maxsize=1)  # five rules ask for it
+def missing(group: Group) -> Sequence[Missing]:
+    """Return what was acked and did not come from every queue it was to reach."""
+    return tuple(_all_missing(group))
+
+
+def _all_missing(group: Group) -> Iterator[Missing]:
+    furthest = _furthest(group)
+    for idx in sorted(group.acked):
+        expected = group.owed_queues(idx)
+        absent = [
+            queue
+            for queue in expected
+            if idx not in group.first_received.get(queue, {}) and not group.is_dead_lettered(queue, idx)
+        ]
+        if not absent:
+            continue
+        unseen = tuple(queue for queue in absent if group.may_be_dead_lettered_unseen(queue))
+        excused = tuple(queue for queue in absent if _is_excused(group, queue, idx))
+        removed = tuple(queue for queue in absent if may_be_removed(group, queue, idx))
+        left_open = (*excused, *unseen, *removed)
+        drained = tuple(queue for queue in absent if queue not in left_open and group.is_drained(queue))
+        overtaken = tuple(
+            queue
+            for queue in absent
+            if queue not in (*left_open, *drained)
+            and group.is_proven(queue)
+            and any(group.is_ahead(idx, later) for later in furthest.get(queue, ()))
+        )
+        yield Missing(
+            idx=idx,
+            drained=drained,
+            overtaken=overtaken,
+            open=tuple(queue for queue in absent if queue not in (*excused, *drained, *overtaken)),
+            removed=removed,
+            excused=excused,
+            is_received_somewhere=len(absent) < len(expected),
+        )
+
+
+def _furthest(group: Group) -> Mapping[str, Sequence[int]]:
+    """Return for each queue what came last of each line, and what came and was published behind a line's messages."""
+    furthest: dict[str, list[int]] = {}
+    for queue in group.expectation.queues:
+        first = group.first_received.get(queue, {})
+        came = [next((idx for idx in reversed(line) if idx in first), None) for line in group.lines]
+        followers = [max(behind)[1] for behind in group.followers(queue).values()]
+        furthest[queue] = [idx for idx in (*came, *followers) if idx is not None]
+    return furthest
+
+
+def _is_excused(group: Group, queue: str, idx: int) -> bool:
+    return any(
+        invoked(publish) - group.around_bound_us <= fault.ended_at_us
+        and fault.began_at_us <= responded(publish) + group.around_bound_us
+        for publish in group.publishes[idx]
+        for fault in group.around.faults
+        if fault.queue == queue
+    )
+
+
+def lost(group: Group) -> Iterator[Violation]:
+    """A1."""
+    for missing_message in missing(group):
+        if missing_message.drained and not missing_message.is_received_somewhere:
+            yield group.violation(
+                "A1",
+                None,
+                [missing_message.idx],
+                f"acknowledged, and received from none of {', '.join(missing_message.drained)}, all drained",
+                [group.acked[missing_message.idx], *_end_markers(group, missing_message.drained)],
+            )
+
+
+def lost_prefix(group: Group) -> Iterator[Violation]:
+    """A2."""
+    furthest = _furthest(group)
+    for missing_message in missing(group):
+        for queue in missing_message.overtaken:
+            first = group.first_received[queue]
+            later_idx = next(idx for idx in furthest[queue] if group.is_ahead(missing_message.idx, idx))
+            yield group.violation(
+                "A2",
+                queue,
+                [missing_message.idx, later_idx],
+                "the second message was received, the first, before it in the group, never was",
+                [group.acked[missing_message.idx], first[later_idx]],
+            )
+
+
+def vanished(group: Group) -> Iterator[Violation]:
+    """A3."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        last, end = receives[-1], group.end_marker(queue)
+        if queue in group.expectation.queues and end is not None and has_vanished(group, last):
+            yield group.violation(
+                "A3",
+                queue,
+                [last.idx],
+                "received, never deleted, its lease ended, and it never came again, though the queue was drained",
+                [last, end],
+            )
+
+
+def has_vanished(group: Group, last: Event) -> bool:
+    """Return whether a message never came again after its last receive, though it was not deleted and had to come."""
+    queue = last.queue or ""
+    end = group.end_marker(queue)
+    if end is None or not group.is_drained(queue) or not group.is_bound(queue, last.idx):
+        return False
+    is_left = not group.may_be_deleted(last) and not group.may_be_dead_lettered(last)
+    is_left = is_left and not may_be_removed(group, queue, last.idx or 0)
+    return (
+        is_left and not is_same_receive(last, end) and group.is_after(end, group.possible_lease_end_us(last), by=last)
+    )
+
+
+def phantom(group: Group) -> Iterator[Violation]:
+    """A4."""
+    if not group.expectation.is_publishing_recorded:
+        return
+    published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked)
+    for queue, first in sorted(group.first_received.items()):
+        for idx, event in sorted(first.items()):
+            tries = group.publishes.get(idx, [])
+            effective = [attempt for attempt in tries if attempt.outcome != Outcome.FAIL] or tries
+            is_early = all(group.is_surely_before(event, attempt) for attempt in effective)
+            if is_early and not is_moved_stranger(group, event):
+                before = bisect_left(published, responded(event), key=invoked)
+                witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
+                when = "before any" if idx in group.publishes else "and no"
+                yield group.violation("A4", queue, [idx], f"received, {when} publish of it was ever tried", witness)
+
+
+def is_moved_stranger(group: Group, event: Event) -> bool:
+    """Return whether a move task may have brought what nobody published under these ids: moved, it has others."""
+    return not group.expectation.is_planned and event.idx not in group.publishes and group.may_be_from_dlq(event)
+
+
+def aborted_delivery(group: Group) -> Iterator[Violation]:
+    """A5."""
+    if not group.expectation.is_publishing_recorded:
+        return
+    for idx, publishes in sorted(group.publishes.items()):
+        seen = _first_seen(group, idx)
+        if seen is not None and all(publish.outcome == Outcome.FAIL for publish in publishes):
+            yield group.violation(
+                "A5", seen.queue, [idx], "received, although every publish of it was refused", [publishes[-1], seen]
+            )
+
+
+def recovered(group: Group) -> Iterator[Violation]:
+    """A7, which is lawful."""
+    for idx, publishes in sorted(group.publishes.items()):
+        unanswered = [publish for publish in publishes if publish.outcome == Outcome.INFO]
+        seen = _first_seen(group, idx)
+        if seen is not None and unanswered and idx not in group.acked:
+            yield group.violation(
+                "A7", seen.queue, [idx], "received; nobody knew whether it was published", [unanswered[0], seen]
+            )
+
+
+def resurrected(group: Group) -> Iterator[Violation]:
+    """A8."""
+    for (queue, _), receives in sorted(group.instances.items()):
+        if queue not in group.expectation.queues:
+            continue
+        for number, event in enumerate(receives):
+            delete = group.settled_delete(event)
+            later = [other for other in receives[number + 1 :] if delete is not None and group.is_before(delete, other)]
+            if delete is not None and later:
+                yield group.violation(
+                    "A8", queue, [event.idx], "received after it was deleted", [event, delete, later[0]]
+                )
+                break
+
+
+def fan_out_incomplete(group: Group) -> Iterator[Violation]:
+    """E1."""
+    for missing_message in missing(group):
+        if missing_message.drained and missing_message.is_received_somewhere:
+            seen = [
+                first[missing_message.idx] for first in group.first_received.values() if missing_message.idx in first
+            ]
+            yield group.violation(
+                "E1",
+                None,
+                [missing_message.idx],
+                f"received from some queues, but not from {', '.join(missing_message.drained)}, which were drained",
+                [group.acked[missing_message.idx], seen[0], *_end_markers(group, missing_message.drained)],
+            )
+
+
+def wrong_queue(group: Group) -> Iterator[Violation]:
+    """E2."""
+    expectation = group.expectation
+    known = {*expectation.dead_letter_queues.values(), *expectation.subscription_dead_letter_queues.values()}
+    for queue, first in sorted(group.first_received.items()):
+        for idx, event in sorted(first.items()):
+            if queue in known or queue in group.expected_queues(idx):
+                continue
+            sentence = f"received from {queue}, and meant for {', '.join(group.expected_queues(idx))}"
+            yield group.violation("E2", queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event])
+
+
+def fan_out_skew(group: Group) -> Iterator[Violation]:
+    """E3."""
+    allowed = group.expectation.fan_out_skew_seconds_max
+    if allowed is None:
+        return
+    for idx in sorted(group.publishes):
+        queues = [group.first_received.get(queue, {}) for queue in group.expected_queues(idx)]
+        came = [of_queue[idx] for of_queue in queues if idx in of_queue]
+        if not came:
+            continue
+        first, last = min(came, key=responded), max(came, key=invoked)
+        apart_us = invoked(last) - responded(first) - group.bound_us(first, last)
+        if apart_us > allowed * 1_000_000:
+            sentence = f"came from {last.queue} {apart_us / 1e6:.1f} s after {first.queue}, allowed are {allowed:g} s"
+            yield group.violation("E3", last.queue, [idx], sentence, [first, last])
+
+
+def subscription_dead_lettered(group: Group) -> Iterator[Violation]:
+    """E4."""
+    for queue, dead_letter_queue in sorted(group.expectation.subscription_dead_letter_queues.items()):
+        for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
+            sentence = f"SNS could not deliver it to {queue}, and put it into {dead_letter_queue}"
+            yield group.violation("E4", queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event])
+
+
+def dropped_in_fault(group: Group) -> Iterator[Violation]:
+    """E5, which is lawful."""
+    for missing_message in missing(group):
+        for queue in missing_message.excused:
+            sentence = "published during a fault that loses messages"
+            yield group.violation("E5", queue, [missing_message.idx], sentence, [group.acked[missing_message.idx]])
+
+
+def _first_seen(group: Group, idx: int) -> Event | None:
+    seen = [first[idx] for _, first in sorted(group.first_received.items()) if idx in first]
+    return seen[0] if seen else None
+
+
+def _end_markers(group: Group, queues: Sequence[str]) -> list[Event]:
+    return [end for queue in queues[:3] if (end := group.end_marker(queue)) is not None]

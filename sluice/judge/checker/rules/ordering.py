@@ -1,0 +1,268 @@
+"""C: order within a group."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+
+from sluice.history.events import Event, Outcome, is_end_marker
+from sluice.judge.checker.group import Group, by_time, invoked, number, responded
+from sluice.judge.checker.rules.existence import has_vanished
+from sluice.judge.checker.standing import Passed, is_free, passed, queue_lines
+from sluice.judge.checker.verdict import Violation
+
+
+def reordered(group: Group) -> Iterator[Violation]:
+    """C1."""
+    for queue in group.expectation.queues:
+        first = group.first_received.get(queue, {})
+        for line in group.lines:
+            found = [idx for idx in line if idx in first and group.has_stayed(queue, idx)]
+            for idx, by in overtaken(group, found, first):
+                if first[idx].call_id is not None and first[idx].call_id == first[by].call_id:
+                    continue  # C2
+                yield group.violation(
+                    "C1",
+                    queue,
+                    [idx, by],
+                    "the second message was received before the first was asked for",
+                    [group.acked[idx], group.acked[by], first[by], first[idx]],
+                )
+        yield from _reordered_copies(group, queue)
+
+
+def _reordered_copies(group: Group, queue: str) -> Iterator[Violation]:
+    """Yield the same for what has no place by its publishes: nobody answered them, or they were a window apart."""
+    for line in queue_lines(group, queue):
+        first = {place: receives[0] for place, receives in enumerate(line)}
+        for place, by in overtaken(group, range(len(line)), first):
+            idxs = first[place].idx, first[by].idx
+            is_one_answer = first[place].call_id is not None and first[place].call_id == first[by].call_id  # C2
+            if not is_one_answer and not all(idx in group.order for idx in idxs):
+                sentence = "the second message was received before the first was asked for"
+                yield group.violation("C1", queue, idxs, sentence, [first[by], first[place]])
+
+
+def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) -> list[tuple[int, int]]:
+    """Return (idx, which of the later ones came first) for what certainly came after a later one, in that order.
+
+    What is behind another in one answer came after it.
+    """
+    earliest: int | None = None  # of the messages later in order, the one that came first
+    found: list[tuple[int, int]] = []
+    for idx in reversed(order):
+        if earliest is not None and _came_before(group, first[earliest], first[idx]):
+            found.append((idx, earliest))
+        if earliest is None or by_time(first[idx]) < by_time(first[earliest]):
+            earliest = idx
+    return found[::-1]
+
+
+def _came_before(group: Group, first: Event, second: Event) -> bool:
+    if first.call_id is not None and first.call_id == second.call_id:
+        return (first.batch_position or 0) < (second.batch_position or 0)
+    return group.is_before(first, second)
+
+
+def reordered_in_batch(group: Group) -> Iterator[Violation]:
+    """C2."""
+    for queue in group.expectation.queues:
+        calls: dict[tuple[str, int, int], list[Event]] = defaultdict(list)  # one answer has one instant
+        for event in group.received.get(queue, []):
+            if event.call_id is not None and group.has_stayed(queue, event.idx):
+                calls[event.call_id, invoked(event), responded(event)].append(event)
+        for events in calls.values():
+            answer = _first_of_each(sorted(events, key=lambda event: event.batch_position or 0))
+            for earlier, other in pairwise(answer):
+                if _is_out_of_order(group, earlier, other):
+                    yield group.violation(
+                        "C2",
+                        queue,
+                        [other.idx, earlier.idx],
+                        "one answer holds the second message in front of the first",
+                        [earlier, other],
+                    )
+
+
+def _first_of_each(answer: Sequence[Event]) -> list[Event]:
+    """Return where each message comes first: a receive that hides nothing may bring one again (VIS-12)."""
+    first: dict[object, Event] = {}
+    for position, event in enumerate(answer):
+        first.setdefault(event.sqs_message_id or position, event)
+    return list(first.values())
+
+
+def _is_out_of_order(group: Group, first: Event, second: Event) -> bool:
+    numbers = first.sqs_sequence_number, second.sqs_sequence_number
+    if None not in numbers and (numbers[0] or "") > (numbers[1] or ""):
+        return True
+    place, other = group.place(first), group.place(second)
+    if place is not None and other is not None:
+        return place[0] == other[0] and place[1] > other[1]
+    return group.is_ahead(second.idx, first.idx)
+
+
+def head_skip(group: Group) -> Iterator[Violation]:
+    """C3.
+
+    AWS: a delete with an older handle `succeeds, but the message might not be deleted` (API_DeleteMessage, read
+    2026-11-20). LocalStack deletes it (VIS-05): such a delete, of a worker that was frozen before it, proves nothing,
+    unless the message comes again.
+    """
+    for skip in passed(group):
+        siblings = group.siblings(skip.ahead)
+        again = [event for event in siblings if group.is_before(skip.event, event)]
+        may_be_deleted = not again and _is_deleted_by_any_handle(group, skip)
+        if is_free(group, skip) and not has_vanished(group, siblings[-1]) and not may_be_deleted:
+            yield group.violation(
+                "C3",
+                skip.event.queue,
+                [skip.ahead.idx, skip.event.idx],
+                "the second message was received while the first, before it, was available again",
+                [skip.ahead, skip.event, *again[:1]],
+            )
+
+
+def _is_deleted_by_any_handle(group: Group, skip: Passed) -> bool:
+    return any(
+        attempt.outcome == Outcome.OK
+        and group.may_delete(attempt, skip.ahead)
+        and not group.is_before(attempt, skip.ahead)
+        and not group.is_before(skip.event, attempt)
+        for attempt in group.tries(skip.ahead)
+    )
+
+
+def sqs_sequence(group: Group) -> Iterator[Violation]:
+    """C4."""
+    for queue in group.expectation.queues:
+        for earlier, other in (pair for line in group.lines for pair in pairwise(_numbered(group, queue, line))):
+            if (earlier.sqs_sequence_number or "") >= (other.sqs_sequence_number or ""):
+                sentence = "the queue gave the second message no higher sequence number than the first"
+                yield group.violation("C4", queue, [earlier.idx, other.idx], sentence, [earlier, other])
+    for (queue, _), receives in sorted(group.instances.items()):
+        numbered = [event for event in receives if event.sqs_sequence_number is not None]
+        for earlier, other in pairwise(numbered):
+            if earlier.sqs_sequence_number != other.sqs_sequence_number:
+                yield group.violation(
+                    "C4", queue, [earlier.idx], "one message came with two sequence numbers", [earlier, other]
+                )
+
+
+def _numbered(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
+    first = group.first_received.get(queue, {})
+    return [
+        first[idx]
+        for idx in line
+        if idx in first and first[idx].sqs_sequence_number is not None and group.has_stayed(queue, idx)
+    ]
+
+
+def sns_sequence(group: Group) -> Iterator[Violation]:
+    """C5."""
+    places: dict[str | None, list[Event]] = defaultdict(list)
+    for idx in group.publishes:
+        for event in _numbered_publishes(group, idx):
+            places[event.queue].append(event)
+    for published in places.values():
+        yield from _fallen(group, published)
+        yield from _shared(group, published)
+
+
+def _numbered_publishes(group: Group, idx: int) -> list[Event]:
+    """Return the first acknowledgement of each sequence number that publishes of a message were given."""
+    first: dict[str, Event] = {}
+    for event in sorted(group.publishes[idx], key=by_time):
+        name = number(event)
+        if event.outcome == Outcome.OK and name is not None:
+            first.setdefault(name, event)
+    return list(first.values())
+
+
+def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
+    """Yield what was published after the acknowledgement of a higher number."""
+    tried_us = {event: _tried_us(group, event) for event in published}
+    highest: Event | None = None  # of what was acked before
+    waiting = iter(sorted(published, key=by_time))
+    upcoming = next(waiting, None)
+    for later in sorted(published, key=lambda event: (tried_us[event], event.idx)):
+        while upcoming is not None and responded(upcoming) + group.publishers_spread_us < tried_us[later]:
+            if highest is None or (number(upcoming) or "") > (number(highest) or ""):
+                highest = upcoming
+            upcoming = next(waiting, None)
+        if highest is not None and highest is not later and (number(highest) or "") >= (number(later) or ""):
+            yield group.violation(
+                "C5",
+                None,
+                [highest.idx, later.idx],
+                "the second message, published after the first was acknowledged, has no higher sequence number",
+                [highest, later],
+            )
+
+
+def _tried_us(group: Group, event: Event) -> int:
+    """Return when the publish that took this number was made at the earliest: an unanswered one may have taken it."""
+    tries = [
+        attempt for attempt in _effective(group.publishes[event.idx or 0]) if number(attempt) in (None, number(event))
+    ]
+    return min(map(invoked, tries))
+
+
+def _shared(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
+    """Yield two messages with one number."""
+    owners: dict[str | None, Event] = {}
+    for event in sorted(published, key=by_time):
+        owner = owners.setdefault(number(event), event)
+        if owner.idx != event.idx:
+            sentence = "the two messages were acknowledged with one sequence number"
+            yield group.violation("C5", None, [owner.idx, event.idx], sentence, [owner, event])
+
+
+def _effective(tries: Sequence[Event]) -> list[Event]:
+    return [event for event in tries if event.outcome != Outcome.FAIL]
+
+
+def fan_out_divergence(group: Group) -> Iterator[Violation]:
+    """C6, of messages whose order in the group is not known; of the others C1 tells."""
+    for single, other in combinations(group.expectation.queues, 2):
+        first, second = group.first_received.get(single, {}), group.first_received.get(other, {})
+        both = [
+            idx for idx in first if idx in second and group.has_stayed(single, idx) and group.has_stayed(other, idx)
+        ]
+        for later, earlier in overtaken(group, sorted(both, key=lambda idx: by_time(first[idx])), second):
+            is_unordered = later not in group.order or earlier not in group.order
+            if is_unordered and group.is_before(first[later], first[earlier]):
+                yield group.violation(
+                    "C6",
+                    None,
+                    [later, earlier],
+                    f"{single} delivered the first before the second, {other} the second before the first",
+                    [first[later], first[earlier], second[earlier], second[later]],
+                )
+
+
+def producer_reorder(group: Group) -> Iterator[Violation]:
+    """C7."""
+    if not group.expectation.is_planned:
+        return
+    published = [
+        (idx, effective)
+        for idx in sorted(group.publishes, key=lambda idx: (is_end_marker(idx), idx))
+        if (effective := _effective(group.publishes[idx]))
+    ]
+    latest: Event | None = None  # of what comes earlier in the plan, what was acknowledged last
+    for idx, tries in published:
+        first = min(tries, key=invoked)
+        if latest is not None and latest.idx is not None and _overlaps(group, latest, first):
+            sentence = "the second message was published before the first was acknowledged"
+            yield group.violation("C7", None, [latest.idx, idx], sentence, [latest, first])
+        done = group.acked.get(idx)
+        if done is not None and (latest is None or responded(done) > responded(latest)):
+            latest = done
+
+
+def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
+    """Return whether `later` was asked before `earlier` was answered, and was not behind it in one call."""
+    calls = {event.call_id: event.batch_position or 0 for event in _effective(group.publishes[earlier.idx or 0])}
+    if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
+        return False
+    return invoked(later) + group.bound_us(later, earlier) < responded(earlier)

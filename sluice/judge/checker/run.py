@@ -1,0 +1,151 @@
+"""What concerns the run as a whole rather than one group."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sluice.judge.checker.clocks import NEVER_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What concerns the run rather than one group.
+
+    Args:
+        published_count: publishes that were acknowledged.
+        received_count: messages of this run that were received.
+        foreign_count: received messages of another run, or of none.
+        lateness_p99_us: 99th percentile of invoked minus intended publish time; None when nothing was published.
+        lateness_budget_us: what the profile allows it to be.
+        unclosed_journals: names of recorders that never finished, or whose journal is missing.
+        unpublished_count: planned messages no publish was tried for, or whose last publish failed.
+        failed_calls: error code to how many calls failed or went unanswered with it.
+    """
+
+    published_count: int
+    received_count: int
+    foreign_count: int
+    lateness_p99_us: int | None
+    lateness_budget_us: int
+    unclosed_journals: tuple[str, ...] = ()
+    unpublished_count: int = 0
+    failed_calls: Mapping[str, int] = field(default_factory=dict)
+
+
+def check_run(counts: RunFacts) -> dict[str | None, str]:
+    """Return why the run as a whole cannot vouch for its result: anomaly id (None for no anomaly) to sentence."""
+    reasons: dict[str | None, str] = {}
+    if not counts.published_count or not counts.received_count:
+        reasons[None] = (
+            f"{counts.published_count} message(s) acknowledged and {counts.received_count} received: nothing to judge"
+        )
+    elif counts.unclosed_journals:
+        reasons[None] = (
+            f"{len(counts.unclosed_journals)} recorder(s) did not finish: {', '.join(counts.unclosed_journals[:4])}"
+        )
+    elif counts.unpublished_count:
+        reasons[None] = f"{counts.unpublished_count} planned message(s) were not published"
+    if None in reasons and counts.failed_calls:
+        worst = max(counts.failed_calls, key=lambda code: counts.failed_calls[code])
+        reasons[None] += f" ({counts.failed_calls[worst]} calls failed with {worst})"
+    if counts.foreign_count:
+        reasons["A6"] = f"{counts.foreign_count} message(s) of another run were received: the run was not isolated"
+    if counts.lateness_p99_us is not None and counts.lateness_p99_us > counts.lateness_budget_us:
+        reasons["H7"] = (
+            f"the generator was late: 99 % of publishes within {counts.lateness_p99_us / 1e6:.2f} s of their time,"
+            f" allowed are {counts.lateness_budget_us / 1e6:.2f} s; offer a lower rate"
+        )
+    return reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is held against a threshold. What was not measured is None or not named.
+
+    Args:
+        latency_us: queue to the percentile of the latency from intended publish to first receive that is looked at.
+        drained_in_seconds: queue to how long after the last publish its last end marker came.
+        recovered_in_seconds: fault to how long after its end the first call succeeded.
+        call_count: calls made.
+        throttled_count: how many of them were throttled.
+        clock_bound_us: how far the clocks may be apart that measured latency, drain and recovery.
+    """
+
+    latency_us: Mapping[str, int] = field(default_factory=dict)
+    drained_in_seconds: Mapping[str, float] = field(default_factory=dict)
+    recovered_in_seconds: Mapping[str, float] = field(default_factory=dict)
+    call_count: int = 0
+    throttled_count: int = 0
+    clock_bound_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """How much of it is allowed; None does not judge it.
+
+    Args:
+        latency_seconds_max: for H3, in every queue.
+        drain_seconds_max: for H4, of every queue.
+        recovery_seconds_max: for H5, after every fault.
+        throttled_share_max: for H6, of all calls.
+    """
+
+    latency_seconds_max: float | None = None
+    drain_seconds_max: float | None = None
+    recovery_seconds_max: float | None = None
+    throttled_share_max: float | None = None
+
+
+def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tuple[str, ...]]:
+    """Return what crosses its threshold, of H3 to H6: anomaly id to a sentence for each place."""
+    share = measured.throttled_count / measured.call_count if measured.call_count else 0.0
+    crossed = {
+        timed.anomaly: tuple(
+            f"{timed.what.format(name)} was {value:.2f} s, allowed are {timed.allowed:g} s"
+            for name, value in sorted(timed.seconds.items())
+            if value > timed.allowed + timed.bound_seconds
+        )
+        for timed in _timed(measured, thresholds)
+    }
+    if thresholds.throttled_share_max is not None and share > thresholds.throttled_share_max:
+        crossed["H6"] = (
+            f"{measured.throttled_count} of {measured.call_count} calls were throttled ({share:.1%}),"
+            f" allowed are {thresholds.throttled_share_max:.1%}",
+        )
+    return {anomaly: sentences for anomaly, sentences in crossed.items() if sentences}
+
+
+def open_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str | None, str]:
+    """Return what may cross its threshold or not, as the clocks that measured it are apart: anomaly id to sentence."""
+    return {
+        timed.anomaly: f"{timed.what.format(name)} was {value:.2f} s, allowed are {timed.allowed:g} s, and the clocks"
+        f" that measured it may be {_apart(measured.clock_bound_us)} apart"
+        for timed in _timed(measured, thresholds)
+        for name, value in sorted(timed.seconds.items(), reverse=True)
+        if -timed.bound_seconds < value - timed.allowed <= timed.bound_seconds
+    }
+
+
+def _apart(bound_us: int) -> str:
+    return f"{bound_us / 1_000:g} ms" if bound_us < NEVER_US else "nobody knows how far"
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Measures of one anomaly with what is allowed, and how wrong they may be."""
+
+    anomaly: str
+    what: str
+    seconds: Mapping[str, float]
+    allowed: float
+    bound_seconds: float
+
+
+def _timed(measured: Measured, thresholds: Thresholds) -> Iterator[_Timed]:
+    latency = {queue: us / 1e6 for queue, us in measured.latency_us.items()}
+    for anomaly, what, seconds, allowed in (
+        ("H3", "latency in {}", latency, thresholds.latency_seconds_max),
+        ("H4", "drain of {}", measured.drained_in_seconds, thresholds.drain_seconds_max),
+        ("H5", "recovery from {}", measured.recovered_in_seconds, thresholds.recovery_seconds_max),
+    ):
+        if allowed is not None:
+            yield _Timed(anomaly, what, seconds, allowed, measured.clock_bound_us / 1e6)

@@ -1,0 +1,165 @@
+"""Who stands before whom in a queue, and from when on it may have been gone.
+
+Nothing behind a message of a group is handed out while that message is hidden (GRP-01, GRP-10), and a message that
+comes again comes before younger ones (ORD-02). So every receive proves that what stands before it in the queue was
+deleted or dead-lettered by then, or is in the same answer. Where a call may have had its effect at several instants,
+something is proven only if it holds for all of them.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+
+from sluice.history.events import Event
+from sluice.judge.checker.clocks import NEVER_US
+from sluice.judge.checker.group import Group, invoked, responded
+from sluice.judge.checker.retention import may_be_removed, removed_from_us
+
+_AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A receive of what stands behind a message that was received before and was certainly still in the queue.
+
+    Args:
+        ahead: the last receive of the message in front that may have come before.
+        event: the receive that passed it.
+    """
+
+    ahead: Event
+    event: Event
+
+
+@lru_cache(maxsize=1)  # three rules ask for it
+def passed(group: Group) -> Sequence[Passed]:
+    """Return each receive that passed a message, with the one that stayed longest."""
+    return tuple(_all_passed(group))
+
+
+def _all_passed(group: Group) -> Iterator[Passed]:
+    for queue in group.expectation.queues:
+        for line in queue_lines(group, queue):
+            yield from _passed(group, line)
+        yield from _passed_by_followers(group, queue)
+
+
+def is_free(group: Group, skip: Passed) -> bool:
+    """Return whether the message in front was certainly available again; else it may still have been held."""
+    return group.is_after(skip.event, group.possible_expiry_us(skip.ahead), by=skip.ahead)
+
+
+def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]:
+    """Yield the receives of each message whose place among others in the queue is known, in that order.
+
+    The queue's own sequence numbers tell the order of all it has. Without them that of the publishes does, for what was
+    published to one place.
+    """
+    bound = [
+        receives
+        for (of, _), receives in group.instances.items()
+        if of == queue and group.has_stayed(queue, receives[0].idx)
+    ]
+    if all(receives[0].sqs_sequence_number is not None for receives in bound):
+        yield sorted(bound, key=lambda receives: receives[0].sqs_sequence_number or "")
+        return
+    by_place: dict[str | None, list[tuple[str, Sequence[Event]]]] = defaultdict(list)
+    for receives in bound:
+        place = group.place(receives[0])
+        if place is not None:
+            by_place[place[0]].append((place[1], receives))
+    for line in by_place.values():
+        yield [receives for _, receives in sorted(line, key=itemgetter(0))]
+
+
+def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
+    """Return the earliest instant at which a received message may have been gone from its queue; never, if it was not.
+
+    It was there when it was received last. A delete works only with the handle of the last receive (VIS-05), and
+    retention and purges take out what nobody deleted (VIS-16, PUR-02). What was received after a delete that certainly
+    worked is another anomaly, A8.
+    """
+    last = receives[-1]
+    seen_us, spread_us = max(map(invoked, receives)), group.spread_us(last.queue)
+    candidates = [
+        max(invoked(attempt), seen_us)
+        for attempt in group.tries(last)
+        if group.may_delete(attempt, last)
+        and responded(attempt) + spread_us >= seen_us
+        and _may_be_last(group, receives, attempt.receipt_handle_hash)
+    ]
+    candidates += [invoked(delete) for receive in receives if (delete := group.settled_delete(receive)) is not None]
+    is_left_open = any(map(group.may_be_dead_lettered, receives)) or group.is_dead_lettered(last.queue or "", last.idx)
+    if is_left_open or not group.is_proven(last.queue or ""):
+        latest = [e for e in receives if _may_be_last(group, receives, e.receipt_handle_hash)] or receives
+        candidates.append(max(seen_us, min(map(group.expiry_us, latest))))
+    if last.idx is not None and may_be_removed(group, last.queue or "", last.idx):
+        candidates.append(max(seen_us, removed_from_us(group, last.queue or "", group.publishes.get(last.idx, ()))))
+    return min(candidates, default=NEVER_US)
+
+
+def _may_be_last(group: Group, receives: Sequence[Event], handle: str | None) -> bool:
+    """Return whether the receive that gave this handle may have been the last one."""
+    own = [receive for receive in receives if receive.receipt_handle_hash == handle]
+    others = [receive for receive in receives if receive.receipt_handle_hash != handle]
+    return any(all(not group.is_before(receive, other) for other in others) for receive in own)
+
+
+def _passed(group: Group, line: Sequence[Sequence[Event]]) -> Iterator[Passed]:
+    longest: list[tuple[int, int]] = []  # (until when it was there, its place in the line) of what stays longest
+    for place, receives in enumerate(line):
+        for event in receives:
+            found = _still_ahead(group, line, sorted(longest, reverse=True), event)
+            if found is not None:
+                yield Passed(found, event)
+        longest = heapq.nlargest(_AHEAD_MAX, [*longest, (gone_from_us(group, receives), place)])
+
+
+def _passed_by_followers(group: Group, queue: str) -> Iterator[Passed]:
+    """Yield what messages passed that no number places, but that were published behind acknowledged ones."""
+    followers = group.followers(queue)
+    for line in queue_lines(group, queue) if followers else ():
+        for published_to, behind in followers.items():
+            yield from _passed_by(group, queue, line, published_to, sorted(behind))
+
+
+def _passed_by(
+    group: Group,
+    queue: str,
+    line: Sequence[Sequence[Event]],
+    published_to: str | None,
+    followers: Sequence[tuple[str, int]],
+) -> Iterator[Passed]:
+    numbered = sorted(
+        (group.order[idx], place)
+        for place, receives in enumerate(line)
+        if (idx := receives[0].idx) in group.order and idx is not None and group.acked[idx].queue == published_to
+    )
+    ahead = iter(numbered)
+    upcoming = next(ahead, None)
+    longest: list[tuple[int, int]] = []
+    for last, idx in followers:
+        while upcoming is not None and upcoming[0] <= last:
+            stay = (gone_from_us(group, line[upcoming[1]]), upcoming[1])
+            longest = heapq.nlargest(_AHEAD_MAX, [*longest, stay])
+            upcoming = next(ahead, None)
+        for event in group.receives(queue, idx):
+            found = _still_ahead(group, line, longest, event)
+            if found is not None:
+                yield Passed(found, event)
+
+
+def _still_ahead(
+    group: Group, line: Sequence[Sequence[Event]], longest: Sequence[tuple[int, int]], event: Event
+) -> Event | None:
+    by_us = responded(event) + group.spread_us(event.queue)
+    for until_us, place in longest:
+        if until_us <= by_us:
+            return None
+        before = [receive for receive in line[place] if not group.is_surely_before(event, receive)]
+        if before and not group.are_in_answer_of(line[place], event):
+            return before[-1]
+    return None

@@ -1,0 +1,192 @@
+"""What a judgement says: VALID, INVALID with witnesses, or UNKNOWN with reasons. Nothing else, and never by default."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sluice.history.events import Event
+from sluice.judge.checker.anomalies import ANOMALIES, Severity
+
+SCHEMA_VERSION = 1
+
+
+class Status(StrEnum):
+    """Three values, worst first: a known violation outweighs what is not known, and that outweighs what held."""
+
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+    VALID = "valid"
+
+
+EXIT_CODES: dict[Status, int] = {Status.VALID: 0, Status.INVALID: 1, Status.UNKNOWN: 2}
+EXIT_CROSSED = 99
+"""Valid, but a threshold was crossed."""
+
+
+def compose(statuses: Iterable[Status]) -> Status:
+    """Return the worst of the statuses; of none at all, UNKNOWN: nothing was looked at."""
+    listed = set(statuses)
+    return next((status for status in Status if status in listed), Status.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One anomaly, shown.
+
+    Args:
+        anomaly: id in `anomalies`.
+        message_group_id: where.
+        queue: where; None when it concerns no single queue.
+        idxs: the messages concerned, in the group's order.
+        sentence: what happened, for people.
+        witness: the two to six events that prove it.
+    """
+
+    anomaly: str
+    message_group_id: str
+    queue: str | None
+    idxs: tuple[int, ...]
+    sentence: str
+    witness: tuple[Event, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for verdict.json: of each witness only the fields that say something."""
+        return {
+            "anomaly": self.anomaly,
+            "name": ANOMALIES[self.anomaly].name,
+            "message_group_id": self.message_group_id,
+            "queue": self.queue,
+            "idxs": list(self.idxs),
+            "sentence": self.sentence,
+            "witness": [event.as_dict() for event in self.witness],
+        }
+
+
+class Holding(StrEnum):
+    """How one property fared: `not exercised` is no praise, it had no opportunity to fail.
+
+    CROSSED is a threshold that was not kept, NO_THRESHOLD one that was not set, SEEN a lawful thing that happened.
+    """
+
+    VIOLATED = "violated"
+    CROSSED = "crossed"
+    ALLOWED = "allowed"
+    SEEN = "seen"
+    UNKNOWN = "unknown"
+    HOLDS = "holds"
+    NO_THRESHOLD = "no threshold"
+    NOT_EXERCISED = "not exercised"
+
+
+_SHOWN = {
+    Severity.SAFETY: Holding.VIOLATED,
+    Severity.LIVENESS: Holding.CROSSED,
+    Severity.HARNESS: Holding.UNKNOWN,
+    Severity.INFORMATION: Holding.SEEN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """The absence of one anomaly, over a whole run.
+
+    Args:
+        anomaly: id in `anomalies`.
+        opportunities: how often it could have happened.
+        violation_count: how often it did.
+        allowed_because: why this target may show it (`deviations`); None when it may not.
+        is_unknown: whether the run cannot say.
+        has_threshold: whether there is one, of what is judged only against a threshold.
+        crossed: what was above its threshold, a sentence each; of a group it is told by a violation instead.
+    """
+
+    anomaly: str
+    opportunities: int
+    violation_count: int = 0
+    allowed_because: str | None = None
+    is_unknown: bool = False
+    has_threshold: bool = True
+    crossed: tuple[str, ...] = ()
+
+    @property
+    def holding(self) -> Holding:
+        """Return how the property fared."""
+        if self.violation_count:
+            return _SHOWN[ANOMALIES[self.anomaly].severity] if self.allowed_because is None else Holding.ALLOWED
+        if self.is_unknown:
+            return Holding.UNKNOWN
+        if not self.has_threshold:
+            return Holding.NO_THRESHOLD
+        return Holding.HOLDS if self.opportunities else Holding.NOT_EXERCISED
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for verdict.json."""
+        known = ANOMALIES[self.anomaly]
+        return {
+            "anomaly": self.anomaly,
+            "name": known.name,
+            "severity": known.severity.value,
+            "holding": self.holding.value,
+            "opportunities": self.opportunities,
+            "violations": self.violation_count,
+            "allowed_because": self.allowed_because,
+            "crossed": list(self.crossed),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The judgement of one run.
+
+    Args:
+        properties: every judged anomaly, in the order of `anomalies`.
+        violations: the most telling ones of each property; `Property.violation_count` has their number.
+        unknowns: why parts of it, or all of it, cannot be judged.
+        measures: what was measured, JSON-ready.
+        run: what was run: id, profile, seed, environment, target, versions; JSON-ready.
+    """
+
+    properties: tuple[Property, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    unknowns: tuple[str, ...] = ()
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Status:
+        """Return the worst of what the properties and the unknowns say; with nothing exercised, UNKNOWN."""
+        by_holding = {
+            Holding.VIOLATED: Status.INVALID,
+            Holding.UNKNOWN: Status.UNKNOWN,
+            Holding.HOLDS: Status.VALID,
+            Holding.ALLOWED: Status.VALID,
+            Holding.CROSSED: Status.VALID,
+        }
+        statuses = [by_holding[p.holding] for p in self.properties if p.holding in by_holding]
+        return compose([*statuses, *([Status.UNKNOWN] if self.unknowns else [])])
+
+    @property
+    def crossed(self) -> list[str]:
+        """Return what was above a threshold, a sentence each with its anomaly; of groups see `violations`."""
+        crossed = [prop for prop in self.properties if prop.holding is Holding.CROSSED]
+        return [f"{prop.anomaly}: {sentence}" for prop in crossed for sentence in prop.crossed]
+
+    @property
+    def exit_code(self) -> int:
+        """Return what a program that judged ends with."""
+        is_crossed = any(p.holding is Holding.CROSSED for p in self.properties)
+        return EXIT_CROSSED if is_crossed and self.status is Status.VALID else EXIT_CODES[self.status]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for verdict.json; the status stands first."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.status.value,
+            "unknowns": list(self.unknowns),
+            "properties": [p.as_json() for p in self.properties],
+            "violations": [v.as_json() for v in self.violations],
+            "not_judged": [a.id for a in ANOMALIES.values() if not a.is_judged],
+            "measures": dict(self.measures),
+            "run": dict(self.run),
+        }

@@ -1,0 +1,104 @@
+"""What the checker finds in the groups that are suspect: as rows, so that tasks can hand them on, and gathered."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.history.events import Event
+from sluice.judge.checker import Expectation, Finding, QueueContext, check_group
+from sluice.judge.checker.anomalies import ANOMALIES, Severity
+from sluice.judge.checker.verdict import Violation
+from sluice.recorder.journal import taken
+
+WITNESSED_MAX = 8
+"""Violations shown of each anomaly; all are counted."""
+UNKNOWNS_MAX = 20
+"""Sentences shown of what stays open."""
+UNKNOWN = ""
+"""In place of an anomaly."""
+_SHOWN = {anomaly.id for anomaly in ANOMALIES.values() if anomaly.severity is not Severity.INFORMATION}
+FOUND = pa.schema([(name, pa.string()) for name in ("anomaly", "sort_key", "finding")])
+"""A violation, or a sentence of what stays open: of each anomaly those with the least key are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What the checker found in all groups.
+
+    Args:
+        shown: the first violations of each anomaly that is not lawful.
+        counts: anomaly to how many there are, lawful ones included.
+        unknowns: what stays open, as sentences.
+    """
+
+    shown: tuple[Violation, ...] = ()
+    counts: Mapping[str, int]
+    unknowns: tuple[str, ...] = ()
+
+
+def finding_in(
+    events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
+) -> Finding:
+    """Return what the checker finds in one group, of the messages that count (`stretches.Needed`)."""
+    finding = check_group(events, expectation, around)
+    if idxs is None:
+        return finding
+    violations, seen = (
+        tuple(violation for violation in found if not idxs.isdisjoint(violation.idxs))
+        for found in (finding.violations, finding.seen)
+    )
+    return replace(finding, violations=violations, seen=seen)
+
+
+def found_in(
+    events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
+) -> list[dict[str, str]]:
+    """Return `finding_in` as rows of FOUND."""
+    finding = finding_in(events, expectation, around, idxs)
+    return [
+        {
+            "anomaly": violation.anomaly,
+            "sort_key": f"{violation.message_group_id} {violation.idxs[:1]}",
+            "finding": json.dumps(violation.as_json()),
+        }
+        for violation in (*finding.violations, *finding.seen)
+    ] + [{"anomaly": UNKNOWN, "sort_key": text, "finding": text} for text in finding.unknowns]
+
+
+def gathered(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> Findings:
+    """Return the findings of all groups: `counts` are rows of FOUND by anomaly, `first` are those that are shown."""
+    listed = list(first)
+    unknowns = [row["finding"] for row in listed if row["anomaly"] == UNKNOWN]
+    if counts.get(UNKNOWN, 0) > len(unknowns):
+        unknowns.append(f"… and {counts[UNKNOWN] - len(unknowns)} more of this kind")
+    return Findings(
+        shown=tuple(_violation(json.loads(row["finding"])) for row in listed if row["anomaly"] in _SHOWN),
+        counts={anomaly: count for anomaly, count in counts.items() if anomaly != UNKNOWN},
+        unknowns=tuple(unknowns),
+    )
+
+
+def groups_of(events: pa.Table) -> list[pa.Table]:
+    """Return the events of each group; every event has one."""
+    group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
+    ordered = taken(events, np.argsort(group, kind="stable"))
+    counts = np.bincount(group)
+    return [
+        ordered.slice(end - count, count)
+        for end, count in zip(np.cumsum(counts).tolist(), counts.tolist(), strict=True)
+    ]
+
+
+def _violation(fields: Mapping[str, Any]) -> Violation:
+    return Violation(
+        anomaly=fields["anomaly"],
+        message_group_id=fields["message_group_id"],
+        queue=fields["queue"],
+        idxs=tuple(fields["idxs"]),
+        sentence=fields["sentence"],
+        witness=tuple(Event(**event) for event in fields["witness"]),
+    )

@@ -1,0 +1,374 @@
+"""From a history to a verdict: clear what is clean, hand the rest to the checker, measure, decide."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from sluice import deviations
+from sluice.clock import utc
+from sluice.errors import HistoryError
+from sluice.history.events import Event, detail_of
+from sluice.judge.checker import (
+    Expectation,
+    Measured,
+    QueueContext,
+    RunFacts,
+    Thresholds,
+    check_run,
+    check_thresholds,
+    open_thresholds,
+    queue_context,
+)
+from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, Severity
+from sluice.judge.checker.clocks import NEVER_US
+from sluice.judge.checker.verdict import Property, Verdict, Violation
+from sluice.judge.counts import EventCounts
+from sluice.judge.groups import Findings
+from sluice.judge.measures import measures
+from sluice.judge.screening.buckets import Cleared
+from sluice.judge.timing import Timed, located
+
+_NO_THRESHOLDS = Thresholds()
+_NOTHING_ALLOWED: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What was to be published: end markers are counted as messages."""
+
+    message_count: int
+    lateness_budget_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """A fault of a queue or topic, and when the first call there was answered ok after its end; None where none was."""
+
+    queue: str
+    began_us: int | None
+    ended_us: int
+    detail: str | None
+    answered_us: int | None
+
+
+class Engine(Protocol):
+    """Reads one settled history. There is one in Spark and one in this process; the judge is the same for both."""
+
+    def screen(self, expectation: Expectation) -> Cleared:
+        """Return what one pass over the whole history finds."""
+
+    def around(self) -> Iterable[Event]:
+        """Return the events of no group that are needed one by one: of the kinds `counts.AROUND`."""
+
+    def may_have_moved(self, expectation: Expectation, surrounded: QueueContext) -> Collection[str]:
+        """Return the groups with a receive that was asked for before a move task to its queue began, answered after.
+
+        What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
+        received more than once, or from a DLQ, and its group is suspect for that.
+        """
+
+    def timed(self, expectation: Expectation) -> Timed:
+        """Return what the history says of the clocks that timed it, of which there are several.
+
+        A publish is the cause of a receive with its idx and body, if one clock timed all its tries and all publishes
+        are on record; a receive is the cause of what was done with its receipt handle.
+        """
+
+    def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
+        """Run the checker on every suspect group."""
+
+    def recoveries(self) -> Iterable[Recovery]:
+        """Return the faults that ended, of each queue or topic they concern."""
+
+
+def judge(
+    engine: Engine,
+    *,
+    plan: Planned | None,
+    expectation: Expectation,
+    run: Mapping[str, Any],
+    unknowns: tuple[str, ...] = (),
+    thresholds: Thresholds = _NO_THRESHOLDS,
+    allowed: Mapping[str, str] = _NOTHING_ALLOWED,
+) -> Verdict:
+    """Return the verdict on a history.
+
+    Args:
+        engine: reads it.
+        plan: what was to be published; None when nobody planned it.
+        expectation: what the run was set up to be; its `clock_bound_us` is what was declared, 0 when nothing was.
+        run: what is known of the run: `target` (key into `sluice.deviations`), `recorders` (name to the queue it
+            consumes), `max_receive_count` by queue; all of it is repeated in the verdict.
+        unknowns: what already went wrong while it ran.
+        thresholds: of its measures.
+        allowed: anomalies that are lawful for the shape of this load, and why; besides the target's deviations.
+    """
+    expectation = replace(expectation, max_receive_count=run["max_receive_count"])
+    known_deviations = {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(run["target"], {}).items()}
+    excused = {**known_deviations, **allowed}
+    looked = engine.screen(replace(expectation, clock_bound_us=0))
+    event_counts, seen = looked.counts, looked.seen
+    _require_forward_clocks(event_counts)
+    surrounded = replace(
+        queue_context(
+            engine.around() if event_counts.counts["around"] else (),
+            queues=expectation.queues,
+            dead_letter_queues=expectation.dead_letter_queues,
+        ),
+        activity=event_counts.activity,
+    )
+    counts = {**event_counts.counts, **seen}
+    unfinished = _unfinished(event_counts.recorded, run)
+    provable = _provable(event_counts, expectation, run, unfinished)
+    timed = engine.timed(provable) if len(event_counts.clocks) > 1 else Timed()
+    provable, apart = located(provable, event_counts.clocks, timed)
+    moved = engine.may_have_moved(provable, surrounded) if surrounded.moves else ()
+    suspects = {*looked.suspects, *moved, *timed.groups}
+    found = engine.findings(suspects, provable, surrounded)
+    measured = measures(seen, expectation) | {
+        "groups": counts["groups"],
+        "suspect_groups": len(suspects),
+        "events": counts["events"],
+    }
+    run_facts = _run_facts(event_counts, counts, measured, plan, unfinished)
+    faults = faults_of(engine.recoveries() if counts["faults"] else ())
+    held = _measured(measured, counts, faults, clock_bound_us=provable.clock_bound_us)
+    reasons = check_run(run_facts) | open_thresholds(held, thresholds)
+    crossed = check_thresholds(held, thresholds)
+    measured |= {
+        "calls": {"count": held.call_count, "throttled": held.throttled_count},
+        "faults": faults,
+    }
+    if len(event_counts.clocks) > 1:
+        known_us = provable.clock_bound_us if provable.clock_bound_us < NEVER_US else None
+        measured |= {"clocks": {"count": len(event_counts.clocks), "apart_us_max": known_us}}
+    limits = _limits(expectation, thresholds)
+    counts |= {"recovered": len(held.recovered_in_seconds)}
+    opportunities = _opportunities(counts, expectation, surrounded, limits, has_plan=plan is not None)
+    return Verdict(
+        properties=tuple(
+            Property(
+                anomaly=anomaly.id,
+                opportunities=opportunities[anomaly.id],
+                violation_count=found.counts.get(anomaly.id, 0) + len(crossed.get(anomaly.id, ())),
+                allowed_because=excused.get(anomaly.id),
+                is_unknown=anomaly.id in reasons,
+                has_threshold=limits.get(anomaly.id, 0.0) is not None,
+                crossed=crossed.get(anomaly.id, ()),
+            )
+            for anomaly in JUDGED
+        ),
+        violations=tuple(violation for violation in found.shown if violation.anomaly not in excused),
+        unknowns=(*unknowns, *reasons.values(), *apart, *_causes(found.shown, excused), *found.unknowns),
+        measures=measured,
+        run={**run, "known_deviations": known_deviations, "allowed": dict(allowed)},
+    )
+
+
+def _require_forward_clocks(event_counts: EventCounts) -> None:
+    if backward_count := event_counts.counts["backward"]:
+        raise HistoryError(
+            f"{backward_count} event(s) were answered before they were invoked: a clock was set back, and nothing is"
+            " certain; record again"
+        )
+
+
+def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, Any]) -> list[str]:
+    """Return the recorders that did not finish: a journal is not there, or the last attempt's has no `closed`.
+
+    Earlier attempts of a resumed run may lack `closed`: their intents were flushed before each publish and delete. A
+    message that was received but not recorded came again, so it is in the history; the extra receive is counted in
+    `lost_receives`. The same goes for the recorders of workers that a fault killed, whose effects the databases tell.
+    """
+    last = run.get("attempts", 1) - 1
+
+    def is_whole(attempts: Mapping[int, bool]) -> bool:
+        return len(attempts) > last and all(closed for attempt, closed in attempts.items() if attempt >= last)
+
+    killed = run.get("killed", ())
+    return [name for name in run["recorders"] if name not in killed and not is_whole(recorded.get(name, {}))]
+
+
+def _provable(
+    event_counts: EventCounts, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str]
+) -> Expectation:
+    """Return the expectation with what this history cannot prove left out of it."""
+    unproven = {
+        queue: f"whose recorder {name} did not finish"
+        for name, queue in run["recorders"].items()
+        if name in unfinished and queue is not None
+    }
+    lost = Counter(event_counts.unanswered_receives)
+    for name, attempts in event_counts.recorded.items():
+        if name not in unfinished and (queue := run["recorders"].get(name)) is not None:
+            lost[queue] += sum(not closed for closed in attempts.values())
+    for queue, count in lost.items():
+        # Enough lost answers can use a message's receives up without a trace: it is then in the DLQ, unseen.
+        if count >= run["max_receive_count"].get(queue, 1):
+            unproven[queue] = f"where {count} receives were not answered"
+    if event_counts.counts["foreign"]:
+        unproven = dict.fromkeys(expectation.queues, "which others used as well")
+    is_recorded = not any(run["recorders"][name] is None for name in unfinished)
+    return replace(
+        expectation,
+        unproven_queues={**expectation.unproven_queues, **unproven},
+        lost_receives=lost,
+        is_publishing_recorded=expectation.is_publishing_recorded and is_recorded,
+    )
+
+
+def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:
+    """Return why the run itself was at fault, in what was found in its groups."""
+    return [
+        f"{violation.anomaly} in group {violation.message_group_id}: {violation.sentence}"
+        for violation in violations
+        if ANOMALIES[violation.anomaly].severity is Severity.HARNESS and violation.anomaly not in excused
+    ]
+
+
+def _limits(expectation: Expectation, thresholds: Thresholds) -> dict[str, float | None]:
+    """Return the threshold of each anomaly that is judged only against one; None where none is set."""
+    return {
+        "D3": expectation.passed_over_seconds_max,
+        "E3": expectation.fan_out_skew_seconds_max,
+        "H1": expectation.stuck_seconds_max,
+        "H3": thresholds.latency_seconds_max,
+        "H4": thresholds.drain_seconds_max,
+        "H5": thresholds.recovery_seconds_max,
+        "H6": thresholds.throttled_share_max,
+    }
+
+
+def _opportunities(
+    counts: Mapping[str, int],
+    expectation: Expectation,
+    surrounded: QueueContext,
+    limits: Mapping[str, float | None],
+    *,
+    has_plan: bool,
+) -> dict[str, int]:
+    """Return how often each anomaly could have happened, anomaly id to count. In doubt rather too few.
+
+    What this history cannot tell had no opportunity: without end markers nothing was drained, without a plan nothing
+    was meant to be, without a visibility timeout nothing was held, and what nobody recorded may have been published.
+    """
+    of_count = {
+        "acked": "A2 C5",
+        "received": "A6 B6 B8 E2 G1 G3",
+        "unanswered": "A7 C6",
+        "repeated": "B1 B5",
+        "repeated_late": "B2",
+        "later": "C1 D5",
+        "shared": "C2",
+        "redelivered": "C3",
+        "numbered": "C4",
+        "dead": "D4 F1 F4 F5 F6 F7 F12",
+        "undelivered_polls": "E4",
+        "summed": "G2",
+        "enveloped": "G4",
+        "handled": "R2 R3",
+    }
+    is_timed = set(expectation.queues) <= set(expectation.visibility_timeout_seconds)
+    empty = sum(activity.empty_count for seconds in surrounded.activity.values() for activity in seconds)
+    limited = {
+        "D3": counts["later"],
+        "E3": counts["acked"],
+        "H1": counts["later"],
+        "H3": counts["received"],
+        "H4": len(expectation.queues),
+        "H5": counts["recovered"],
+        "H6": counts["calls"],
+    }
+    judged = {anomaly: counts[name] for name, anomalies in of_count.items() for anomaly in anomalies.split()}
+    judged |= dict.fromkeys(
+        ("F8", "F9", "F10", "F11"), min(counts["dead"], sum(move.is_finished for move in surrounded.moves))
+    )
+    return judged | {
+        "A1": counts["acked"] if counts["ended"] else 0,
+        "A3": counts["received"] if counts["ended"] else 0,
+        "A4": counts["received"] if expectation.is_publishing_recorded else 0,
+        "F13": counts["dead"] if expectation.is_publishing_recorded else 0,
+        "A8": counts["deleted"] if is_timed else 0,
+        "B7": counts["received"] if is_timed else 0,
+        "D1": counts["later"] if is_timed else 0,
+        "D2": counts["later"] if is_timed else 0,
+        "R4": counts["handled"] if is_timed else 0,
+        "A5": counts["refused"] if expectation.is_publishing_recorded else 0,
+        "B3": counts["repeated_late"] if counts["ended"] else 0,
+        "C7": counts["acked"] if expectation.is_planned else 0,
+        "E1": counts["acked"] if counts["ended"] and len(expectation.queues) > 1 else 0,
+        "E5": len(surrounded.faults),
+        "F2": counts["received"] if expectation.max_receive_count else 0,
+        "F3": counts["redelivered"] if surrounded.empty_since_us else 0,
+        "H2": empty,
+        "H7": counts["publishes"] if has_plan else 0,
+        "R1": counts["handled"] if expectation.effects_recorded else 0,
+        **{anomaly: 0 if limits[anomaly] is None else count for anomaly, count in limited.items()},
+    }
+
+
+def faults_of(recoveries: Iterable[Recovery]) -> list[dict[str, Any]]:
+    """Return each fault once, in the order they began, with the seconds to its recovery in each queue or topic."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for of in sorted(recoveries, key=lambda of: (of.began_us or 0, of.ended_us, of.detail or "", of.queue)):
+        detail = detail_of(of.detail)
+        fault = {
+            "kind": str(detail.get("kind", "fault")),
+            "target": str(detail.get("target", of.queue)),
+            "how": str(detail.get("how", "")),
+            "began_at_us": of.began_us,
+            "ended_at_us": of.ended_us,
+        }
+        seconds = None if of.answered_us is None else (of.answered_us - of.ended_us) / 1e6
+        found.setdefault(tuple(fault.values()), fault | {"recovered_in_seconds": {}})["recovered_in_seconds"][
+            of.queue
+        ] = seconds
+    return list(found.values())
+
+
+def _time(at_us: int | None) -> str:
+    return "an unknown time" if at_us is None else f"{utc(at_us):%H:%M:%S.%f} UTC"
+
+
+def _measured(
+    measured: Mapping[str, Any],
+    counts: Mapping[str, int],
+    faults: Iterable[Mapping[str, Any]],
+    *,
+    clock_bound_us: int,
+) -> Measured:
+    of_queue = {queue: of for queue, of in measured["queues"].items() if of["latency_us"] is not None}
+    return Measured(
+        latency_us={queue: of["latency_us"]["p99"] for queue, of in of_queue.items()},
+        drained_in_seconds={queue: of["drain_seconds"] for queue, of in of_queue.items() if of["drain_seconds"]},
+        recovered_in_seconds={
+            f"{fault['kind']} of {fault['target']} at {_time(fault['began_at_us'])} in {queue}": seconds
+            for fault in faults
+            for queue, seconds in fault["recovered_in_seconds"].items()
+            if seconds is not None
+        },
+        call_count=counts["calls"],
+        throttled_count=counts["throttled"],
+        clock_bound_us=clock_bound_us,
+    )
+
+
+def _run_facts(
+    event_counts: EventCounts,
+    counts: Mapping[str, int],
+    measured: Mapping[str, Any],
+    plan: Planned | None,
+    unfinished: list[str],
+) -> RunFacts:
+    lateness = measured["lateness_us"] if plan is not None else None
+    return RunFacts(
+        published_count=counts["acked"],
+        received_count=counts["received"],
+        foreign_count=counts["foreign"],
+        lateness_p99_us=None if lateness is None else lateness["p99"],
+        lateness_budget_us=0 if plan is None else round(plan.lateness_budget_seconds * 1e6),
+        unclosed_journals=tuple(unfinished),
+        unpublished_count=0 if plan is None else plan.message_count - counts["acked"],
+        failed_calls=event_counts.failed_calls,
+    )

@@ -1,0 +1,342 @@
+"""A recording: a history without a load test, and what is known of the service it was recorded in.
+
+What nobody says is derived where the history tells it, and else left open: a queue that is not named with its timeout
+proves neither losses nor leases, and nobody planned anything.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow.parquet as pq
+
+from sluice import limits
+from sluice.declaration import Environment, naming
+from sluice.errors import ConfigError, HistoryError
+from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
+from sluice.judge.checker import Expectation
+from sluice.judge.checker.verdict import Verdict, Violation
+from sluice.judge.folder.layout import HISTORY, JOURNALS
+from sluice.judge.folder.series_schema import Series
+from sluice.judge.judge import Engine, judge
+from sluice.judge.reading import checksums
+from sluice.judge.reading.damage import UNREADABLE
+from sluice.judge.reading.reasons import reason
+from sluice.recorder.journal import SCHEMA, SUFFIX, is_empty
+
+FRAMED = (Kind.OPENED.value, Kind.CLOSED.value, Kind.TOPOLOGY.value)
+"""Kinds of events by which recorders say who they are."""
+CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
+"""Kinds of events that name a queue messages come from."""
+OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
+"""Kinds of events that need their message group to be judged, unless they failed: then the handle never was one."""
+OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_of_no_group")
+"""What the events of a history are counted by, as `count`, to know what it is.
+
+`kind` is of FRAMED and CONSUMED only, `worker` of FRAMED, `queue` of CONSUMED, `detail` of topologies.
+"""
+_TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE_ARRAY (String)"}
+_UNNAMED = "of which nobody said what it was to receive; name it with --queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedQueue:
+    """What is known of a queue, its DLQ, and where SNS puts what it could not deliver to it; None where nobody says."""
+
+    visibility_timeout_seconds: int
+    dead_letter_queue: str | None = None
+    undelivered_queue: str | None = None
+    max_receive_count: int | None = None
+    retention_seconds: int | None = None
+    dead_letter_retention_seconds: int | None = None
+
+
+def with_retention(queues: Mapping[str, RecordedQueue], texts: Iterable[str]) -> dict[str, RecordedQueue]:
+    """Return the queues with what several `NAME=SECONDS` say of them and their DLQs."""
+    found = dict(queues)
+    owners = {queue.dead_letter_queue: name for name, queue in queues.items() if queue.dead_letter_queue is not None}
+    for text in texts:
+        name, _, seconds = text.partition("=")
+        least, most = limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX
+        if not seconds.isdecimal() or not least <= int(seconds) <= most:
+            raise ConfigError(f"retention is {text!r}, allowed is NAME=SECONDS, with {least} to {most} seconds")
+        if name in found:
+            found[name] = replace(found[name], retention_seconds=int(seconds))
+        elif name in owners:
+            owner = owners[name]
+            found[owner] = replace(found[owner], dead_letter_retention_seconds=int(seconds))
+        else:
+            raise ConfigError(f"retention is of {name!r}, which --queue does not name; name it with --queue")
+    return found
+
+
+def parse_queue(text: str) -> tuple[str, RecordedQueue]:
+    """Return what `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]` says."""
+    name, _, rest = text.partition("=")
+    seconds, dead, most, *more = [*rest.split(":"), "", ""][: max(3, rest.count(":") + 1)]
+    is_timeout = seconds.isdecimal() and int(seconds) <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX
+    is_count = not most or (most.isdecimal() and 0 < int(most) <= limits.MAX_RECEIVE_COUNT_MAX)
+    if not name or not is_timeout or not is_count or more or dead == name:
+        raise ConfigError(
+            f"queue is {text!r}, allowed is NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]],"
+            f" such as orders.fifo=30:orders-dlq.fifo:5, with at most {limits.VISIBILITY_TIMEOUT_SECONDS_MAX} seconds"
+            f" and {limits.MAX_RECEIVE_COUNT_MAX} receives"
+        )
+    return name, RecordedQueue(
+        visibility_timeout_seconds=int(seconds),
+        dead_letter_queue=dead or None,
+        max_receive_count=int(most) if most else None,
+    )
+
+
+def parse_queues(texts: Iterable[str]) -> dict[str, RecordedQueue]:
+    """Return what several of them say, by name; none may be given twice, or be another's DLQ."""
+    queues: dict[str, RecordedQueue] = {}
+    for text in texts:
+        name, queue = parse_queue(text)
+        if name in queues:
+            raise ConfigError(f"queue {name!r} is given twice, allowed is once")
+        queues[name] = queue
+    for name, queue in queues.items():
+        if queue.dead_letter_queue in queues:
+            raise ConfigError(
+                f"queue {queue.dead_letter_queue!r} is the DLQ of {name!r}, and given as a queue of its own;"
+                " leave one of the two out"
+            )
+    return queues
+
+
+def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
+    """Return what the declaration says of the queues of its consumers."""
+    return {
+        naming.queue_name(environment, consumer): RecordedQueue(
+            visibility_timeout_seconds=consumer.visibility_timeout_seconds,
+            dead_letter_queue=naming.dead_letter_queue_name(environment, consumer),
+            undelivered_queue=naming.undelivered_queue_name(environment, consumer),
+            max_receive_count=consumer.max_attempts,
+            retention_seconds=consumer.message_retention_seconds,
+            dead_letter_retention_seconds=consumer.dead_letter_retention_seconds,
+        )
+        for consumer in environment.consumers
+    }
+
+
+class RecordingEngine(Engine, Protocol):
+    """Reads a history of which nobody says what it is."""
+
+    def overview(self) -> Sequence[Mapping[str, Any]]:
+        """Return the counts by OVERVIEW."""
+
+    def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
+        """Return what the report's charts show."""
+
+
+def check(
+    engine: RecordingEngine,
+    root: Path,
+    queues: Mapping[str, RecordedQueue],
+    target: str,
+    *,
+    has_other_producers: bool = False,
+    clock_bound_us: int = 0,
+) -> tuple[Verdict, Expectation]:
+    """Judge what was recorded; return the verdict, and what was expected.
+
+    `root` is the folder the user named. No `queues` means those that were received from. If others published unrecorded
+    (`has_other_producers`), what came from nowhere may be theirs. `clock_bound_us` is how far the clocks of two
+    machines are declared to be apart at most, 0 where nothing is.
+    """
+    topology = _topology(engine.overview(), root)
+    expectation = _expectation(topology, queues, has_other_producers=has_other_producers)
+    expectation = replace(expectation, clock_bound_us=clock_bound_us)
+    verdict = judge(
+        engine,
+        plan=None,
+        expectation=expectation,
+        run={
+            "run": topology.run,
+            "history": str(root),
+            "target": target,
+            "recorders": dict.fromkeys(topology.recorders),
+            "max_receive_count": {
+                name: queue.max_receive_count for name, queue in queues.items() if queue.max_receive_count is not None
+            },
+            "one_group_in": topology.one_group_in,
+        },
+        unknowns=topology.unknowns,
+    )
+    return verdict, expectation
+
+
+def require_history(root: Path) -> None:
+    """Raise ConfigError where there is no history, HistoryError where it has other columns: reading takes a while."""
+    if not root.is_dir():
+        raise ConfigError(f"{root} is {'a file' if root.exists() else 'not there'}, allowed is a history's folder")
+    if not _folders(root):
+        raise ConfigError(f"{root} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder")
+    folder = folder_of(root)
+    if not is_journals(folder):
+        for path in sorted(folder.glob("*.parquet")):
+            _check_columns(path)
+
+
+def _check_columns(path: Path) -> None:
+    try:
+        checksums.require(path)
+        schema = pq.read_metadata(path).schema
+        columns = [schema.column(index) for index in range(len(schema))]
+        found = {column.path: _type(column) for column in columns}
+    except UNREADABLE as error:
+        raise HistoryError(
+            f"{path.parent} is not a history of Sluice: {path.name} is not Parquet ({reason(error)});"
+            " copy it again, or leave it out"
+        ) from error
+    repeated = [name for name, count in Counter(column.path for column in columns).items() if count > 1]
+    if repeated:
+        raise HistoryError(
+            f"{path.parent} is not a history of Sluice: {path.name} has {repeated[0]!r} more than once; write it once"
+        )
+    missing = [name for name in SCHEMA.names if name not in found]
+    if missing:
+        raise HistoryError(
+            f"{path.parent} has other columns than a history of Sluice, version {SCHEMA_VERSION}:"
+            f" {len(missing)} are missing, first {missing[0]!r}; name another folder"
+        )
+    for field_ in SCHEMA:
+        if found[field_.name] != (allowed := _TYPES[str(field_.type)]):
+            raise HistoryError(
+                f"{path.parent} is not a history of Sluice: {field_.name} in {path.name} is {found[field_.name]},"
+                f" allowed is {allowed}; write it as that"
+            )
+
+
+def _type(column: pq.ColumnSchema) -> str:
+    """Return the type of a column in Parquet's own words: what is stored, and what is meant by it."""
+    intended = str(column.logical_type).partition("(")[0]
+    stored = f"list of {column.physical_type}" if column.max_repetition_level else str(column.physical_type)
+    return stored if intended == "None" else f"{stored} ({intended})"
+
+
+def _folders(root: Path) -> list[Path]:
+    """Return the folders a history may be read from, journals first: from them Parquet was made."""
+    journals = [folder for folder in (root, root / JOURNALS) if is_journals(folder)]
+    return journals or [folder for folder in (root, root / HISTORY) if any(folder.glob("*.parquet"))]
+
+
+def folder_of(root: Path) -> Path:
+    """Return the folder a history is read from; there is one, see `require_history`."""
+    return _folders(root)[0]
+
+
+def is_journals(folder: Path) -> bool:
+    """Return whether the folder holds journals."""
+    return bool(_journals(folder))
+
+
+def _journals(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Topology:
+    """What a history says of itself."""
+
+    run: str
+    recorders: Sequence[str]
+    is_whole: bool
+    queues: Sequence[str]
+    is_planned: bool
+    one_group_in: int
+    groupless: Mapping[str, int] = field(default_factory=dict)
+    unknowns: tuple[str, ...] = field(default=())
+
+
+def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
+    require_version([row["schema_version"] for row in rows], root)
+    runs = sorted({row["run"] for row in rows})
+    if len(runs) != 1:
+        if not runs:
+            raise HistoryError(f"{root} is a history without an event, needed are those of one run; record it again")
+        seen = f"of {len(runs)} runs ({', '.join(runs[:4])})"
+        raise HistoryError(f"{root} is a history {seen}, allowed is one run; check each by itself")
+    opened, closed = (
+        sorted(row["worker"] for row in rows if row["kind"] == kind) for kind in (Kind.OPENED, Kind.CLOSED)
+    )
+    empty = [path.stem for path in _journals(folder_of(root)) if is_empty(path)]
+    found = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
+    groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
+    groupless: Counter[str] = Counter()
+    for row in rows:
+        if row["is_of_no_group"] and row["kind"] == Kind.RECEIVED:
+            groupless[row["queue"]] += row["count"]
+    samples = sorted({detail["one_group_in"] for detail in found if isinstance(detail.get("one_group_in"), int)})
+    return _Topology(
+        run=runs[0],
+        recorders=[*opened, *empty],
+        is_whole=opened == closed and bool(opened) and not empty,
+        queues=sorted({row["queue"] for row in rows if row["queue"] is not None}),
+        groupless=groupless,
+        is_planned=all(detail.get("is_planned", True) for detail in found),
+        one_group_in=samples[-1] if samples else 1,
+        unknowns=(
+            *(["no recorder says that it finished: there may have been more"] if not opened else []),
+            *([_groupless(groupless_count)] if groupless_count else []),
+            *([f"recorders kept different groups: one in {', '.join(map(str, samples))}"] if len(samples) > 1 else []),
+        ),
+    )
+
+
+def _groupless(count: int) -> str:
+    return (
+        f"{count} receive(s) and delete(s) are of messages whose group is not on record, and not judged; receive with"
+        ' MessageSystemAttributeNames=["All"], and delete in the process that received'
+    )
+
+
+def require_version(versions: Iterable[int | None], root: Path) -> None:
+    """Raise HistoryError where an event of the history is of another schema version."""
+    others = sorted({version or 0 for version in versions} - {SCHEMA_VERSION})
+    if others:
+        raise HistoryError(
+            f"{root} is a history of version {others[0]}, allowed is {SCHEMA_VERSION};"
+            " check it with the version of Sluice that wrote it"
+        )
+
+
+def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, has_other_producers: bool) -> Expectation:
+    dead = {name for queue in queues.values() for name in (queue.dead_letter_queue, queue.undelivered_queue)}
+    unnamed = [name for name in topology.queues if name not in queues and name not in dead]
+    if queues and unnamed:
+        raise HistoryError(
+            f"messages came from {unnamed[0]!r}, which is not among the queues named; name it with --queue"
+        )
+    unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
+    unproven |= {name: f"where {count} receives tell no group" for name, count in topology.groupless.items()}
+    if not topology.is_whole:
+        unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")
+    return Expectation(
+        run=topology.run,
+        queues=tuple(queues or unnamed),
+        visibility_timeout_seconds={name: queue.visibility_timeout_seconds for name, queue in queues.items()},
+        dead_letter_queues={
+            name: queue.dead_letter_queue for name, queue in queues.items() if queue.dead_letter_queue is not None
+        },
+        subscription_dead_letter_queues={
+            name: queue.undelivered_queue for name, queue in queues.items() if queue.undelivered_queue is not None
+        },
+        retention_seconds=_retention_seconds(queues),
+        unproven_queues=unproven,
+        is_publishing_recorded=topology.is_whole and not has_other_producers,
+        is_planned=topology.is_planned,
+        delay_seconds=dict.fromkeys(queues or unnamed),
+    )
+
+
+def _retention_seconds(queues: Mapping[str, RecordedQueue]) -> dict[str, int]:
+    kept = [
+        *((name, queue.retention_seconds) for name, queue in queues.items()),
+        *((queue.dead_letter_queue, queue.dead_letter_retention_seconds) for queue in queues.values()),
+    ]
+    return {name: seconds for name, seconds in kept if name is not None and seconds is not None}

@@ -1,0 +1,70 @@
+"""One pass over a whole history: what its events add up to, and which groups the checker has to look at.
+
+Events are narrowed, and the groups that are as they should be are cleared, on whole columns. Who reads the events and
+brings each group together is an engine's matter: `spark.screening` spreads it over executors, `local_engine` does it
+in this process.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sluice.judge.checker import Activity, Expectation
+from sluice.judge.counts import EventCounts, facts
+from sluice.judge.measures import Seen, joined, nothing, observed
+from sluice.judge.reading.columns import Events, hashes
+from sluice.judge.screening.rollup import Messages
+from sluice.judge.screening.suspects import answered_empty, groups
+
+NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
+"""Of `group_names`."""
+MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
+"""Of what `cleared` says of groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """What one pass over a history found: what its events add up to, names of suspect groups, what was observed."""
+
+    counts: EventCounts
+    suspects: list[str]
+    seen: Seen
+
+
+def concluded(counted: pa.Table, maybe: pa.Table, seen: Sequence[Seen], expectation: Expectation) -> Cleared:
+    """Return what the parts of a history add up to: the tables of `counts.count`, and what `cleared` returned."""
+    counts = facts(counted, expectation)
+    return Cleared(
+        counts=counts,
+        suspects=suspects(maybe, counts.activity, expectation),
+        seen=joined(seen or [nothing(expectation)]),
+    )
+
+
+def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
+    """Return the names of the groups that are suspect, now that it is known which queues said they were empty."""
+    empty = answered_empty(activity, expectation)
+    return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & empty]
+
+
+def cleared(messages: Messages, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
+    """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
+
+    `messages` are those of whole groups, at least one, and are taken. `names` may have duplicates.
+    """
+    taken = messages.taken()
+    judged = groups(taken, expectation)
+    suspect = pa.table({name: judged[name] for name in ("group", "is_suspect", "waited")}).filter(
+        pa.array(judged["is_suspect"] | (judged["waited"] != 0))
+    )
+    named = names.group_by(["group", "name"], use_threads=False).aggregate([])
+    return suspect.join(named, "group", join_type="inner", use_threads=False).select(MAYBE.names), observed(
+        taken, judged, expectation
+    )
+
+
+def group_names(events: Events) -> pa.Table:
+    """Return the groups' names and the hashes that stand for them."""
+    texts = events.texts("message_group_id")
+    return pa.table([pa.array(hashes(texts)), texts], schema=NAMES)

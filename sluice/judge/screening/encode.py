@@ -1,0 +1,153 @@
+"""Encodes events as rows of numbers, so that Spark shuffles little data.
+
+What is only compared for equality is hashed to 64 bits, a queue is its index in the expectation (from 1; 0 is
+publishing), a sequence number its last 18 digits and the hash of the others.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.history.events import Kind, Outcome, answer_detail
+from sluice.judge.checker import Expectation
+from sluice.judge.reading.columns import NONE, Columns, Events
+
+NO_IDX = -(2**62)
+NO_QUEUE_INDEX = -1
+PUBLISHED, RECEIVED, DELETED, HANDLED, OTHER, LEFT_OUT = range(6)
+OK, INFO, FAILED = range(3)
+WARM_UP = "warm_up"
+_CODES: dict[str, int] = {
+    Kind.PUBLISHED: PUBLISHED,
+    Kind.RECEIVED: RECEIVED,
+    Kind.DELETED: DELETED,
+    Kind.HANDLED: HANDLED,
+}
+_OUTCOMES: dict[str, int] = {Outcome.OK: OK, Outcome.INFO: INFO}
+_ORDINARY = (*_CODES, Kind.OUTBOXED)
+_APART = np.uint64(0x9E3779B97F4A7C15)  # so that one id in two queues is two
+_TO_TOPIC = 2  # added to the index of the queue a message was published to, so that none is 0
+SCHEMA = pa.schema(
+    {
+        "group": pa.uint64(),
+        "instance": pa.uint64(),
+        "queue_index": pa.int16(),
+        "idx": pa.int64(),
+        "kind": pa.int8(),
+        "outcome": pa.int8(),
+        "is_odd": pa.bool_(),
+        "is_warm_up": pa.bool_(),
+        "invoked_us": pa.int64(),
+        "answered_us": pa.int64(),
+        "call": pa.uint64(),
+        "position": pa.int32(),
+        "low": pa.int64(),
+        "high": pa.uint64(),
+        "handle": pa.uint64(),
+        "body": pa.uint64(),
+        "attributes": pa.uint64(),
+        "deduplication": pa.uint64(),
+        "since_us": pa.int64(),
+        "lease_seconds": pa.int32(),
+        "is_alone": pa.bool_(),
+    }
+)
+"""Of narrow rows.
+
+    kind                        LEFT_OUT of what is of no group, or of another run
+    group, instance             hashes: of the group, and of it, the queue and the SQS message id; of a publish its idx
+    outcome                     OK, INFO or FAILED
+    is_odd                      it does not belong into a run where nothing happens
+    invoked_us, answered_us       the call
+    call, position              of a publish or receive
+    low, high                   of its sequence number
+    handle                      of a receive or delete the receipt handle, of a publish where to
+    since_us                    of a publish when it was meant, of a receive when it was sent
+    lease_seconds               of a receive; -1 when nobody knows
+    is_alone                    the only message of an answer that had room for more
+"""
+
+
+def encode_events(events: Events, expectation: Expectation) -> Columns:
+    """Return the events as columns of SCHEMA; the kind of those that belong to no group of this run is LEFT_OUT."""
+    kind = events.decoded("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
+    queue_index = events.decoded("queue", lambda value: _queue_index(value, expectation), np.int16)
+    is_published, is_received = kind == PUBLISHED, kind == RECEIVED
+    is_made = is_published | is_received
+    idx = events.numbers("idx", NO_IDX)
+    low, high = events.sequence_numbers("sns_sequence_number", "sqs_sequence_number")
+    handle = events.hashes("receipt_handle_hash")
+    group = events.hashes("message_group_id")
+    invoked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
+    outcome = events.decoded("outcome", lambda value: _code(value, _OUTCOMES, FAILED), np.int8)
+    is_odd = (
+        ~events.decoded("kind", lambda value: value in _ORDINARY, bool)
+        | (kind <= DELETED) & ~events.is_known("call_id")
+        | (invoked_us == NONE)
+        | (answered_us == NONE)
+        | (answered_us < invoked_us)
+        | (outcome != OK)
+        | (is_published | (high != 0)) & (low == NONE)
+        | (is_received | (kind == HANDLED)) & (queue_index == NO_QUEUE_INDEX)
+        | is_received & ~events.is_known("sqs_message_id")
+        | (is_received | (kind == DELETED)) & (handle == 0)
+        | is_received & (events.numbers("receive_count") != 1)
+        | is_received & (events.is_known("sns_message_id") | events.is_known("sns_sequence_number"))
+        | events.is_false("md5_ok")
+    )
+    queue_number = np.where(is_published, np.int16(0), queue_index)
+    in_queue = events.hashes("sqs_message_id") ^ group ^ queue_number.astype(np.uint64) * _APART
+    is_of_this_run = events.decoded("message_run", lambda run: run == expectation.run, bool)
+    is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
+    is_kept &= is_odd | ~events.decoded("kind", lambda value: value == Kind.OUTBOXED, bool)
+    has_one_message = events.decoded("detail", lambda detail: detail == answer_detail(1), bool)
+    return {
+        "group": group,
+        "instance": np.where(queue_number > 0, in_queue, idx.view(np.uint64)),
+        "queue_index": queue_number,
+        "idx": idx,
+        "kind": np.where(is_kept, kind, np.int8(LEFT_OUT)),
+        "outcome": outcome,
+        "is_odd": is_odd,
+        "is_warm_up": events.decoded("phase", lambda value: value == WARM_UP, bool),
+        "invoked_us": invoked_us,
+        "answered_us": answered_us,
+        "call": np.where(is_made, events.hashes("call_id"), np.uint64(0)),
+        "position": np.where(is_made, events.numbers("batch_position", 0), 0).astype(np.int32),
+        "low": low,
+        "high": high,
+        "handle": np.where(is_published, (queue_index + _TO_TOPIC).astype(np.uint64), handle),
+        "body": events.hashes("body_hash"),
+        "attributes": events.hashes("attributes_hash"),
+        "deduplication": events.hashes("deduplication_id"),
+        "since_us": np.where(is_published, events.numbers("intended_at_us"), events.numbers("sent_at_us")),
+        "lease_seconds": np.where(is_received, _lease_seconds(events, expectation), -1).astype(np.int32),
+        "is_alone": is_received & (events.numbers("max_number_of_messages") > 1) & has_one_message,
+    }
+
+
+def kept(rows: Columns) -> Columns:
+    """Return the rows without those that are left out."""
+    is_kept = rows["kind"] != LEFT_OUT
+    return rows if is_kept.all() else {name: column[is_kept] for name, column in rows.items()}
+
+
+def sent_to(handle: np.ndarray) -> np.ndarray:
+    """Return the queue indexes messages were published to, from their publishes' handles; NO_QUEUE_INDEX: the topic."""
+    return handle.astype(np.int64) - _TO_TOPIC
+
+
+def _code(value: str | None, codes: Mapping[str, int], otherwise: int) -> int:
+    return otherwise if value is None else codes.get(value, otherwise)
+
+
+def _queue_index(queue: str | None, expectation: Expectation) -> int:
+    return expectation.queues.index(queue) + 1 if queue in expectation.queues else NO_QUEUE_INDEX
+
+
+def _lease_seconds(events: Events, expectation: Expectation) -> np.ndarray:
+    timeouts = events.numbers("visibility_timeout_seconds", -1)
+    of_queue = expectation.visibility_timeout_seconds
+    usual = events.decoded("queue", lambda value: -1 if value is None else of_queue.get(value, -1), np.int64)
+    return np.where(timeouts < 0, usual, timeouts)

@@ -1,0 +1,337 @@
+"""The checker on histories nobody wrote: what the simulator did under random scripts shows nothing, mutated it does."""
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sluice.history.events import Event, Kind
+from sluice.judge.checker import Expectation, Finding
+from sluice.recorder.journal import Journal, events_of, read_journal
+from sluice.recorder.recorder import Recorder
+from sluice.simulator.hook import Simulator
+from tests.support.histories.simulated_queues import (
+    RECEIVES_MAX,
+    VISIBILITY_SECONDS,
+    create_queue,
+    findings,
+    queue_arn,
+    subscribe,
+)
+
+RUN = "simulated"
+QUEUES = ("billing.fifo", "shipping.fifo")
+GROUPS = ("a", "b")
+_ROUNDS_MAX = 200
+_EXPECTATION = Expectation(
+    run=RUN,
+    queues=QUEUES,
+    visibility_timeout_seconds=dict.fromkeys(QUEUES, VISIBILITY_SECONDS),
+    dead_letter_queues={queue: f"dead-{queue}" for queue in QUEUES},
+    max_receive_count=dict.fromkeys(QUEUES, RECEIVES_MAX),
+    stuck_seconds_max=60,
+)
+
+type Step = Callable[["_Life"], None]
+
+
+class _Life:
+    """One topic, two queues with DLQs, and everything that is asked of them written down."""
+
+    def __init__(self, folder: Path, *, is_raw: bool = True) -> None:
+        self.simulator = Simulator()
+        self.sns, self.sqs = self.simulator.client("sns"), self.simulator.client("sqs")
+        self.urls: dict[str, str] = {}
+        topic = self.sns.create_topic(Name="events.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+        for queue in QUEUES:
+            dead = f"dead-{queue}"
+            self.urls[dead] = create_queue(self.sqs, dead)
+            self.urls[queue] = create_queue(self.sqs, queue, dead_letter_url=self.urls[dead])
+            subscribe(self.sns, self.sqs, topic_arn=topic, url=self.urls[queue], is_raw=is_raw)
+        self.topic, self.held, self.idx = topic, defaultdict[str, list[str]](list), 0
+        common = {"run": RUN, "worker": "w", "clock_id": "c"}
+        self.journal = Journal(folder, "w", common=common, clock=self.simulator.clock)
+        recorder = Recorder(
+            self.journal,
+            names={url: name for name, url in self.urls.items()} | {topic: "events.fifo"},
+            clock=self.simulator.clock,
+        )
+        for client in (self.sns, self.sqs):
+            recorder.attach(client)
+
+    def publish(self, group: str, idx: int) -> None:
+        self.sns.publish(
+            TopicArn=self.topic,
+            Message=json.dumps({"run": RUN, "group": group, "idx": idx}),
+            MessageGroupId=group,
+            MessageDeduplicationId=f"{RUN}.{idx}",
+            MessageAttributes={"type": {"DataType": "String", "StringValue": "order"}},
+        )
+
+    def receive(self, queue: str, *, count: int = 10, wait_seconds: int = 0) -> list[str]:
+        answer = self.sqs.receive_message(
+            QueueUrl=self.urls[queue],
+            MaxNumberOfMessages=count,
+            WaitTimeSeconds=wait_seconds,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        return [message["ReceiptHandle"] for message in answer.get("Messages", [])]
+
+    def delete(self, queue: str, handles: Iterable[str]) -> None:
+        for handle in handles:
+            try:
+                self.sqs.delete_message(QueueUrl=self.urls[queue], ReceiptHandle=handle)
+            except self.sqs.exceptions.ClientError:
+                return  # its time was over
+
+    def give_back(self, queue: str, handle: str, *, seconds: int) -> None:
+        try:
+            self.sqs.change_message_visibility(
+                QueueUrl=self.urls[queue], ReceiptHandle=handle, VisibilityTimeout=seconds
+            )
+        except self.sqs.exceptions.ClientError:
+            return
+
+    def work_off(self, queue: str) -> None:
+        """Receive and delete until nothing comes for longer than any lease."""
+        quiet = 0
+        for _ in range(_ROUNDS_MAX):
+            handles = self.receive(queue, wait_seconds=20)
+            self.delete(queue, handles)
+            quiet = 0 if handles else quiet + 1
+            if quiet > VISIBILITY_SECONDS * 2 // 20 + 1:
+                return
+        raise AssertionError(f"{queue} was not empty after {_ROUNDS_MAX} receives")
+
+    def bring_back(self, queue: str) -> None:
+        """Look at the dead letters, start a move task, and see that it is over."""
+        dead = f"dead-{queue}"
+        self.receive(dead)
+        self.simulator.advance(VISIBILITY_SECONDS + 1)
+        arn = queue_arn(self.sqs, self.urls[dead])
+        assert self.sqs.start_message_move_task(SourceArn=arn)["TaskHandle"]
+        self.simulator.advance(60)
+        self.sqs.list_message_move_tasks(SourceArn=arn)
+
+    def events(self) -> list[Event]:
+        self.journal.close()
+        return events_of(read_journal(self.journal.path))
+
+
+def _publish(group: str) -> Step:
+    def step(life: _Life) -> None:
+        life.publish(group, life.idx)
+        life.idx += 1
+
+    return step
+
+
+def _repeat(group: str) -> Step:
+    """Publish the newest message once more: in the window, and under another group's nose only if it is that one's."""
+
+    def step(life: _Life) -> None:
+        if life.idx:
+            life.publish(group, life.idx)
+            life.publish(group, life.idx)
+            life.idx += 1
+
+    return step
+
+
+def _receive(queue: str, count: int) -> Step:
+    def step(life: _Life) -> None:
+        life.held[queue] += life.receive(queue, count=count)
+
+    return step
+
+
+def _delete(queue: str) -> Step:
+    def step(life: _Life) -> None:
+        if life.held[queue]:
+            life.delete(queue, [life.held[queue].pop(0)])
+
+    return step
+
+
+def _give_back(queue: str, seconds: int) -> Step:
+    def step(life: _Life) -> None:
+        if life.held[queue]:
+            life.give_back(queue, life.held[queue].pop(), seconds=seconds)
+
+    return step
+
+
+def _wait(seconds: float) -> Step:
+    return lambda life: life.simulator.advance(seconds)
+
+
+_QUEUE, _GROUP = st.sampled_from(QUEUES), st.sampled_from(GROUPS)
+_STEPS: st.SearchStrategy[Step] = st.one_of(
+    st.builds(_publish, _GROUP),
+    st.builds(_repeat, _GROUP),
+    st.builds(_receive, _QUEUE, st.sampled_from([1, 3, 10])),
+    st.builds(_delete, _QUEUE),
+    st.builds(_give_back, _QUEUE, st.sampled_from([0, 5, 60])),
+    st.builds(_wait, st.sampled_from([0.5, 5.0, 31.0])),
+)
+
+
+def _lived(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = True) -> list[Event]:
+    """Return the settled history of a life whose groups are ended and whose queues are worked off."""
+    with tempfile.TemporaryDirectory() as folder:
+        life = _Life(Path(folder), is_raw=is_raw)
+        for step in steps:
+            step(life)
+        for number, group in enumerate(GROUPS):
+            life.publish(group, -1 - number)
+        for queue in QUEUES:
+            life.work_off(queue)
+            if brings_back:
+                life.bring_back(queue)
+                life.work_off(queue)
+            life.work_off(f"dead-{queue}")
+        return life.events()
+
+
+def _judged(events: list[Event]) -> dict[str, Finding]:
+    assert any(event.kind == Kind.POLL for event in events), "polls are on record"
+    return findings(events, _EXPECTATION)
+
+
+_LIVES: dict[str, Any] = {"steps": st.lists(_STEPS, min_size=3, max_size=40), "brings_back": st.booleans()}
+_PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+
+
+@settings(max_examples=12, **_PATIENT)  # the deep test below looks further
+@given(**_LIVES)
+def test_what_the_simulator_does_shows_no_anomaly(*, steps: list[Step], brings_back: bool) -> None:
+    """Abandoned answers, expired leases, repeats, dead letters and their way back: all lawful, nothing left open."""
+    _assert_lawful(steps, brings_back=brings_back)
+
+
+@pytest.mark.deep
+@settings(max_examples=500, **_PATIENT)
+@given(**_LIVES)
+def test_what_the_simulator_does_shows_no_anomaly_in_many_lives(*, steps: list[Step], brings_back: bool) -> None:
+    _assert_lawful(steps, brings_back=brings_back)
+
+
+def _assert_lawful(steps: list[Step], *, brings_back: bool) -> None:
+    found = _judged(_lived(steps, brings_back=brings_back))
+
+    assert {group: (finding.violations, finding.unknowns) for group, finding in found.items()} == dict.fromkeys(
+        GROUPS, ((), ())
+    )
+
+
+# --- mutated ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[Event]:
+    """Return five messages of one group and their end marker, worked off, the last one by one."""
+    return _lived([*[_publish("a")] * 5, _wait(2), _receive(QUEUES[0], 1), _delete(QUEUES[0])])
+
+
+@dataclass(frozen=True)
+class _Mutation:
+    """What is done to the history, and what it then shows, at the least."""
+
+    shows: set[str]
+    change: Callable[[Event], list[Event]]
+
+
+def _is(event: Event, kind: Kind, idx: int, queue: str = QUEUES[0]) -> bool:
+    return (event.kind, event.idx, event.queue) == (kind, idx, queue)
+
+
+def _later(event: Event, seconds: float, **changes: Any) -> Event:
+    moved = {
+        name: round(value + seconds * 1e6)
+        for name in ("invoked_at_us", "responded_at_us")
+        if (value := getattr(event, name)) is not None
+    }
+    return replace(event, call_id=f"{event.call_id}/later", **(moved | changes))
+
+
+def _of(idx: int, kind: Kind, change: Callable[[Event], list[Event]]) -> Callable[[Event], list[Event]]:
+    return lambda event: change(event) if _is(event, kind, idx) else [event]
+
+
+def _received(idx: int, change: Callable[[Event], list[Event]]) -> Callable[[Event], list[Event]]:
+    return _of(idx, Kind.RECEIVED, change)
+
+
+_MUTATIONS = {
+    "drop": _Mutation({"E1"}, lambda event: [] if event.idx == 2 and event.queue == QUEUES[0] else [event]),
+    "double": _Mutation({"B1"}, _received(2, lambda event: [event, _later(event, 100, sqs_message_id="copy")])),
+    "redeliver": _Mutation({"A8", "B8"}, _received(2, lambda event: [event, _later(event, 100)])),
+    "overlap": _Mutation({"B7"}, _received(4, lambda event: [event, _later(event, 0.0015, receive_count=2)])),
+    "swap": _Mutation({"C1"}, _received(0, lambda event: [_later(event, 3_000)])),
+    "late DLQ": _Mutation({"F2", "B8"}, _received(2, lambda event: [replace(event, receive_count=4)])),
+    "early DLQ": _Mutation(
+        {"F1"},
+        _received(2, lambda event: [event, _later(event, 100, queue=f"dead-{QUEUES[0]}")]),
+    ),
+    "corrupt": _Mutation({"G1"}, _received(2, lambda event: [replace(event, body_hash="other")])),
+    "checksum": _Mutation({"G2"}, _received(2, lambda event: [replace(event, md5_ok=False)])),
+    "attributes": _Mutation({"G3"}, _received(2, lambda event: [replace(event, attributes_hash="other")])),
+    "stray": _Mutation({"E2"}, _received(2, lambda event: [event, _later(event, 100, queue="stray.fifo")])),
+    "phantom": _Mutation({"A4"}, _received(2, lambda event: [event, _later(event, 100, idx=9, sqs_message_id="9")])),
+    "renumber": _Mutation({"C4"}, _received(2, lambda event: [replace(event, sqs_sequence_number="9".rjust(39, "9"))])),
+    "undelete": _Mutation(
+        {"D1"},
+        lambda event: [] if event.kind == Kind.DELETED and event.queue == QUEUES[0] and event.idx == 0 else [event],
+    ),
+    "refuse": _Mutation(
+        {"A5"},
+        lambda event: [replace(event, outcome="fail")] if event.kind == Kind.PUBLISHED and event.idx == 2 else [event],
+    ),
+    "hurry": _Mutation(
+        {"C7"},
+        lambda event: [_later(event, -0.002)] if event.kind == Kind.PUBLISHED and event.idx == 3 else [event],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _MUTATIONS)
+def test_a_mutated_history_shows_its_anomaly(plain: list[Event], name: str) -> None:
+    mutation = _MUTATIONS[name]
+
+    found = _judged([changed for event in plain for changed in mutation.change(event)])
+
+    assert mutation.shows <= {violation.anomaly for violation in found["a"].violations}
+
+
+def test_a_foreign_message_is_no_anomaly_of_its_group(plain: list[Event]) -> None:
+    """Another run's message in the group is left to `check_run`."""
+    foreign = [
+        changed
+        for event in plain
+        for changed in _received(
+            2, lambda value: [value, _later(value, 100, message_run="older", sqs_message_id="theirs")]
+        )(event)
+    ]
+
+    assert _judged(foreign)["a"].violations == ()
+
+
+def test_an_envelope_is_looked_into_and_must_name_its_message() -> None:
+    wrapped = _lived([_publish("a")] * 3, is_raw=False)
+    stray = [
+        changed
+        for event in wrapped
+        for changed in _received(1, lambda value: [replace(value, sns_message_id="other")])(event)
+    ]
+
+    assert {event.sns_message_id is None for event in wrapped if event.kind == Kind.RECEIVED} == {False}
+    assert _judged(wrapped)["a"].violations == ()
+    assert [violation.anomaly for violation in _judged(stray)["a"].violations] == ["G4"]

@@ -1,0 +1,160 @@
+"""The checker against the oracle: what no run of the queues can produce is a violation, what some run can is none."""
+
+from collections import Counter
+
+import pytest
+
+from sluice.history.events import Kind, Outcome
+from sluice.judge.checker import check_group
+from sluice.judge.checker.anomalies import ANOMALIES, Severity
+from sluice.judge.checker.clocks import NEVER_US
+from tests.support.oracle.search import is_possible, possible_offsets
+from tests.support.oracle.tiny_histories import TinyHistory, honest, mutated, of_two_clocks
+
+_TRIED = (Kind.PUBLISHED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
+_HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS = 400, 600, 100, 400
+_NOT_PROVEN = {False: {353}, True: {133, 174, 219}}
+"""Seeds of impossible histories, plain and full ones, that the checker calls VALID: see docs/architecture.md."""
+_NOT_PROVEN_OF_TWO_CLOCKS = {353}
+_KINDS = pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"])
+
+
+def _violations(history: TinyHistory) -> set[str]:
+    """Return what the checker calls a violation of the queues' promises."""
+    finding = check_group(history.events, history.expectation, history.around)
+    return {
+        violation.anomaly
+        for violation in finding.violations
+        if ANOMALIES[violation.anomaly].severity is Severity.SAFETY
+    }
+
+
+def _is_possible(history: TinyHistory) -> bool:
+    return is_possible(history.events, history.expectation, history.around)
+
+
+def _is_left_open(history: TinyHistory) -> bool:
+    """Return whether the checker leaves open what a move task brought."""
+    unknowns = check_group(history.events, history.expectation, history.around).unknowns
+    return any("with a move task" in why for why in unknowns)
+
+
+def _traits(history: TinyHistory) -> set[str]:
+    """Return what happens in a history, as far as the rules go by it."""
+    traits = {f"{event.kind} {event.outcome}" for event in history.events}
+    answers = Counter(event.receipt_handle_hash for event in history.events if event.kind == Kind.RECEIVED)
+    traits |= {"repeated"} if max(answers.values(), default=0) > 1 else set()
+    ids = {event.sqs_message_id or "" for event in history.events}
+    traits |= {"dead"} if any((event.queue or "").endswith("-dlq") for event in history.events) else set()
+    traits |= {"moved"} if any(".moved" in id_ for id_ in ids) else set()
+    return traits | ({"receive lost"} if history.expectation.lost_receives else set())
+
+
+@_KINDS
+def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
+    """What a random life never does, the comparison below says nothing of."""
+    found = Counter(trait for seed in range(_HONEST) for trait in _traits(honest(seed, is_full=is_full)))
+
+    outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in Outcome}
+    expected = outcomes | {"received ok", "dead", "receive lost"} | ({"repeated", "moved"} if is_full else set())
+    assert {trait for trait in expected if found[trait] < _HONEST / 200} == set()
+
+
+@_KINDS
+def test_whatever_the_model_does_is_possible_and_no_violation(*, is_full: bool) -> None:
+    """Model, oracle and checker were written apart, and agree."""
+    for seed in range(_HONEST):
+        history = honest(seed, is_full=is_full)
+        assert _is_possible(history), seed
+        assert _violations(history) == set(), seed
+
+
+@_KINDS
+def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: bool) -> None:
+    """Not one possible history is called a violation; of the impossible ones, those not proven are named above."""
+    missed, impossible = set(), 0
+    for seed in range(_MUTATED):
+        history = mutated(honest(seed, is_full=is_full), seed, is_full=is_full)
+        found = _violations(history)
+        if _is_possible(history):
+            assert found == set(), seed
+        else:
+            impossible += 1
+            if not found and not _is_left_open(history):
+                missed.add(seed)
+
+    assert impossible > _MUTATED / 5
+    assert missed == _NOT_PROVEN[is_full]
+
+
+@pytest.mark.parametrize("bound_us", [50_000, 5_000_000, NEVER_US])
+def test_clocks_within_the_bound_prove_nothing_wrong(bound_us: int) -> None:
+    """One consumer has a clock of its own, as far ahead or behind as the bound allows, or anywhere without one."""
+    for seed in range(_SKEWED):
+        history = honest(seed)
+        by_us = min(bound_us, 400_000_000) * (1 if seed % 2 else -1)
+        assert _violations(of_two_clocks(history, bound_us=bound_us, by_us=by_us)) == set(), seed
+
+
+def _of_two_clocks(seed: int) -> TinyHistory:
+    """Return a history of which one consumer's clock is apart by as much as is known, by a third of it, or not."""
+    bound_us = (50_000, 5_000_000)[seed % 2]
+    by_us = (0, bound_us, -bound_us, bound_us // 3)[seed // 2 % 4]
+    history = honest(seed) if seed % 5 == 0 else mutated(honest(seed), seed)
+    return of_two_clocks(history, bound_us=bound_us, by_us=by_us)
+
+
+def _judged(history: TinyHistory) -> str:
+    if _violations(history):
+        return "invalid"
+    finding = check_group(history.events, history.expectation)
+    return "unknown" if any("clocks timed it" in why for why in finding.unknowns) else "valid"
+
+
+def _expected(history: TinyHistory) -> str:
+    """Return what the oracle says of everything the clocks may be."""
+    possible, tried = possible_offsets(history.events, history.expectation)
+    return "invalid" if not possible else "valid" if possible == tried else "unknown"
+
+
+def test_of_two_clocks_is_said_what_holds_wherever_they_are_within_the_bound() -> None:
+    """INVALID where no offset explains it, UNKNOWN where one does and another does not, and else neither."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for seed in range(_TWO_CLOCKS):
+        history = _of_two_clocks(seed)
+        expected, judged = _expected(history), _judged(history)
+        counts[expected, judged] += 1
+        assert judged == expected or seed in _NOT_PROVEN_OF_TWO_CLOCKS, (seed, expected, judged)
+
+    assert min(counts[status, status] for status in ("valid", "unknown", "invalid")) > _TWO_CLOCKS / 200
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1_800)
+@_KINDS
+def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> None:
+    """Many thousand histories: no false alarm, and at most one or three in a hundred impossible ones VALID."""
+    counts: Counter[str] = Counter()
+    for seed in range(1_000_000, 1_015_000 if is_full else 1_100_000):
+        history = mutated(honest(seed, is_full=is_full), seed, is_full=is_full)
+        found = _violations(history)
+        if _is_possible(history):
+            assert found == set(), seed
+        else:
+            counts["found" if found else "open" if _is_left_open(history) else "missed"] += 1
+
+    assert counts["missed"] < counts["found"] * (0.03 if is_full else 0.01)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1_800)
+def test_the_checker_agrees_with_the_oracle_on_many_more_of_two_clocks() -> None:
+    """Twenty thousand: never INVALID where some offset explains it, and nearly always what the oracle says."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for seed in range(2_000_000, 2_020_000):
+        history = _of_two_clocks(seed)
+        expected, judged = _expected(history), _judged(history)
+        counts[expected, judged] += 1
+        assert judged != "invalid" or expected == "invalid", seed
+
+    assert sum(n for (expected, judged), n in counts.items() if expected != judged) < counts.total() / 200, counts

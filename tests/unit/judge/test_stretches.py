@@ -1,0 +1,231 @@
+"""What is needed of a suspect group: the checker finds in it what it finds in the whole group."""
+
+import os
+import random
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sluice.history.events import Event, Kind, settle
+from sluice.judge.checker import Activity, Expectation, Fault, Finding, Move, Purge, QueueContext, check_group
+from sluice.judge.groups import finding_in
+from sluice.judge.screening import stretches as under_test
+from sluice.recorder.journal import events_of
+from tests.support.anomalies import CASES
+from tests.support.histories.by_hand import END, EXPECTATION, deleted, published, received
+from tests.support.histories.long_groups import sane_group
+from tests.support.histories.mutations import mutated
+from tests.support.histories.recording_cases import table_of
+from tests.support.oracle.tiny_histories import honest
+from tests.support.oracle.tiny_histories import mutated as mutated_tiny
+
+_STRICT = replace(
+    EXPECTATION,
+    effects_recorded=("billing",),
+    max_receive_count={"billing": 3},
+    fan_out_skew_seconds_max=5,
+    passed_over_seconds_max=10,
+    stuck_seconds_max=20,
+)
+_BUSY = QueueContext(
+    activity={
+        "billing": [
+            Activity(second=second, served_count=4, empty_count=second % 7, answered_by_us=second * 1_000_000 + 900_000)
+            for second in range(50)
+        ]
+    }
+)
+_KINDS_OF_ANOMALIES_MIN = 12
+"""In what is cut, of thousands of groups. Of 60 there were 4 kinds or more, 8 or more cut, in 20,000 draws."""
+_ONE_AT_A_TIME_SHARE = 0.7  # of groups: where answers have room for more, D5 mostly keeps the group whole
+
+
+@pytest.fixture(autouse=True)
+def _of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "WHOLE_MAX", 0)
+
+
+def _in_both(
+    events: Sequence[Event], expectation: Expectation = _STRICT, around: QueueContext = _BUSY
+) -> tuple[Finding, Finding, float]:
+    """Return what the checker finds in the whole group, and in what is needed of it, and how much that is."""
+    table = table_of(list(events))
+    part = under_test.needed(table, expectation, around)
+    whole = check_group(events_of(table), expectation, around)
+    some = finding_in(events_of(part.events), expectation, around, part.idxs)
+    return whole, some, len(part.events) / max(1, len(table))
+
+
+@pytest.mark.parametrize("group_count", [60, pytest.param(3_000, marks=pytest.mark.deep)])
+def test_the_checker_finds_the_same_in_what_is_needed(group_count: int) -> None:
+    seed = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
+    anomalies, cut_count = Counter[str](), 0
+    for number in range(group_count):
+        rng = random.Random(seed + number)  # noqa: S311 (its seed is shown)
+        events = mutated(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
+        if rng.random() < _ONE_AT_A_TIME_SHARE:
+            events = [replace(event, max_number_of_messages=1) for event in events]
+        whole, some, share = _in_both(events)
+        assert some == whole, f"SLUICE_SEED={seed + number} shows it first"
+        if share < 1:
+            cut_count += 1
+            anomalies.update({violation.anomaly for violation in (*whole.violations, *whole.seen)})
+    assert cut_count > group_count / 10, f"SLUICE_SEED={seed} leaves out too little to prove anything: {cut_count}"
+    assert len(anomalies) >= min(_KINDS_OF_ANOMALIES_MIN, group_count / 20), f"SLUICE_SEED={seed}: {anomalies}"
+
+
+def test_it_finds_the_same_in_every_hand_written_anomaly() -> None:
+    for case in CASES.values():
+        whole, some, _ = _in_both(case.events, case.expectation, case.around)
+        assert some == whole, case.anomaly
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"])
+def test_it_finds_the_same_in_tiny_histories(*, is_full: bool) -> None:
+    for seed in range(100):
+        history = mutated_tiny(honest(seed, is_full=is_full), seed, is_full=is_full)
+        whole, some, _ = _in_both(history.events, history.expectation, history.around)
+        assert some == whole, seed
+
+
+def _long(message_count: int = 60) -> list[Event]:
+    """Return a sane group: each message is published, received from billing and deleted before the next comes."""
+    events: list[Event] = []
+    for place, idx in enumerate([*range(message_count), END]):
+        receive = received("billing", idx, place * 100 + 20)
+        events += [published(idx, place * 100, queue="billing"), receive, deleted(receive, place * 100 + 40)]
+    return events
+
+
+def _changed(events: Sequence[Event], kind: str, idx: int, **changes: Any) -> list[Event]:
+    return [replace(e, **changes) if (e.kind, e.idx) == (kind, idx) else e for e in events]
+
+
+def test_of_a_long_group_with_one_lost_message_little_is_needed() -> None:
+    lost = [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED]
+
+    whole, some, share = _in_both(lost, EXPECTATION, QueueContext())
+
+    assert [violation.anomaly for violation in whole.violations] == ["A1"]
+    assert some == whole
+    assert share < 0.2
+
+
+def test_a_group_with_an_acknowledgement_at_no_known_time_stays_whole() -> None:
+    """Every message behind it may have been published before it was acknowledged (C7)."""
+    untimed = _changed(_long(), Kind.PUBLISHED, 10, responded_at_us=None)
+
+    whole, some, share = _in_both(untimed, EXPECTATION, QueueContext())
+
+    assert [violation.anomaly for violation in whole.violations] == ["C7"] * 50
+    assert some == whole
+    assert share == 1
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        QueueContext(moves=(Move(source="billing-dlq", destination="billing", began_at_us=1, ended_at_us=2),)),
+        QueueContext(purges=(Purge(queue="billing", began_at_us=1, ended_at_us=2),)),
+        QueueContext(faults=(Fault(queue="billing", began_at_us=1, ended_at_us=2),)),
+    ],
+    ids=["moves", "purges", "faults"],
+)
+def test_where_something_happened_to_a_queue_all_is_needed(around: QueueContext) -> None:
+    assert _in_both(_long(), EXPECTATION, around)[2] == 1
+    assert _in_both(_long(), EXPECTATION, QueueContext())[2] < 1
+
+
+def _backlog(**changes: Any) -> list[Event]:
+    """Return a sane group whose messages are received three seconds after they were published."""
+    events: list[Event] = []
+    for place, idx in enumerate([*range(60), END]):
+        receive = received("billing", idx, place * 100 + 3_000, sent_at_us=place * 100_000, **changes)
+        events += [published(idx, place * 100, queue="billing"), receive, deleted(receive, place * 100 + 3_040)]
+    return events
+
+
+def _late(events: Sequence[Event], idx: int, by_us: int) -> list[Event]:
+    """Return a backlog with nothing received for so long before one message."""
+
+    def moved(event: Event) -> Event:
+        is_later = event.kind != Kind.PUBLISHED and not 0 <= (event.idx or 0) < idx
+        times = {name: getattr(event, name) + by_us for name in ("invoked_at_us", "responded_at_us")}
+        return replace(event, **times) if is_later else event
+
+    return [moved(event) for event in events]
+
+
+def _given_back_as_another() -> list[Event]:
+    """Return a group in which a message is given back before its delete, by a call that names another idx."""
+    (first,) = (e for e in _long() if (e.kind, e.idx) == (Kind.RECEIVED, 10))
+    back = deleted(first, 1_030, took_ms=1, visibility_timeout_seconds=0)
+    return [*_long(), replace(back, kind=Kind.VISIBILITY_CHANGED.value, idx=50)]
+
+
+def _of_two_clocks() -> list[Event]:
+    lost = [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED]
+    return [replace(e, clock_id="other") if e.idx == 5 and e.kind == Kind.RECEIVED else e for e in lost]
+
+
+def _random(seed: int) -> list[Event]:
+    rng = random.Random(seed)  # noqa: S311 (chosen by hand)
+    return mutated(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
+
+
+def _no_ends(stretch: np.ndarray, is_off: np.ndarray, *_: object) -> np.ndarray:
+    return np.unique(stretch[is_off])
+
+
+def _all_counts(*_: object, **__: object) -> None:
+    return None
+
+
+def _next_to_each_other(until: np.ndarray, since: np.ndarray) -> np.ndarray:
+    return np.concatenate(([-(2**63)], until[:-1])) < since
+
+
+def _odd_alone(found: Any, _: Expectation) -> tuple[np.ndarray, np.ndarray]:
+    return found["is_odd"], np.zeros(len(found["is_odd"]), dtype=np.int64)
+
+
+_ALONE = {"max_number_of_messages": 10, "detail": '{"received": 1}'}
+_BLINDED: dict[str, tuple[str, Callable[..., object], list[Event]]] = {
+    "holds of unusual messages": ("_hold", lambda *_: None, _random(94)),
+    "all before a cut": ("_is_over", _next_to_each_other, _random(80)),
+    "the ends of the group": ("_wanted", _no_ends, [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED]),
+    "of which messages findings count": ("frozenset", _all_counts, _late(_backlog(), 30, 30_000_000)),
+    "comparisons of neighbours": ("unusual", _odd_alone, _random(69)),
+    "what was published before a phantom": (
+        "_published_before",
+        lambda *_: np.array([], dtype=int),
+        [e for e in _backlog() if (e.kind, e.idx) != (Kind.PUBLISHED, 20)],
+    ),
+    "shared ids": ("_has_shared_ids", lambda *_: False, _given_back_as_another()),
+    "underfilled answers": (
+        "_may_be_underfilled",
+        lambda *_: False,
+        _changed(_backlog(**_ALONE), Kind.RECEIVED, 30, body_hash="other"),
+    ),
+    "clocks": ("_is_simple", lambda *_: True, _of_two_clocks()),
+}
+
+
+@pytest.mark.parametrize(("name", "blind", "events"), _BLINDED.values(), ids=_BLINDED)
+def test_without_one_of_its_parts_something_is_not_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, blind: Callable[..., object], events: list[Event]
+) -> None:
+    has_effects = any(event.kind == Kind.HANDLED for event in events)
+    expectation = _STRICT if has_effects else replace(_STRICT, effects_recorded=(), clock_bound_us=200_000)
+    whole, some, _ = _in_both(events, expectation)
+    assert some == whole
+
+    monkeypatch.setattr(under_test, name, blind, raising=name != "frozenset")
+
+    whole, some, _ = _in_both(events, expectation)
+    assert some != whole
