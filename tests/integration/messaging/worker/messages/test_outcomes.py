@@ -52,7 +52,7 @@ def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: f
 
     world.work_off(world.worker())
 
-    found = f"attempt 3: ConfigError: Retry.delay_seconds is {seconds}, allowed is 0 to 43200, or None for the backoff"
+    found = f"attempt 3: FieldError: Retry.delay_seconds is {seconds}, allowed is 0 to 43200, or None for the backoff"
     assert world.exceptions() == {("a", 1): ("dead", found)}
 
 
