@@ -7,15 +7,15 @@ The sessions of boto3, of which many tests make their own, read botocore's model
 import functools
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import botocore.session
 import pytest
 
 from sluice.declaration import loading
-from tests.support.declaration import FILE
 
-os.environ[loading.VARIABLE] = str(FILE)
+os.environ[loading.VARIABLE] = str(Path(__file__).parent / "support" / "declared" / "environments.py")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from emulator import localstack
 from spark_load.run import driver
 from spark_load.runtime import spark_session
-from tests.support.project import PROJECT
 
 _SLOTS = 6
 _SHARED = pytest.StashKey[localstack.Running]()
@@ -67,14 +66,18 @@ def emulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
     """Yield a LocalStack to which the plain cdk CLI has deployed the local environment; AWS_* point at it."""
     log = tmp_path_factory.mktemp("localstack") / "localstack.log"
     with localstack.running(log=log) as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment().items():
             patch.setenv(name, value)
         ended = subprocess.run(
-            [str(PROJECT / "scripts" / "deploy-local.sh")], env=os.environ, capture_output=True, text=True, check=False
+            [str(request.config.rootpath / "scripts" / "deploy-local.sh")],
+            env=os.environ,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
         yield running

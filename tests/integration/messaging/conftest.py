@@ -1,4 +1,4 @@
-"""The outbox's databases: a fresh SQLite file or a fresh schema of a real Postgres for each test."""
+"""Databases: a fresh SQLite file or a fresh schema of a real Postgres for each test, with the outbox's tables."""
 
 import importlib
 import os
@@ -13,12 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, make_url, text
 
-from emulator import localstack
 from sluice.messaging.database import engines, schema
 from sluice.messaging.outbox import tables
-from tests.support.endpoints.sns_endpoint import Endpoint, serving
-from tests.support.endpoints.tcp_proxy import TcpProxy
-from tests.support.messaging.outbox.simulated_relays import World
 
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31  # noqa: S108 (each test has a folder of its own in it)
 VARIABLE = "SLUICE_TEST_DSN"
@@ -101,27 +97,6 @@ def engine(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[En
     else:
         with _with_tables(f"sqlite:///{database_folder / 'outbox.db'}") as made:
             yield made
-
-
-@pytest.fixture
-def world(engine: Engine) -> World:
-    """Return an outbox, once on SQLite and once on Postgres, and a simulated topic."""
-    return World(engine)
-
-
-@pytest.fixture
-def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
-    with TcpProxy(emulated.endpoint_url) as made:
-        yield made
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    """Yield a server in SNS's place that answers what a test says."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "checks")
-    with serving() as made:
-        yield made
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class SystemState:
     """Topic and queues at one instant.
 
     Args:
@@ -156,7 +156,7 @@ def is_possible(events: Iterable[Event], expectation: Expectation, around: Queue
         for name in expectation.queues
     } | {name: QueueState(is_dead_letter_queue=True) for name in expectation.dead_letter_queues.values()}
     return _Search(expectation, around.moves).reach(
-        calls, World(queues=queues, lost=dict(expectation.lost_receives)), 0
+        calls, SystemState(queues=queues, lost=dict(expectation.lost_receives)), 0
     )
 
 
@@ -193,7 +193,7 @@ class _Search:
         self._expectation, self._moves = expectation, moves
         self._seen: set[object] = set()
 
-    def reach(self, calls: tuple[Call, ...], world: World, now_us: int) -> bool:
+    def reach(self, calls: tuple[Call, ...], world: SystemState, now_us: int) -> bool:
         """Return whether all answered calls can still happen, from this world on."""
         latest_us = min((call.until_us for call in calls if call.is_answered), default=None)
         if latest_us is None:
@@ -211,7 +211,7 @@ class _Search:
         unrecorded = (*self._lost_receives(world, now_us, latest_us), *self._moved(world, now_us, latest_us))
         return any(self.reach(calls, after, at_us) for after, at_us in unrecorded)
 
-    def _effects(self, call: Call, world: World, at_us: int) -> Iterator[tuple[World, int]]:
+    def _effects(self, call: Call, world: SystemState, at_us: int) -> Iterator[tuple[SystemState, int]]:
         if call.kind == Kind.PUBLISHED:
             yield from ((after, at_us) for after in self._published(call, world, at_us))
         elif call.kind == Kind.RECEIVED:
@@ -230,7 +230,7 @@ class _Search:
             for state, then_us in changed:
                 yield replace(world, queues={**world.queues, event.queue or "": state}), then_us
 
-    def _published(self, call: Call, world: World, at_us: int) -> Iterator[World]:
+    def _published(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
         (event,) = call.events
         number = event.sns_sequence_number
         key = event.deduplication_id or ""
@@ -260,7 +260,7 @@ class _Search:
                     },
                 )
 
-    def _received(self, call: Call, world: World, at_us: int) -> Iterator[World]:
+    def _received(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
         name = call.events[0].queue or ""
         is_dlq = name in self._expectation.dead_letter_queues.values()
         answer = [self._entry(event, is_dlq=is_dlq) for event in call.events]
@@ -278,7 +278,7 @@ class _Search:
                 else:
                     yield after
 
-    def _buried(self, world: World, dead_letter_queue: str, at_us: int) -> Sequence[World]:
+    def _buried(self, world: SystemState, dead_letter_queue: str, at_us: int) -> Sequence[SystemState]:
         """Return the worlds there may be when a DLQ is looked at.
 
         A receive that brought nothing, or another group, moves dead letters too.
@@ -289,7 +289,7 @@ class _Search:
                 worlds = [after for before in worlds for after in self._taken(before, source, [], at_us)]
         return worlds
 
-    def _found_empty(self, name: str, world: World, at_us: int) -> Iterator[World]:
+    def _found_empty(self, name: str, world: SystemState, at_us: int) -> Iterator[SystemState]:
         """Yield the worlds in which a queue holds nothing more: of a DLQ at all, else of what a move task brought."""
         is_dlq = name in self._expectation.dead_letter_queues.values()
         for after in [world] if is_dlq else self._taken(world, name, [], at_us):
@@ -298,7 +298,7 @@ class _Search:
             ):
                 yield after
 
-    def _moved(self, world: World, from_us: int, until_us: int) -> Iterator[tuple[World, int]]:
+    def _moved(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
         """Yield what every next step of a move task may leave, and when."""
         for number, move in enumerate(self._moves):
             latest_us = min(until_us, move.ended_at_us) if move.is_finished else until_us
@@ -311,13 +311,13 @@ class _Search:
                         queues[move.destination] = queues[move.destination].with_moved(copy)
                         yield replace(before, queues=queues), at_us
 
-    def _taken(self, world: World, name: str, answer: list[Received], at_us: int) -> Iterator[World]:
+    def _taken(self, world: SystemState, name: str, answer: list[Received], at_us: int) -> Iterator[SystemState]:
         queue = world.queues.get(name)
         if queue is not None:
             for state, dead in queue.receiving(answer, at_us):
                 yield self._with_dead(replace(world, queues={**world.queues, name: state}), name, dead)
 
-    def _with_dead(self, world: World, name: str, dead: tuple[Copy, ...]) -> World:
+    def _with_dead(self, world: SystemState, name: str, dead: tuple[Copy, ...]) -> SystemState:
         dlq = self._expectation.dead_letter_queues.get(name)
         if dlq is None or not dead:
             return world
@@ -326,7 +326,7 @@ class _Search:
             state = state.with_copy(Copy(copy.idx, copy.instance, copy.sqs_message_id, moved_by=copy.moved_by))
         return replace(world, queues={**world.queues, dlq: state})
 
-    def _lost_receives(self, world: World, from_us: int, until_us: int) -> Iterator[tuple[World, int]]:
+    def _lost_receives(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
         """Yield what every receive whose answer was lost may leave, and when."""
         for name, count in world.lost.items():
             queue = world.queues.get(name)
@@ -355,7 +355,7 @@ def _ascend(numbers: list[str | None]) -> bool:
     return all(earlier < later for earlier, later in pairwise(number for number in numbers if number is not None))
 
 
-def _instants(world: World, call: Call | None, from_us: int, until_us: int) -> list[int]:
+def _instants(world: SystemState, call: Call | None, from_us: int, until_us: int) -> list[int]:
     """Return the instants that matter: the earliest, and for a receive also when a message is free again."""
     instants = {from_us}
     if call is None or call.kind == Kind.RECEIVED:
@@ -363,7 +363,7 @@ def _instants(world: World, call: Call | None, from_us: int, until_us: int) -> l
     return sorted(instant for instant in instants if from_us <= instant <= until_us)
 
 
-def _bounded(world: World, call: Call) -> World:
+def _bounded(world: SystemState, call: Call) -> SystemState:
     """Return the world, in which everything so far happened before this call was answered."""
     first = {key: replace(opened, until_us=min(opened.until_us, call.until_us)) for key, opened in world.first.items()}
     queues = {name: queue.answered_by(call.until_us) for name, queue in world.queues.items()}

@@ -36,6 +36,12 @@ BOTH = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
 
 
 @pytest.fixture
+def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
+    with TcpProxy(emulated.endpoint_url) as made:
+        yield made
+
+
+@pytest.fixture
 def shop(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[ShopHarness]:
     with shop_harness.opened(engine, emulated, tmp_path) as made:
         yield made

@@ -30,7 +30,7 @@ from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, RelayMetrics
-from tests.support.endpoints.sns_endpoint import Endpoint
+from tests.integration.messaging.relay.conftest import Endpoint
 from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
 from tests.support.messaging.outbox.simulated_relays import (
     QUEUES,

@@ -21,9 +21,9 @@ from sluice.messaging.outbox.store import PublishOutcome
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import run
+from tests.integration.messaging.relay.conftest import Endpoint
 from tests.support.command_line import KEYS, Run, command_line
 from tests.support.declaration import environment
-from tests.support.endpoints.sns_endpoint import Endpoint
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.outbox.simulated_relays import SETTINGS, Turns, World
 from tests.support.messaging.worker_harness import seeded

@@ -1,10 +1,19 @@
-"""A server in SNS's place, which says what a test wants it to."""
+"""An outbox with a simulated topic, and a server in SNS's place that answers what a test says."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
+import pytest
+from sqlalchemy import Engine
+
 from tests.support.endpoints.capturing_server import Reply, Server, capturing
+from tests.support.messaging.outbox.simulated_relays import World
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    """Return an outbox, once on SQLite and once on Postgres, and a simulated topic."""
+    return World(engine)
 
 
 class Endpoint:
@@ -22,7 +31,9 @@ class Endpoint:
         return [dict(parse_qsl(request.body.decode())) for request in self._captured]
 
 
-@contextmanager
-def serving() -> Iterator[Endpoint]:
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "checks")
     with capturing(lambda _: Reply()) as server:
         yield Endpoint(server)

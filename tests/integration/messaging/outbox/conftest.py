@@ -1,0 +1,11 @@
+"""An outbox, once on SQLite and once on Postgres, with a simulated topic."""
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.support.messaging.outbox.simulated_relays import World
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    return World(engine)
