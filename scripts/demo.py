@@ -17,8 +17,8 @@ from pathlib import Path
 from emulator.processes import Supervised
 from sluice.clock import Clock, SystemClock
 from sluice.judge.checker.verdict import EXIT_CROSSED
-from spark_load.report import read_verdict
-from spark_load.report.summary import harmed
+from sluice.judge.report import read_verdict
+from sluice.judge.report.summary import harmed
 
 _RUNS = Path("runs")
 _GRACE_SECONDS = 10

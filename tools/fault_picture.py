@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from spark_load import report
-from spark_load.report import figures
+from sluice.judge import report
+from sluice.judge.report import figures
 from tools.rehearsal_pictures import picture
 
 _ROOT = Path(__file__).resolve().parents[1]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
+from sluice.judge.report.summary import escaped
 from sluice.pages import units
 from spark_load.baselines.results import Result
 from spark_load.baselines.statistics import Slower, detectable, holm, slower
-from spark_load.report.summary import escaped
 
 LEVEL = 0.01
 """How often a run is called slower at most where nothing changed, whatever number of times is compared."""

@@ -15,12 +15,11 @@ from click.core import ParameterSource
 from sluice.errors import ConfigError
 from sluice.extras import missing
 from sluice.judge import engine as local_engine
-from sluice.judge import recording
+from sluice.judge import recording, report
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.terminal import output
 from sluice.terminal.options import declaration_option
-from spark_load import report
 from spark_load.cli.ending import finish, page_optional
 from spark_load.cli.options import clock_option, cluster_options, declared
 

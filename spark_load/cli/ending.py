@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sluice.errors import HistoryError
+from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
+from sluice.judge.report.caveats import caveats
+from sluice.judge.report.summary import harmed, where
 from sluice.terminal import output
-from spark_load import report
-from spark_load.report.caveats import caveats
-from spark_load.report.summary import harmed, where
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
 

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from sluice.errors import ConfigError, HistoryError
+from sluice.judge import report as run_report
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.terminal import output as terminal
-from spark_load import report as run_report
+from spark_load.baselines import comparison
 from spark_load.cli.ending import print_markdown
 from spark_load.cli.options import require_writable
-from spark_load.report import comparison
 
 _RUN = click.Path(file_okay=False, path_type=Path)
 

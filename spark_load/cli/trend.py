@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from sluice.errors import ConfigError, MessagingError
+from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
 from sluice.terminal import output
 from sluice.terminal.values import Whole
-from spark_load import report
 from spark_load.baselines import results
 from spark_load.baselines.results import RESULTS_FILE, Result
 from spark_load.baselines.trend import BEFORE_MIN, markdown

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.folder.series_schema import Series
-from spark_load import report
 from spark_load.cli.ending import page_optional
 from spark_load.judge import engine
 from spark_load.judge.engine import SparkEngine

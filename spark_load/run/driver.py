@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
 from sluice.errors import HistoryError, Stopped, unwritable
-from sluice.judge import groups
+from sluice.judge import groups, report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
@@ -27,7 +27,6 @@ from sluice.judge.folder.series_schema import Series
 from sluice.judge.judge import Planned, judge
 from sluice.judge.reading.damage import readable
 from sluice.judge.reading.reasons import reason
-from spark_load import report
 from spark_load.consume import job as consume_job
 from spark_load.consume.scaling.services import rehearsed_services
 from spark_load.faults.drawing import Fault

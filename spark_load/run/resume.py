@@ -21,9 +21,9 @@ from sluice.clock import Clock, NotReached, clock_id, eventually
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError, unwritable
 from sluice.history.events import Kind, Outcome
+from sluice.judge import report
 from sluice.judge.checker.verdict import Status
 from sluice.judge.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
-from spark_load import report
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.judge.compaction import compact

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sluice.judge.checker.anomalies import JUDGED
-from spark_load.report import page as drawn
+from sluice.judge.report import page as drawn
 from tests.support.histories import finished_runs
 
 _MADE = {

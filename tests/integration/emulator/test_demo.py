@@ -11,7 +11,7 @@ import pytest
 
 from scripts.demo import Demo, Part, faults_done, parts
 from sluice.clock import eventually
-from spark_load import report
+from sluice.judge import report
 from tests.support.histories import finished_runs
 from tests.support.project import PROJECT
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from emulator import localstack
 from sluice.errors import EndpointError, HistoryError
 from sluice.history.events import Kind
+from sluice.judge import report
 from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import SABOTEURS
-from spark_load import report
 from spark_load.profiles import profile
 from spark_load.run import driver
 from spark_load.runtime import deployment

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+from sluice.judge import report
 from sluice.judge.checker.verdict import Status
-from spark_load import report
 from spark_load.judge.arrivals import published
 from spark_load.profiles import profile, trace
 from spark_load.runtime import deployment

@@ -19,14 +19,13 @@ from sluice.cli.main import main
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import Event, Kind
 from sluice.judge import engine as local_engine
-from sluice.judge import recording
+from sluice.judge import recording, report
 from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.judge.judge import faults_of
 from sluice.judge.reading.checksums import beside
 from sluice.judge.reading.parquet_files import write
 from sluice.recorder.journal import Journal
-from spark_load import report
 from spark_load.cli import check as under_test
 from spark_load.cli.report import report as report_command
 from tests.support.anomalies import CASES as ANOMALIES

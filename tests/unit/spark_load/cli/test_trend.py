@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from benchmarks.baselines.drawn import runs, slowed
 from sluice.cli.commands import cli
 from sluice.errors import HistoryError
+from sluice.judge import report
 from sluice.judge.checker.verdict import Status
-from spark_load import report
 from spark_load.baselines import results
 from spark_load.baselines.trend import EXIT_TOO_FEW
 from spark_load.cli.trend import remember

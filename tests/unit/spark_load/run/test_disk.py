@@ -7,9 +7,9 @@ import pytest
 
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, HistoryError
+from sluice.judge import report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
-from spark_load import report
 from spark_load.run import resume, stored
 from spark_load.runtime.coordinator import Progress, RunCoordinator
 from tests.support.full_disk import files_limited_to

@@ -14,8 +14,8 @@ from sluice.judge.checker.verdict import SCHEMA_VERSION, Holding, Property, Stat
 from sluice.judge.folder import json_files, series_schema
 from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, one_of, replace
 from sluice.judge.folder.layout import JUNIT_FILE, PAGE_FILE, SERIES_FILE, SUMMARY_FILE, VERDICT_FILE
-from spark_load.report import junit
-from spark_load.report.summary import THRESHOLDS, markdown
+from sluice.judge.report import junit
+from sluice.judge.report.summary import THRESHOLDS, markdown
 
 _FROM_HISTORY = "it is made again from the history"
 
@@ -177,7 +177,7 @@ def write_series(run_series: series_schema.Series, folder: Path) -> None:
 
 def write_page(verdict: Verdict, run_series: series_schema.Series, path: Path) -> None:
     """Draw the page and write it."""
-    from spark_load.report import page  # noqa: PLC0415 (what draws takes a second to load, and few commands draw)
+    from sluice.judge.report import page  # noqa: PLC0415 (what draws takes a second to load, and few commands draw)
 
     replace(path, page.html(verdict, run_series), instead="name another file with -o")
 

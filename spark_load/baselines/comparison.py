@@ -6,9 +6,9 @@ from typing import Any
 
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
+from sluice.judge.report.summary import escaped
 from sluice.pages import units
 from spark_load.profiles.profile import Profile
-from spark_load.report.summary import escaped
 
 _HELD = ("p50", "p95", "p99")  # the largest of all is one message
 _SETTINGS = (

@@ -12,15 +12,16 @@ from click.testing import CliRunner
 
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import Event
+from sluice.judge import report
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Status, Verdict, Violation
 from sluice.judge.folder.series_schema import SCHEMA_VERSION, Series, SeriesSchema
-from spark_load import report
+from sluice.judge.report import figures, junit, page, timeline
+from sluice.judge.report.summary import harmed, held, reasons, since, where, witness_lines
+from spark_load.baselines import comparison
+from spark_load.baselines.comparison import Limits, compare
 from spark_load.cli.report import compare as compare_command
 from spark_load.cli.report import report as report_command
-from spark_load.report import comparison, figures, junit, page, timeline
-from spark_load.report.comparison import Limits, compare
-from spark_load.report.summary import harmed, held, reasons, since, where, witness_lines
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
 

@@ -10,8 +10,8 @@ from typing import Any
 from sluice.history.events import is_end_marker
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict, Violation
+from sluice.judge.report.caveats import caveats
 from sluice.pages import units
-from spark_load.report.caveats import caveats
 
 _MARKS = {Holding.VIOLATED: "**VIOLATED**", Holding.CROSSED: "**crossed**", Holding.SEEN: "seen, lawful"}
 _MEANS = {

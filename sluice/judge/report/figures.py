@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.judge.folder.series_schema import Series
+from sluice.judge.report.summary import recovery
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Band, Line
 from sluice.pages.parts import Figure, Table, drawn
-from spark_load.report.summary import recovery
 
 _QUEUE_COLOURS = 6
 _QUEUE_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4))

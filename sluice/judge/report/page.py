@@ -12,10 +12,8 @@ from sluice.clock import utc
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
 from sluice.judge.folder.series_schema import Series
-from sluice.pages import units
-from sluice.pages.parts import Figure, figure_html, filled, list_items, pairs, table_html
-from spark_load.report import figures, timeline
-from spark_load.report.summary import (
+from sluice.judge.report import figures, timeline
+from sluice.judge.report.summary import (
     NO_THRESHOLD,
     NOT_EXERCISED,
     Held,
@@ -30,6 +28,8 @@ from spark_load.report.summary import (
     where,
     witness_lines,
 )
+from sluice.pages import units
+from sluice.pages.parts import Figure, figure_html, filled, list_items, pairs, table_html
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {

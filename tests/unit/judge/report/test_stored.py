@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.errors import ConfigError, HistoryError
+from sluice.judge import report
 from sluice.judge.folder.layout import RUN_FILE
-from spark_load import report
 from spark_load.cli.report import report as report_command
 from spark_load.run import driver, stored
 from tests.support.histories import finished_runs

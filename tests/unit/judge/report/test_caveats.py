@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from sluice.judge import engine as local_engine
-from sluice.judge import recording
+from sluice.judge import recording, report
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Holding, Verdict
 from sluice.judge.engine import LocalEngine
 from sluice.judge.judge import judge
-from spark_load import report
+from sluice.judge.report import junit, page
 from spark_load.cli import ending
-from spark_load.report import junit, page
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, RUN, full
 from tests.support.histories.recording_cases import CASES, KNOWN, table_of
