@@ -4,6 +4,7 @@
 proven, one that stays green has failed.
 """
 
+import importlib
 import itertools
 import os
 import uuid
@@ -17,7 +18,7 @@ import pytest
 
 from contract_tests.deployment.deployed import Deployment, require
 from contract_tests.promises import CORE, PROMISES, Promiser
-from contract_tests.proving import failures, mutation, relevance, results
+from contract_tests.proving import breaking, failures, relevance, results
 from contract_tests.resources import Resources
 from contract_tests.targets import aws, binding, options
 from contract_tests.targets.byo_queues import ByoQueueResources, ByoQueues
@@ -28,6 +29,7 @@ from sluice.errors import EndpointError, MessagingError
 from sluice.localstack import MODIFIED
 from sluice.saboteurs import sabotage
 
+_SUITE = Path(__file__).resolve().parent
 _ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
 _TARGET = "SLUICE_CONTRACT_TARGET"
 _RUN = "SLUICE_CONTRACT_RUN"
@@ -47,7 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("contracts")
     options.add_options(group)
     group.addoption(
-        "--mutants", action="store_true", help="run every promise against every rule mutant of the simulator's model"
+        "--mutants",
+        action="store_true",
+        help="run every promise against every rule mutant of the simulator's model; in a checkout of Sluice only",
     )
     group.addoption(
         "--relevance", action="store_true", help="count which promises each saboteur turns red on the simulator"
@@ -78,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--mutants"):
         if config.getoption("--target") != "simulator" or config.getoption("--prove"):
             raise pytest.UsageError("--mutants goes with --target simulator and without --prove")
-        config.pluginmanager.register(mutation)
+        config.pluginmanager.register(_mutants())
     if config.getoption("--relevance"):
         if config.getoption("--target") != "simulator" or config.getoption("--prove") or config.getoption("--mutants"):
             raise pytest.UsageError("--relevance goes with --target simulator, without --prove and --mutants")
@@ -91,6 +95,17 @@ def pytest_configure(config: pytest.Config) -> None:
         plugin = results.Plugin(config.getoption("--results"), name=os.environ[_TARGET], url=os.environ[_ENDPOINT])
         config.stash[_results] = plugin
         config.pluginmanager.register(plugin)
+
+
+def _mutants() -> object:
+    """Return the plugin of `--mutants`, which is a tool for work on Sluice and is installed nowhere."""
+    try:
+        return importlib.import_module("tests.mutants.plugin")
+    except ModuleNotFoundError as error:
+        raise pytest.UsageError(
+            "--mutants breaks the simulator's model by the rules in tests/mutants/, which is not here: run it in a"
+            " checkout of Sluice"
+        ) from error
 
 
 def _start(config: pytest.Config) -> None:
@@ -157,10 +172,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Hold every test to its promise, expect the known deviations, and let blocking and deduplication open the run."""
+    """Hold every contract to its promise, expect the known deviations, and let blocking and deduplication come first.
+
+    Tests of other folders in the same run are left as they are, before the contracts.
+    """
     target = os.environ.get(_TARGET, "")
     areas = list(dict.fromkeys(promise.area for promise in PROMISES.values()))
-    for item in items:
+    others = [item for item in items if not item.path.is_relative_to(_SUITE)]
+    contracts = [item for item in items if item.path.is_relative_to(_SUITE)]
+    for item in contracts:
         if _promise_id(item) in CORE:
             item.add_marker(pytest.mark.core)
         deviation = deviations.of_promise(target, _promise_id(item))
@@ -169,18 +189,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             reason = f"{_promise_id(item)}, {deviation}"
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=(AssertionError,)))
     if target == "simulator" or not _is_declared(config):
-        _deselect(config, items, [item for item in items if item.get_closest_marker("deployment") is not None])
-    items.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
+        _deselect(config, contracts, [item for item in contracts if item.get_closest_marker("deployment") is not None])
+    contracts.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
     if target == "aws":
-        for item in items:
+        for item in contracts:
             item.add_marker(pytest.mark.timeout(aws.TEST_SECONDS_MAX))
     if _byo_queues in config.stash:
         _, promises = config.stash[_byo_queues]
-        _deselect(config, items, [item for item in items if _promise_id(item) not in promises])
+        _deselect(config, contracts, [item for item in contracts if _promise_id(item) not in promises])
+    items[:] = others + contracts
 
 
-def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
-    items[:] = [item for item in items if item not in left_out]
+def _deselect(config: pytest.Config, contracts: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    contracts[:] = [item for item in contracts if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
 
@@ -261,7 +282,7 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
     if request.config.getoption("--results"):
         return request.config.stash[_results].watch.on(bound)
     many_runs = request.config.getoption("--mutants") or request.config.getoption("--relevance")
-    return mutation.sharing_clients(bound) if many_runs else bound
+    return breaking.sharing_clients(bound) if many_runs else bound
 
 
 def _bound(config: pytest.Config) -> binding.Target:

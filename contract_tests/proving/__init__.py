@@ -1,1 +1,1 @@
-"""How the suite itself is proven: mutants of the model, results as data, and the same suite on several emulators."""
+"""How the suite itself is proven: tests run again under faults, results as data, the suite on several emulators."""

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from contract_tests.promises import PROMISES
-from contract_tests.proving import mutation
+from contract_tests.proving import breaking
 from sluice.saboteurs import SABOTEURS, Saboteur
 
+pytest_collection_modifyitems = breaking.pytest_collection_modifyitems
 _PROPERTY = "saboteur"
 
 
@@ -26,11 +27,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     clients = target.make_client("sqs"), target.make_client("sns")
     called: set[str] = set()
     with _noting(clients, called):
-        mutation.forget(given)
+        breaking.forget(given)
         pyfuncitem.obj(**given)
     for saboteur in SABOTEURS.values():
         if _listens(saboteur, called):
-            seen = mutation.status(pyfuncitem.obj, given, _sabotaged(clients, saboteur))
+            seen = breaking.status(pyfuncitem.obj, given, _sabotaged(clients, saboteur))
             pyfuncitem.user_properties.append((_PROPERTY, f"{saboteur.name} {seen}"))
     return True
 
@@ -67,15 +68,9 @@ def _sabotaged(clients: tuple[Any, Any], saboteur: Saboteur) -> Iterator[None]:
         made.detach(client)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every report name its promise."""
-    mutation.pytest_collection_modifyitems(items)
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print, for each promise and saboteur, how many other promises that saboteur turns red; the broadest first."""
-    found = mutation.noticed(terminalreporter, _PROPERTY, SABOTEURS)
+    found = breaking.noticed(terminalreporter, _PROPERTY, SABOTEURS)
     tested = {promise for seen in found.values() for promises in seen.values() for promise in promises}
     rows = [
         (len(found[saboteur]["red"] - {promise}), promise, saboteur)

@@ -8,8 +8,11 @@ from click.testing import CliRunner
 
 from contract_tests.command import conformance
 from sluice.terminal.exits import COULD_NOT, REFUSED
+from tests.support.project import PROJECT
 
-_INSTALLED = "import sys; sys.modules['emulator'] = None; from sluice.cli.main import main; main(sys.argv[1:])"
+_INSTALLED = (
+    "import sys; sys.modules |= {'emulator': None, 'tests': None}; from sluice.cli.main import main; main(sys.argv[1:])"
+)
 
 
 def _sluice(*arguments: str) -> tuple[int, str, str]:
@@ -31,6 +34,33 @@ def test_without_a_checkout_conformance_says_in_one_line_what_it_needs() -> None
     needs = "sluice: this starts emulators, which needs a checkout of Sluice; run it there\n"
 
     assert _sluice("conformance") == (3, "", needs)
+
+
+def test_without_a_checkout_mutants_are_refused_in_one_line() -> None:
+    code, printed, errors = _sluice("contracts", "--target", "simulator", "--mutants")
+
+    assert (code, printed + errors) == (
+        REFUSED,
+        "ERROR: --mutants breaks the simulator's model by the rules in tests/mutants/, which is not here: run it in a"
+        " checkout of Sluice\n\n",
+    )
+
+
+def test_the_contracts_leave_the_tests_of_other_folders_alone() -> None:
+    """A test that has no promise may run beside them, as in `make slow`; it keeps its place and gets no marker."""
+    beside = "tests/unit/contract_tests/test_mutants.py"
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", beside, "contract_tests/queues/test_purge.py"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    files = [line.partition("::")[0] for line in ended.stdout.splitlines() if "::" in line]
+    assert list(dict.fromkeys(files)) == [beside, "contract_tests/queues/test_purge.py"]
 
 
 def test_an_unknown_target_is_refused_with_the_known_ones() -> None:

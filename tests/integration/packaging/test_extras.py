@@ -6,6 +6,7 @@ The wheel is built once. Nothing that runs here sees this checkout: no PYTHONPAT
 import json
 import os
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,10 +214,20 @@ def test_checker_judges_a_recording(install: Callable[[str], Installed], endpoin
     require_all_modules(checker, EXTRAS["checker"])
 
 
+def test_the_wheel_has_the_three_packages_and_nothing_that_tests_sluice_itself(wheel: Path) -> None:
+    """Tests, mutants, benchmarks and emulators stay in the checkout."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+
+    folders = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert folders == {"contract_tests", "sluice", "spark_load"}
+    assert [name for name in names if "mutant" in name] == []
+
+
 def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -> None:
     """The core promises pass without a declaration, and under no pytest settings of the folder's own.
 
-    LocalStack and the emulators, which only a checkout starts, are refused in one line.
+    LocalStack, the emulators and the mutants, which only a checkout has, are refused in one line.
     """
     contracts = install("contracts")
     (contracts.project / "environments.py").unlink()
@@ -224,6 +235,7 @@ def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -
 
     kept = contracts.done("contracts", "--target", "simulator", "-m", "core").stdout
     no_target, emulators = (contracts.sluice(command) for command in ("contracts", "conformance"))
+    mutants = contracts.sluice("contracts", "--target", "simulator", "--mutants")
     help_text = contracts.done("conformance", "--help").stdout
 
     assert " passed" in kept
@@ -236,6 +248,9 @@ def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -
     (refusal,) = emulators.stderr.splitlines()
     assert "needs a checkout of Sluice" in refusal
     assert emulators.returncode == 3
+    (refusal,) = filter(None, mutants.stderr.splitlines())
+    assert "run it in a checkout of Sluice" in refusal
+    assert mutants.returncode == 3
     assert "Needs a checkout of Sluice" in help_text
     require_all_modules(contracts, EXTRAS["contracts"])
 

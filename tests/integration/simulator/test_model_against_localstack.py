@@ -27,11 +27,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from contract_tests.proving.mutants import MUTANTS
 from emulator import localstack
 from sluice import limits
 from sluice.clock import SystemClock, eventually
 from sluice.simulator.hook import Simulator
+from tests.mutants import MUTANTS
 
 pytestmark = pytest.mark.xdist_group("a localstack of its own")  # one at a time
 EXCLUDED = {

@@ -1,6 +1,6 @@
 """The mutants of the model: each overrides a rule that is there."""
 
-from contract_tests.proving.mutants import MUTANTS, Mutant
+from tests.mutants import MUTANTS, Mutant
 
 
 def _overrides(mutant: Mutant) -> bool:

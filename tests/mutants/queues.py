@@ -4,13 +4,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning, without
 from sluice import limits
 from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues import settings, sqs
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.queues.sqs import Sqs
+from tests.mutants.mutant import Mutant, after, nothing, returning, without
 
 _SECONDS = Queue.seconds
 _CHANGE = Queue.change_visibility

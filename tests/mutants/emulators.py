@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning
 from sluice import limits
 from sluice.simulator.hook import Simulator
 from sluice.simulator.model import batches, message, refusal
@@ -25,6 +24,7 @@ from sluice.simulator.model.topics import delivery, publishing, sns
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.sns import Sns
 from sluice.simulator.model.topics.topic import Subscription, Topic
+from tests.mutants.mutant import Mutant, after, nothing, returning
 
 # The rules as they are.
 _DEAD_LETTER_MOVE = FifoQueue.take_dead_letter

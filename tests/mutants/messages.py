@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning, without
 from sluice import limits
 from sluice.simulator.model import batches, message
 from sluice.simulator.model.message import Message
@@ -15,6 +14,7 @@ from sluice.simulator.model.queues.fifo import FIRST_SEQUENCE_NUMBER, FifoQueue
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.queues.receiving import Receiving
 from sluice.simulator.model.queues.sending import Sending
+from tests.mutants.mutant import Mutant, after, nothing, returning, without
 
 _TAKE = Receiving._take
 _RECEIVE = Receiving.receive

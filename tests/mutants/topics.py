@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from contract_tests.proving.mutants.mutant import Mutant, after, nothing, returning, without
 from sluice import limits
 from sluice.simulator.model.message import content_id
 from sluice.simulator.model.queues.queue import Queue
@@ -14,6 +13,7 @@ from sluice.simulator.model.topics import delivery, publishing, sns, topic
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.sns import Sns
 from sluice.simulator.model.topics.topic import Published, Subscription, Topic
+from tests.mutants.mutant import Mutant, after, nothing, returning, without
 
 _FIRST = Topic.first
 _DELIVER = Delivery._deliver

@@ -5,12 +5,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contract_tests.proving.mutants.mutant import Mutant, after, nothing, without
 from sluice import filter_cost, limits
 from sluice.simulator.model import filter_policy
 from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
 from sluice.simulator.model.topics import sns, topic
 from sluice.simulator.model.topics.topic import Subscription
+from tests.mutants.mutant import Mutant, after, nothing, without
 
 _FITS = filter_policy._fits_value
 _FITS_ANY = filter_policy._fits

@@ -5,13 +5,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contract_tests.proving.mutants.mutant import Mutant, after, returning, without
 from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues import settings
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.moving import MoveTasks, Task
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.queues.sqs import Sqs
+from tests.mutants.mutant import Mutant, after, returning, without
 
 _POLICY = Queue.redrive_policy
 _START = MoveTasks.start

@@ -7,8 +7,8 @@ that emulators are known to break; the other modules ask of every rule of one pa
 
 from collections.abc import Mapping
 
-from contract_tests.proving.mutants import dead_letters, emulators, filters, messages, queues, topics
-from contract_tests.proving.mutants.mutant import Mutant
+from tests.mutants import dead_letters, emulators, filters, messages, queues, topics
+from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
 

@@ -1,0 +1,73 @@
+"""Run contract tests again while something is broken, on the simulator, and count which promises notice it.
+
+`--relevance` breaks what is between client and service; `--mutants` the rules of the model.
+"""
+
+import dataclasses
+import functools
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from contract_tests.resources import Resources
+from contract_tests.targets import binding
+from sluice.simulator import hook
+
+_GRACE_SECONDS = 0.02
+
+
+def sharing_clients(target: binding.Target) -> binding.Target:
+    """Return the target with one client per service: a hundred times the suite makes too many of them."""
+    return dataclasses.replace(target, make_client=functools.cache(target.make_client))
+
+
+def forget(given: dict[str, Any]) -> None:
+    """Empty the simulator: what it is made of is then what the rules are now, and no run meets another's queues."""
+    simulated = hook.of(given["resources"]._target.make_client("sqs"))
+    assert simulated is not None, "such a run goes with --target simulator"
+    simulated.reset()
+
+
+def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractContextManager[object]) -> str:
+    """Return how a test fares while something is broken. Only a failed expectation is `red`: a crash proves nothing."""
+    target, seen = given["resources"]._target, "green"
+    sqs, sns = target.make_client("sqs"), target.make_client("sns")
+    resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
+    with pytest.MonkeyPatch.context() as patch, breaking:
+        patch.setattr(hook, "_GRACE_SECONDS", _GRACE_SECONDS)
+        forget(given)
+        try:
+            test(**given | {"resources": resources})
+        except (AssertionError, pytest.fail.Exception):
+            seen = "red"
+        except Exception:
+            seen = "crashed"
+    forget(given)  # what a broken rule has left behind may not be deletable
+    resources.close()
+    return seen
+
+
+def noticed(terminalreporter: Any, kind: str, names: Iterable[str]) -> dict[str, dict[str, set[str]]]:
+    """Return, of what the reports have as a property of that kind, name -> how -> promises."""
+    found: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in names}
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if getattr(report, "when", "") == "call":
+            (promise,) = [value for name, value in report.user_properties if name == "promise"]
+            for name, value in report.user_properties:
+                if name == kind:
+                    broken, seen = value.split()
+                    found[broken][seen].add(promise)
+    return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every report name its promise."""
+    for item in items:
+        promise = item.get_closest_marker("promise")
+        if promise is not None:
+            item.user_properties.append(("promise", promise.args[0]))
