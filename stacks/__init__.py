@@ -1,4 +1,1 @@
-"""What this project deploys: the library's stage, `sluice.constructs.stage`, and nothing else so far.
-
-Stacks of your own beside its own go here.
-"""
+"""What this project deploys: `stage` composes the library's stacks. Stacks of your own go here."""

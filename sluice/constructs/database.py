@@ -42,6 +42,11 @@ class DatabaseAccess:
     secret_key_arn: str | None
     places: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def to_existing(cls, database: ExistingDatabase) -> "DatabaseAccess":
+        """Return what it takes to get into a database whose secret says where it is."""
+        return cls(secret_arn=database.secret_arn, secret_key_arn=database.secret_key_arn)
+
     def variables(self) -> dict[str, str]:
         """Return what a task is told of the database; the secret itself it reads."""
         return {"SLUICE_DATABASE_SECRET_ARN": self.secret_arn, **self.places}
@@ -54,11 +59,6 @@ class DatabaseAccess:
             for action, resource in allowed.items()
             if resource is not None
         ]
-
-
-def access_to_existing(database: ExistingDatabase) -> DatabaseAccess:
-    """Return what it takes to get into a database whose secret says where it is."""
-    return DatabaseAccess(secret_arn=database.secret_arn, secret_key_arn=database.secret_key_arn)
 
 
 class Database(Construct):

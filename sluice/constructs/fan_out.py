@@ -165,7 +165,6 @@ class Fanout(Construct):
         set_flags(self)
         is_cmk = environment.encryption is Encryption.CMK
         self.keys = Keys(self, "Keys", environment=environment) if is_cmk else None
-        self.topic_key = None if self.keys is None else self.keys.topic
         self.topics = {topic.name: self._topic(environment, topic) for topic in environment.topics}
         self.consumers = {
             consumer.name: ConsumerQueue(
@@ -194,7 +193,7 @@ class Fanout(Construct):
             topic_name=naming.topic_name(environment, declared.name).removesuffix(limits.FIFO_SUFFIX),
             fifo=True,
             fifo_throughput_scope=sns.FifoThroughputScope.MESSAGE_GROUP,
-            master_key=self.topic_key,
+            master_key=None if self.keys is None else self.keys.topic,
             message_retention_period_in_days=environment.archive_days,
             enforce_ssl=True,
         )
@@ -261,18 +260,18 @@ class Producers(Construct):
                 actions=["sns:Publish"], resources=[fanout.topics[topic.name].topic_arn for topic in published]
             )
         )
-        keys = [key for topic in published if (key := topic_key_arn(topic, fanout.topic_key)) is not None]
+        keys = [key for topic in published if (key := topic_key_arn(topic, fanout.keys)) is not None]
         if keys:
             self.publish_policy.add_statements(
                 iam.PolicyStatement(actions=policies.USE_KEY, resources=list(dict.fromkeys(keys)))
             )
 
 
-def topic_key_arn(topic: Topic | ExistingTopic, own: kms.IKey | None) -> str | None:
+def topic_key_arn(topic: Topic | ExistingTopic, keys: Keys | None) -> str | None:
     """Return the key a topic is encrypted with, if any: the environment's own, or its owner's."""
     if isinstance(topic, ExistingTopic):
         return topic.key_arn
-    return None if own is None else own.key_arn
+    return None if keys is None else keys.topic.key_arn
 
 
 def _acknowledge_dead_letters(queue: sqs.Queue) -> None:

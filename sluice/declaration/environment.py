@@ -140,6 +140,16 @@ class Environment:
         """Return who gets a topic."""
         return tuple(consumer for consumer in self.consumers if self.topic(consumer.topic) == topic)
 
+    @property
+    def has_operators(self) -> bool:
+        """Return whether anybody hears an alarm, or is not to on purpose."""
+        return any((self.alarm_emails, self.alarm_urls, self.alarm_slack, self.alarm_topic_arn, self.silent))
+
+    @property
+    def all_tags(self) -> dict[str, str]:
+        """Return the tags on every resource."""
+        return {"application": self.application, "environment": self.name, **self.tags}
+
     def __post_init__(self) -> None:
         _check_region_and_consumers(self)
         check_topics(self)

@@ -19,7 +19,7 @@ from sluice.errors import ConfigError, unwritable
 from sluice.terminal import output
 
 _TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "project"
-_OWN = ("app", "environments", "load", "tests")
+_OWN = ("app", "environments", "load", "stacks", "tests")
 """What the project has besides its package."""
 
 

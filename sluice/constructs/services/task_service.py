@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import aws_cdk as cdk
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from sluice.constructs.database import DatabaseAccess
-from sluice.constructs.fan_out import topic_key_arn
+from sluice.constructs.fan_out import Keys, topic_key_arn
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.logs import log_group
 from sluice.constructs.monitoring.deployment_alarms import DeploymentAlarms
@@ -52,6 +51,7 @@ class TaskPlace:
     cluster: ecs.ICluster
     network: Network
     database: DatabaseAccess | None
+    keys: Keys | None
 
 
 class Task(Construct):
@@ -175,15 +175,7 @@ class ConsumerService(Construct):
     """A consumer's workers: a service that may receive from its queue and delete, scaled on the queue's backlog."""
 
     @typed
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        place: TaskPlace,
-        consumer: Consumer,
-        queue_key: kms.IKey | None,
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, consumer: Consumer) -> None:
         super().__init__(scope, id_)
         environment, image = place.environment, place.images.of(consumer)
         tasks = Task(
@@ -203,7 +195,7 @@ class ConsumerService(Construct):
         # By literal ARN: an export would forbid to remove a consumer in one deployment.
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
         tasks.task_role.add_to_principal_policy(iam.PolicyStatement(actions=_CONSUME, resources=[queue_arn]))
-        key_arn = None if queue_key is None else queue_key.key_arn
+        key_arn = None if place.keys is None else place.keys.queues.key_arn
         if consumer.queue is not None:
             key_arn = consumer.queue.key_arn
         if key_arn is not None:
@@ -264,15 +256,7 @@ class RelayService(Task):
     """
 
     @typed
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        place: TaskPlace,
-        topic: Topic | ExistingTopic,
-        topic_key: kms.IKey | None,
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, topic: Topic | ExistingTopic) -> None:
         environment = place.environment
         # By literal ARN, as the queues: the relay can then be switched off in one deployment.
         topic_arn = naming.topic_arn(environment, cdk.Stack.of(scope).account, topic.name)
@@ -291,7 +275,7 @@ class RelayService(Task):
         )
         self.service = self.serve(desired_count=RELAY_TASKS)
         self.task_role.add_to_principal_policy(iam.PolicyStatement(actions=["sns:Publish"], resources=[topic_arn]))
-        key_arn = topic_key_arn(topic, topic_key)
+        key_arn = topic_key_arn(topic, place.keys)
         if key_arn is not None:
             self.task_role.add_to_principal_policy(
                 iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key_arn])

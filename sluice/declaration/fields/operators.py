@@ -63,9 +63,3 @@ def check_operators(environment: "Environment") -> None:
         field="alarm_topic_arn",
         allowed="None beside alarm_emails, alarm_urls and alarm_slack: they belong to a topic of the environment's own",
     )
-
-
-def has_operators(environment: "Environment") -> bool:
-    """Return whether anybody hears an alarm, or is not to on purpose."""
-    channels = (environment.alarm_emails, environment.alarm_urls, environment.alarm_slack, environment.alarm_topic_arn)
-    return any(channels) or environment.silent

@@ -4,10 +4,11 @@ import sys
 
 import aws_cdk as cdk
 from sluice.constructs.nag import rule_packs
-from sluice.constructs.stage import EnvironmentStage
 from sluice.declaration import load_declaration
 from sluice.errors import ConfigError
 from sluice.messaging.handlers import require_handlers
+
+from stacks.stage import EnvironmentStage
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """`sluice init` from the wheel, in an environment of its own: what it writes is tested, deployed, used and loaded."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,28 @@ def test_a_new_project_is_synthesized(project: Path) -> None:
     assert not any("sluice-dev" in template for template in templates)
 
 
+def test_a_project_of_an_earlier_version_is_synthesized_to_the_same_templates(project: Path, tmp_path: Path) -> None:
+    """It has no stacks/, and imports the stage from where it was; it is told where the stage is now."""
+    for name in ("environments.py", "cdk.json", "Dockerfile", ".dockerignore", "order_desk"):
+        (tmp_path / name).symlink_to(project / name)
+    text_ = (project / "app.py").read_text(encoding="utf-8")
+    earlier = text_.replace("from stacks.stage import", "from sluice.constructs.stage import")
+    (tmp_path / "app.py").write_text(earlier, encoding="utf-8")
+    python, context = project / ".venv" / "bin" / "python", (project / "cdk.json").read_text(encoding="utf-8")
+    variables = {"CDK_CONTEXT_JSON": json.dumps({**json.loads(context)["context"], "env": "dev"})}
+
+    done(python, "app.py", cwd=project, CDK_OUTDIR=str(tmp_path / "new"), **variables)
+    ended = done(python, "app.py", cwd=tmp_path, CDK_OUTDIR=str(tmp_path / "old"), **variables)
+
+    new, old = (
+        {file.name: file.read_bytes() for file in (tmp_path / version / "assembly-dev").glob("*.template.json")}
+        for version in ("new", "old")
+    )
+    assert len(new) == 5
+    assert old == new
+    assert "a project owns its stage: write stacks/stage.py as `sluice init` does" in ended.stderr
+
+
 def test_a_handlers_module_that_is_not_there_is_refused_at_synth(project: Path, tmp_path: Path) -> None:
     text_ = (project / "environments.py").read_text(encoding="utf-8")
     declared = tmp_path / "environments.py"
@@ -72,7 +95,7 @@ def test_a_handlers_module_that_is_not_there_is_refused_at_synth(project: Path, 
 def test_the_python_and_the_workflows_of_a_new_project_are_clean(project: Path) -> None:
     """For ruff, with imports in the project's own order, and for actionlint."""
     ruff = PROJECT / ".venv" / "bin" / "ruff"
-    files = ("app.py", "environments.py", "order_desk", "tests")
+    files = ("app.py", "environments.py", "order_desk", "stacks", "tests")
 
     done(ruff, "check", "--isolated", "--line-length", "120", "--select", "B,D1,E,F,I,N,UP", *files, cwd=project)
     done(ruff, "format", "--isolated", "--line-length", "120", "--check", *files, cwd=project)
@@ -102,7 +125,7 @@ def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
     assert done(sluice, "--version", cwd=project).stdout == "sluice, version 0.1.1\n"
     assert "4 passed" in printed
     assert _files(project) == before
-    assert len(before) == 18
+    assert len(before) == 20
     assert done(sluice, "env", "dev", cwd=project).stdout == names
     assert names.startswith("topics: order-desk-dev-events.fifo\n")
 

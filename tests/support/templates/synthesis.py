@@ -11,7 +11,7 @@ from sluice.constructs.fan_out import Fanout, Producers
 from sluice.constructs.monitoring.alarms import Alarms, OperatorTopic
 from sluice.constructs.monitoring.dashboard import Dashboard
 from sluice.constructs.network import Network
-from sluice.constructs.stage import Consumers
+from sluice.constructs.services.consumers import Consumers
 from sluice.declaration import Environment, NewDatabase
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
@@ -52,8 +52,7 @@ def synthesize_alone(environment: Environment, directory: Path) -> None:
         environment=environment,
         network=network,
         database=database,
-        topic_key=fanout.keys.topic,
-        queue_key=fanout.keys.queues,
+        keys=fanout.keys,
     )
     operators = OperatorTopic(stack, "Operators", environment=environment, key=fanout.keys.topic)
     Alarms(stack, "Alarms", environment=environment, topic=operators.topic)

@@ -69,6 +69,8 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
         "package.json",
         "pyproject.toml",
         "requirements.txt",
+        "stacks/__init__.py",
+        "stacks/stage.py",
         "tests/test_handlers.py",
     ]
     for file in (tmp_path / "order-desk").rglob("*"):
@@ -128,11 +130,20 @@ def test_a_message_of_a_new_project_can_be_handled_by_another_consumer(run: Run,
 
 def test_a_new_project_is_small(run: Run, tmp_path: Path) -> None:
     run("shop")
-    lines = {name: len((tmp_path / "shop" / name).read_text().splitlines()) for name in ("app.py", "README.md")}
+    names = ("app.py", "stacks/stage.py", "README.md")
+    lines = {name: len((tmp_path / "shop" / name).read_text().splitlines()) for name in names}
 
     assert lines["app.py"] <= 40
+    assert lines["stacks/stage.py"] <= 65
     assert lines["README.md"] <= 60
     assert all(ast.get_docstring(ast.parse(file.read_text())) for file in (tmp_path / "shop").rglob("*.py"))
+
+
+def test_a_new_project_has_the_stage_that_this_repository_deploys(run: Run, tmp_path: Path) -> None:
+    run("shop")
+
+    for name in ("__init__.py", "stage.py"):
+        assert (tmp_path / "shop" / "stacks" / name).read_text() == (PROJECT / "stacks" / name).read_text()
 
 
 def test_a_new_project_has_the_feature_flags_that_sluice_is_tested_with() -> None:
@@ -158,7 +169,7 @@ def test_what_is_no_name_is_refused(run: Run, tmp_path: Path, name: str) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["class", "json", "boto3", "sluice", "spark-load", "tests", "app", "environments"])
+@pytest.mark.parametrize("name", ["class", "json", "boto3", "sluice", "spark-load", "tests", "app", "stacks"])
 def test_a_name_that_python_would_find_elsewhere_is_refused(run: Run, tmp_path: Path, name: str) -> None:
     code, printed = run(name)
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import aws_cdk as cdk
 import pytest
 
-from sluice.constructs.stage import EnvironmentStage
 from sluice.declaration import Consumer, Environment, Removal
 from sluice.errors import ConfigError
+from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
 from tests.support.templates.invariants import problems

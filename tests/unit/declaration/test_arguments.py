@@ -63,10 +63,11 @@ def test_a_worker_is_not_built_for_a_name() -> None:
         build_worker(cast(Consumer, "billing"), queue="q", database="sqlite://", handlers=Handlers({}))
 
 
-def test_every_construct_refuses_wrong_types() -> None:
+def test_every_construct_and_stack_refuses_wrong_types() -> None:
     unchecked = [
         f"{path.name}: {found.name}"
-        for path in sorted((PROJECT / "sluice" / "constructs").glob("*.py"))
+        for folder in ("sluice/constructs", "sluice/stacks", "stacks")
+        for path in sorted((PROJECT / folder).rglob("*.py"))
         for found in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(found, ast.ClassDef)
         for method in found.body

@@ -1,0 +1,25 @@
+"""Old import paths: a module that moved gives its names from where they are now, with a warning, for one version."""
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+
+def moved(module: str, *, hint: str = "", **homes: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names are elsewhere now.
+
+    Args:
+        module: its `__name__`.
+        hint: what to do where another import is not enough.
+        homes: each name to the module it is in now, which is imported when the name is asked for.
+    """
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        sentences = (f"{module}.{name} is {homes[name]}.{name} now, and the next version has it there alone", hint)
+        warnings.warn("; ".join(filter(None, sentences)), DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(homes[name]), name)
+
+    return find

@@ -1,0 +1,1 @@
+"""Tests of `sluice.stacks`, and of the stage that composes them."""

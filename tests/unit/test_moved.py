@@ -1,0 +1,25 @@
+"""Names that moved are found where they were, with a warning, and no others are."""
+
+import pytest
+
+from sluice.moved import moved
+
+
+def test_a_name_is_found_where_it_was_with_a_warning_that_says_where_it_is() -> None:
+    find = moved("old.place", Path="pathlib")
+
+    with pytest.warns(DeprecationWarning, match=r"^old\.place\.Path is pathlib\.Path now, .* there alone$") as warned:
+        found = find("Path")
+
+    assert found.__name__ == "Path"
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_a_hint_says_what_to_do_besides() -> None:
+    with pytest.warns(DeprecationWarning, match="there alone; read the guide$"):
+        moved("old.place", hint="read the guide", Path="pathlib")("Path")
+
+
+def test_other_names_are_unknown() -> None:
+    with pytest.raises(AttributeError, match=r"module 'old\.place' has no attribute 'Window'"):
+        moved("old.place", Path="pathlib")("Window")
