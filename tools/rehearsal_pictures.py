@@ -6,11 +6,11 @@ from pathlib import Path
 
 from sluice.declaration import load_declaration
 from sluice.pages.parts import Figure
-from sluice.rehearsal.alternatives import OWN_METRICS
-from sluice.rehearsal.declared import service_of, tasks_of
-from sluice.rehearsal.rehearse import rehearse
-from sluice.rehearsal.scenarios import scenarios
-from spark_load.rehearsal import figures
+from sluice.rehearse import figures
+from sluice.rehearse.alternatives import OWN_METRICS
+from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.rehearsal import rehearse
+from sluice.rehearse.scenarios import scenarios
 
 _ROOT = Path(__file__).resolve().parents[1]
 _GAP = 14

@@ -35,7 +35,7 @@ _LOAD, _CONTRACTS = "spark_load.cli", "contract_tests"
 _LAZY = {
     "load": Lazy(f"{_LOAD}.commands:load", "Load-test a deployed environment."),
     "check": Lazy(f"{_LOAD}.check:check", "Judge a recorded history: nothing lost, doubled, reordered."),
-    "rehearse": Lazy(f"{_LOAD}.rehearse:rehearse", "Try the deployed scaling on a day of traffic."),
+    "rehearse": Lazy("sluice.rehearse.command:rehearse", "Try the deployed scaling on a day of traffic."),
     "report": Lazy(f"{_LOAD}.report:report", "Draw the page of a judged run again."),
     "compare": Lazy(f"{_LOAD}.report:compare", "Compare two judged runs."),
     "contracts": Lazy(f"{_CONTRACTS}.command:contracts", "Verify every promise against an endpoint."),

@@ -7,13 +7,13 @@ from enum import Enum
 from typing import TypedDict
 
 from sluice import limits
+from sluice.declaration import backlog
 from sluice.declaration.fields import filters
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.existing import ExistingQueue
 from sluice.declaration.fields.image import check_image
+from sluice.declaration.metric_math import Term
 from sluice.declaration.validation import between, checked, declared, matching, refuse, require
-from sluice.scaling import backlog
-from sluice.scaling.metric_math import Term
 
 RETRY_SECONDS_MAX = 300
 """A worker waits so long at most before it tries a failing message again."""

@@ -3,10 +3,10 @@
 from html import escape
 from pathlib import Path
 
-from sluice.judge.folder.json_files import replace
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Line
 from sluice.pages.parts import Figure, drawn, figure_html, filled, list_items
+from sluice.terminal.files import write_whole
 from spark_load.baselines.trend import BEFORE_MIN, LEVEL, RATIO_MIN, Row, Trend
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
@@ -15,7 +15,7 @@ _TONES = {0: "valid", 2: "unknown", 98: "unknown", 99: "crossed"}
 
 def write(found: Trend, path: Path) -> None:
     """Draw the page and write it."""
-    replace(path, html(found), instead="name another file with --page")
+    write_whole(path, html(found), instead="name another file with --page")
 
 
 def html(found: Trend) -> str:

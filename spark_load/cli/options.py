@@ -1,7 +1,6 @@
 """Options of several commands, and what they name: the declaration, the faults, and where the tasks run."""
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
@@ -12,7 +11,7 @@ import click
 from pydantic import ValidationError
 
 from sluice.declaration import Declaration, Environment, load_declaration, loading
-from sluice.errors import ConfigError, unwritable
+from sluice.errors import ConfigError
 from sluice.judge.folder.json_files import sentence
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
@@ -25,19 +24,6 @@ def declared(path: Path | None) -> Declaration:
     if path is not None:
         os.environ[loading.VARIABLE] = str(declaration.path)
     return declaration
-
-
-def require_writable(file: Path, option: str) -> None:
-    """Refuse a file to write to in a folder that cannot be written, before what it is to hold is computed.
-
-    Raises:
-        ConfigError: that is so; the message names the option.
-        HistoryError: the disk is full or broken.
-    """
-    try:
-        tempfile.TemporaryFile(dir=file.parent).close()
-    except OSError as error:
-        raise unwritable(file, error, f"name a file in a folder that can be written, with {option}") from error
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,9 +11,9 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.judge import report as run_report
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.terminal import output as terminal
+from sluice.terminal.files import require_writable
 from spark_load.baselines import comparison
 from spark_load.cli.ending import print_markdown
-from spark_load.cli.options import require_writable
 
 _RUN = click.Path(file_okay=False, path_type=Path)
 

@@ -7,8 +7,8 @@ import click
 from sluice.errors import ConfigError, unwritable
 from sluice.pages.units import plural
 from sluice.terminal import output
+from sluice.terminal.files import require_writable
 from sluice.terminal.values import Number
-from spark_load.cli.options import require_writable
 from spark_load.judge.arrivals import Published, published
 from spark_load.profiles import profile, trace
 

@@ -10,13 +10,13 @@ from sluice.errors import ConfigError, MessagingError
 from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
 from sluice.terminal import output
+from sluice.terminal.files import require_writable
 from sluice.terminal.values import Whole
 from spark_load.baselines import results
 from spark_load.baselines.results import RESULTS_FILE, Result
 from spark_load.baselines.trend import BEFORE_MIN, markdown
 from spark_load.baselines.trend import trend as compared
 from spark_load.cli.ending import print_markdown
-from spark_load.cli.options import require_writable
 
 
 @click.command(short_help="Compare a run with the runs of its profile before it.")

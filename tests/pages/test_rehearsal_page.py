@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sluice.rehearsal.rehearse import Rehearsal
-from sluice.scaling.control_loop import VARIANTS
-from spark_load.rehearsal import page as drawn
+from sluice.rehearse import page as drawn
+from sluice.rehearse.control_loop import VARIANTS
+from sluice.rehearse.rehearsal import Rehearsal
 from tests.support import rehearsals
 
 _CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="utf-8")

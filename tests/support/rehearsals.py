@@ -7,13 +7,13 @@ from html import unescape
 
 import numpy as np
 
-from sluice.rehearsal.mistakes import Mistake
-from sluice.rehearsal.queue_simulation import BIN_COUNT
-from sluice.rehearsal.rehearse import DEPLOYED, Rehearsal, Row
-from sluice.rehearsal.simulation import SimulationResult, TaskWork
-from sluice.scaling.control_loop import USUAL, VARIANTS
-from sluice.scaling.metric_math import parse
-from sluice.scaling.policies import MetricSource, QueueSettings, ScaledService, TargetTracking, Watched
+from sluice.rehearse.control_loop import USUAL, VARIANTS
+from sluice.rehearse.expressions import parse
+from sluice.rehearse.mistakes import Mistake
+from sluice.rehearse.policies import MetricSource, QueueSettings, ScaledService, TargetTracking, Watched
+from sluice.rehearse.queue_simulation import BIN_COUNT
+from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
+from sluice.rehearse.simulation import SimulationResult, TaskWork
 
 TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
 SERVICE = ScaledService(

@@ -15,10 +15,10 @@ from sluice.cost.bill import MonthlyMessages, bill
 from sluice.declaration import RETRY_SECONDS_MAX, Consumer, Environment, load_declaration
 from sluice.declaration.loading import Declaration
 from sluice.errors import ConfigError
-from sluice.rehearsal.advice import ceilings
-from sluice.rehearsal.declared import service_of, tasks_of
-from sluice.rehearsal.scenarios import scenarios
-from sluice.rehearsal.simulation import simulate
+from sluice.rehearse.advice import ceilings
+from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.scenarios import scenarios
+from sluice.rehearse.simulation import simulate
 from sluice.terminal import output
 
 _GIT_SECONDS_MAX = 60

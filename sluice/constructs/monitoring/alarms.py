@@ -23,11 +23,10 @@ from constructs import Construct
 from sluice.constructs.monitoring import metrics
 from sluice.constructs.monitoring.alarm import BREACHING, IGNORE, LESS_THAN, MORE_THAN, NOT_BREACHING, make_alarm
 from sluice.constructs.nag import acknowledge
-from sluice.declaration import Consumer, Environment, ExistingTopic, Gaps, Topic, naming
+from sluice.declaration import Consumer, Environment, ExistingTopic, Gaps, Topic, backlog, naming
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_QUARANTINED, PARKED_GROUPS, REDRIVE_OFF
 from sluice.declaration.topics import RELAY_TASKS
-from sluice.scaling import backlog
 
 _PINNED_MINUTES = 15
 _PARKED_MINUTES = 10

@@ -6,10 +6,9 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from sluice.constructs.monitoring import metrics
-from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, backlog, naming
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
-from sluice.scaling import backlog
 
 _WIDTH = 8
 

@@ -19,10 +19,9 @@ from constructs import Construct
 
 from sluice.constructs.monitoring import metrics
 from sluice.constructs.monitoring.alarm import MORE_THAN, NOT_BREACHING, make_alarm
-from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import Consumer, Environment, backlog, naming
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import DEAD
-from sluice.scaling import backlog
 
 _CONDITIONS = ("failing", "dying", "delayed")
 _MINUTES = 15

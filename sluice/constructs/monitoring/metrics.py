@@ -1,4 +1,4 @@
-"""The CloudWatch metrics the expressions of `sluice.scaling.backlog` are made of, by the ids they have there.
+"""The CloudWatch metrics the expressions of `sluice.declaration.backlog` are made of, by the ids they have there.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html,
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read 2026-11-21).
@@ -9,10 +9,9 @@ from collections.abc import Mapping
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, backlog, naming
 from sluice.declaration import metrics as written
-from sluice.scaling import backlog
-from sluice.scaling.metric_math import Term, metric_ids
+from sluice.declaration.metric_math import Term, metric_ids
 
 MINUTE = cdk.Duration.minutes(1)
 

@@ -1,7 +1,8 @@
 """A consumer's service scaled on the backlog each of its tasks has in front of it, from and to zero if declared.
 
-The expression and why it is as it is: `sluice/scaling/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands in
-the policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at work.
+The expression and why it is as it is: `sluice/declaration/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands
+in the policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at
+work.
 """
 
 import aws_cdk as cdk
@@ -14,10 +15,9 @@ from constructs import Construct
 
 from sluice.constructs.monitoring import metrics
 from sluice.constructs.monitoring.alarm import NOT_BREACHING, make_alarm
-from sluice.declaration import Consumer, Environment, naming
+from sluice.declaration import Consumer, Environment, backlog, naming
 from sluice.declaration.arguments import typed
-from sluice.scaling import backlog
-from sluice.scaling.metric_math import metric_ids
+from sluice.declaration.metric_math import metric_ids
 
 
 class BacklogScaling(Construct):

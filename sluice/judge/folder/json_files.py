@@ -12,6 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic_core import ErrorDetails
 
 from sluice.errors import HistoryError
+from sluice.terminal.files import write_whole
 
 INT_MAX = 2**53  # what a program that reads JSON as floating point still holds; as an instant, the year 2255
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
@@ -79,10 +80,4 @@ def replace(path: Path, text: str, *, instead: str = "") -> None:
     Raises:
         HistoryError: it cannot be written there, with `instead` as the next step; nothing recorded is lost.
     """
-    draft = path.with_name(f".{path.name}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        next_step = instead or f"make room there, or copy it, and judge it: sluice check {path.parent}"
-        raise HistoryError(f"cannot write {path} ({error.strerror}); {next_step}") from error
+    write_whole(path, text, instead=instead or f"make room there, or copy it, and judge it: sluice check {path.parent}")

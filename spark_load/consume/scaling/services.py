@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sluice.declaration import Environment, naming
-from sluice.scaling.policies import ScaledService
+from sluice.rehearse.policies import ScaledService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class RehearsedService:
 
 def rehearsed_services(environment: Environment) -> Mapping[str, RehearsedService]:
     """Return what scales the workers of each queue of the environment's first topic, by the queue's name."""
-    from sluice.rehearsal.declared import service_of  # noqa: PLC0415 (it needs numba, and few runs scale)
+    from sluice.rehearse.declared import service_of  # noqa: PLC0415 (it needs numba, and few runs scale)
 
     return {
         naming.queue_name(environment, consumer): RehearsedService(

@@ -129,7 +129,7 @@ def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Re
 def test_what_is_deployed_is_what_is_simulated(
     by_environment: Mapping[str, list[Resource]], environment: Environment
 ) -> None:
-    """Word for word the expression `sluice.scaling.backlog` evaluates on time series."""
+    """Word for word the expression `sluice.declaration.backlog` evaluates on time series."""
     expressions = [_queries(policy)[-1]["Expression"] for policy in _tracking(by_environment[environment.name])]
 
     assert expressions == [consumer.demand_per_task.text() for consumer in environment.consumers]

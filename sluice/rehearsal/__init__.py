@@ -1,4 +1,0 @@
-"""A service's scaling tried on traffic before it is deployed: queue, tasks and control loop simulated, mistakes named.
-
-What scales a service, and what AWS does with it, lives in `sluice.scaling`; how it is shown, in `spark_load.rehearsal`.
-"""

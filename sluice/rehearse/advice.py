@@ -1,0 +1,169 @@
+"""What limits a consumer, and which change of its declaration helps most, each change simulated."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sluice import limits
+from sluice.declaration import Consumer, Environment
+from sluice.errors import ConfigError
+from sluice.rehearse.alternatives import peak_per_second
+from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.simulation import SimulationResult, simulate
+from sluice.rehearse.traffic import Traffic
+
+_JUDGED_SHARE = 0.95
+_WORTH = 0.9
+"""A change that leaves more than this share of the latency is none to speak of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """What a consumer can do at most, for one reason.
+
+    Args:
+        name: `groups`, `hottest group`, `lanes and tasks`, `topic's quota`, `queue's quota`.
+        per_second: messages a second.
+        because: how that is computed.
+    """
+
+    name: str
+    per_second: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of a consumer's declaration, simulated.
+
+    Args:
+        text: as a difference: `lanes=4 -> 8`.
+        p95_seconds: from sent to handled; None without messages.
+        task_hours: of the traffic.
+    """
+
+    text: str
+    p95_seconds: float | None
+    task_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What to do about a consumer's traffic.
+
+    Args:
+        peak_per_second: the rate of the busiest minute.
+        ceilings: what limits it, the lowest first.
+        declared: what comes of the declaration as it is.
+        changes: what helps, the best first; none where the declared latency is kept.
+    """
+
+    peak_per_second: float
+    ceilings: Sequence[Ceiling]
+    declared: Change
+    changes: Sequence[Change]
+
+
+def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hottest_share: float) -> Sequence[Ceiling]:
+    """Return what a consumer can do at most, the lowest first.
+
+    Args:
+        environment: whose region has its quotas.
+        consumer: as it is declared.
+        groups: message groups active at a time.
+        hottest_share: share of the messages that the busiest group has.
+    """
+    work = tasks_of(consumer)
+    turn_seconds = work.handler_seconds + work.overhead_seconds
+    most = {
+        "hottest group": (
+            1 / turn_seconds / hottest_share,
+            f"it has {hottest_share:.1%} of the messages, and one lane at a time, {turn_seconds:g} s each",
+        ),
+        "groups": (groups / turn_seconds, f"{groups:,} groups, one lane each, {turn_seconds:g} s a message"),
+        "lanes and tasks": (
+            consumer.max_tasks * consumer.lanes / turn_seconds,
+            f"{consumer.max_tasks} tasks of {consumer.lanes} lanes, {turn_seconds:g} s a message",
+        ),
+        "topic's quota": (
+            float(limits.TOPIC_MESSAGES_PER_SECOND.get(environment.region, limits.TOPIC_MESSAGES_PER_SECOND_ELSEWHERE)),
+            f"messages a second in {environment.region}",
+        ),
+        "queue's quota": (
+            float(limits.QUEUE_CALLS_PER_SECOND.get(environment.region, limits.QUEUE_CALLS_PER_SECOND_ELSEWHERE)),
+            f"receives a second in {environment.region}, a message each",
+        ),
+    }
+    if not consumer.fifo:
+        del most["hottest group"], most["groups"]
+    found = [Ceiling(name=name, per_second=value, because=because) for name, (value, because) in most.items()]
+    return sorted(found, key=lambda ceiling: ceiling.per_second)
+
+
+def advise(environment: Environment, consumer: Consumer, make: Callable[[], Traffic]) -> Advice:
+    """Return what limits a consumer on this traffic and what helps.
+
+    Args:
+        environment: whose it is.
+        consumer: as it is declared.
+        make: makes the traffic anew: it is drawn as it is sent.
+    """
+    traffic = make()
+    as_it_is = _outcome("as declared", environment, consumer, make)
+    latency = consumer.acceptable_latency_seconds
+    changes: list[Change] = []
+    if as_it_is.p95_seconds is not None and as_it_is.p95_seconds > latency:
+        made = [_outcome(text, environment, changed, make) for text, changed in _changes(consumer, traffic)]
+        better = [
+            change
+            for change in made
+            if change.p95_seconds is not None and change.p95_seconds < _WORTH * as_it_is.p95_seconds
+        ]
+        kept = sorted((each for each in better if _seconds(each) <= latency), key=lambda each: each.task_hours)
+        changes = kept + sorted((each for each in better if each not in kept), key=_seconds)
+    return Advice(
+        peak_per_second=peak_per_second(traffic),
+        ceilings=ceilings(environment, consumer, groups=traffic.groups, hottest_share=traffic.hottest_share),
+        declared=as_it_is,
+        changes=changes,
+    )
+
+
+def _seconds(change: Change) -> float:
+    return math.inf if change.p95_seconds is None else change.p95_seconds
+
+
+def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]:
+    """Return what might help, where the declaration allows it."""
+    turn_seconds = consumer.processing_seconds
+    needed = math.ceil(peak_per_second(traffic) * turn_seconds / consumer.lanes)
+    wanted: list[dict[str, float]] = [
+        {"lanes": consumer.lanes * 2},
+        {"max_tasks": consumer.max_tasks * 2},
+        {"lanes": consumer.lanes * 2, "max_tasks": consumer.max_tasks * 2},
+        {"min_tasks": max(1, consumer.min_tasks + 1)},
+        {"min_tasks": min(consumer.max_tasks, max(1, needed))},
+        {"processing_seconds": consumer.processing_seconds / 2},
+    ]
+    found = {}
+    for fields in wanted:
+        values = {name: value for name, value in fields.items() if value != getattr(consumer, name)}
+        if not values:
+            continue
+        groups = max(consumer.expected_groups, traffic.groups)
+        try:
+            changed = replace(consumer, **values)  # type: ignore[arg-type]
+        except ConfigError:
+            values["expected_groups"] = groups
+            try:
+                changed = replace(consumer, **values)  # type: ignore[arg-type]
+            except ConfigError:
+                continue
+        text = ", ".join(f"{name}={getattr(consumer, name):g} -> {value:g}" for name, value in values.items())
+        found[text] = changed
+    return list(found.items())
+
+
+def _outcome(text: str, environment: Environment, consumer: Consumer, make: Callable[[], Traffic]) -> Change:
+    result: SimulationResult = simulate(service_of(environment, consumer), make(), tasks_of(consumer))
+    return Change(text=text, p95_seconds=result.quantile_seconds(_JUDGED_SHARE), task_hours=result.task_hours)

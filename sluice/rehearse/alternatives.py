@@ -1,0 +1,111 @@
+"""What teams usually scale a queue's service on, for the same queue and bounds, beside what is deployed."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sluice.declaration.metric_math import Term
+from sluice.rehearse.expressions import parse
+from sluice.rehearse.policies import (
+    Alarm,
+    MetricSource,
+    Policy,
+    ScaledService,
+    Step,
+    StepScaling,
+    TargetTracking,
+    Watched,
+)
+from sluice.rehearse.scenarios import per_second
+from sluice.rehearse.simulation import TaskWork
+from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic, Traffic
+
+OWN_METRICS: Mapping[tuple[str, str], Term] = {
+    ("Lambda", "BacklogPerTask"): parse("visible / IF(running > 0, running, 1)")
+}
+"""What the Lambda of the alternative publishes, as `simulate` takes metrics of one's own."""
+
+_CPU_PERCENT = 50.0  # as QueueProcessingFargateService of aws_cdk.aws_ecs_patterns has it, and the steps below
+_STEPS = (Step(lower=0, upper=400, adjustment=1), Step(lower=400, upper=None, adjustment=5))
+_STEPS_FROM = 100
+
+
+def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> Mapping[str, ScaledService]:
+    """Return the service scaled in each usual way, by what that is called.
+
+    Args:
+        service: what is deployed; its bounds, queue and protection stay.
+        tasks: how its tasks work.
+        traffic: the fixed number is what its busiest minute takes.
+    """
+    target = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
+    fixed = min(service.max_tasks, max(1, math.ceil(peak_per_second(traffic) / per_second(tasks, 1))))
+    return {
+        "backlog per task, without the clamp": _with(
+            service, _tracking(service, "(visible + inflight) / IF(running > 0, running, 1)", target)
+        ),
+        "backlog published by a Lambda": _with(
+            service,
+            TargetTracking(
+                name="lambda",
+                watched=Watched.alone(MetricSource(namespace="Lambda", name="BacklogPerTask", dimensions={})),
+                target=target,
+            ),
+        ),
+        "steps on visible messages": _with(service, *_steps(service)),
+        "processor target": _with(service, _cpu()),
+        f"{fixed} tasks, always": replace(service, min_tasks=fixed, max_tasks=fixed, policies=()),
+    }
+
+
+def peak_per_second(traffic: Traffic) -> float:
+    """Return the rate of the busiest minute."""
+    if isinstance(traffic, DrawnTraffic):
+        return float(traffic.rates.reshape(-1, 60).mean(axis=1).max())
+    assert isinstance(traffic, RecordedTraffic)
+    return max(len(traffic.of_minute(minute).sent_at) for minute in range(traffic.minutes)) / 60
+
+
+def _with(service: ScaledService, *policies: Policy) -> ScaledService:
+    return replace(service, policies=policies)
+
+
+def _queue_metric(service: ScaledService, name: str) -> MetricSource:
+    dimensions = {} if service.queue is None else {"QueueName": service.queue.name}
+    return MetricSource(namespace="AWS/SQS", name=name, dimensions=dimensions)
+
+
+def _tracking(service: ScaledService, text: str, target: float) -> TargetTracking:
+    metrics = {
+        "visible": _queue_metric(service, "ApproximateNumberOfMessagesVisible"),
+        "inflight": _queue_metric(service, "ApproximateNumberOfMessagesNotVisible"),
+        "running": MetricSource(namespace="ECS/ContainerInsights", name="RunningTaskCount", dimensions={}),
+    }
+    filled = text
+    for id_ in metrics:
+        filled = filled.replace(id_, f"FILL({id_}, REPEAT)" if id_ != "running" else "FILL(FILL(running, REPEAT), 0)")
+    return TargetTracking(
+        name="backlog", watched=Watched(term=parse(filled), metrics=metrics, text=filled), target=target
+    )
+
+
+def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
+    """Return steps up from a hundred visible messages, and one down when none is left."""
+    visible = Watched.alone(_queue_metric(service, "ApproximateNumberOfMessagesVisible"))
+    up = Alarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
+    down = replace(up, name="down", comparison="LessThanOrEqualToThreshold", threshold=0)
+    return (
+        StepScaling(name="up", alarm=up, adjustment_type="ChangeInCapacity", steps=_STEPS, cooldown_seconds=300),
+        StepScaling(
+            name="down",
+            alarm=down,
+            adjustment_type="ChangeInCapacity",
+            steps=(Step(lower=None, upper=None, adjustment=-1),),
+            cooldown_seconds=300,
+        ),
+    )
+
+
+def _cpu() -> TargetTracking:
+    cpu = MetricSource(namespace="AWS/ECS", name="CPUUtilization", dimensions={})
+    return TargetTracking(name="cpu", watched=Watched.alone(cpu), target=_CPU_PERCENT)

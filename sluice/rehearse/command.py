@@ -1,0 +1,328 @@
+"""`rehearse`: the deployed scaling on a day of traffic, before it is deployed."""
+
+import importlib
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sluice.declaration import Consumer, Environment, load_declaration, naming
+from sluice.declaration.metric_math import Term, metric_ids
+from sluice.errors import ConfigError
+from sluice.judge.checker.verdict import EXIT_CROSSED
+from sluice.rehearse import shown
+from sluice.rehearse.advice import advise
+from sluice.rehearse.alternatives import OWN_METRICS
+from sluice.rehearse.assembly import synthesized
+from sluice.rehearse.cloudformation import load_template
+from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.expressions import parse
+from sluice.rehearse.mistakes import Mistake, Tried, mistakes
+from sluice.rehearse.policies import ScaledService
+from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch
+from sluice.rehearse.rehearsal import rehearse as rehearsed
+from sluice.rehearse.scenarios import Scenario, scenarios
+from sluice.rehearse.simulation import TO_EXPRESSIONS, TaskWork
+from sluice.rehearse.template import read_services
+from sluice.terminal import output
+from sluice.terminal.exits import PARTLY
+from sluice.terminal.files import require_writable
+from sluice.terminal.options import declaration_option
+from sluice.terminal.values import Number, Whole
+
+_TRAFFIC = ("steady", "burst", "sparse", "hot-group", "few-groups", "long-jobs", "poison", "day")
+_GROUPS = 100
+_RECORDED_TRAFFIC = "spark_load.traffic"
+"""Reads the traffic of profiles and recordings; a load test stands above the library, which only knows its name."""
+_WORK = {"lanes": "--lanes", "handler_seconds": "--handler-seconds", "acceptable_latency_seconds": "--latency"}
+"""Field of `TaskWork` that no template tells, to the option that says it."""
+_SIMULATED = tuple(dict.fromkeys(TO_EXPRESSIONS.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the command line says of tasks and traffic; None where it says nothing."""
+
+    lanes: int | None
+    handler_seconds: float | None
+    acceptable_latency_seconds: float | None
+    groups: int | None
+    start_seconds: float
+    own: Mapping[tuple[str, str], Term]
+    profile_name: str | None
+    recording: Path | None
+    traffic: Sequence[str]
+    seed: int
+
+    @property
+    def work(self) -> Mapping[str, Any]:
+        """Return what it says of `TaskWork`, by field."""
+        return {field: value for field in _WORK if (value := getattr(self, field)) is not None}
+
+
+class _Rehearse(click.Command):
+    """The command, which remembers its arguments as they were given: the page shows them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the arguments."""
+        ctx.meta["command"] = shlex.join([*ctx.command_path.split(), *args])
+        return super().parse_args(ctx, args)
+
+
+type _Own = dict[tuple[str, str], Term]
+
+
+def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> _Own:
+    """Read `NAMESPACE/NAME=EXPRESSION`."""
+    found = {}
+    for text in texts:
+        metric, equals, expression = text.partition("=")
+        namespace, slash, name = metric.rpartition("/")
+        if not (equals and slash and namespace and name):
+            raise click.BadParameter(
+                f"{text!r} is not NAMESPACE/NAME=EXPRESSION, such as 'Own/Load=visible / IF(running > 0, running, 1)'"
+            )
+        try:
+            found[namespace, name] = parse(expression)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from error
+        unknown = [id_ for id_ in metric_ids(found[namespace, name]) if id_ not in _SIMULATED]
+        if unknown:
+            raise click.BadParameter(f"{text!r} names {unknown[0]}, allowed is any of {', '.join(_SIMULATED)}")
+    return found
+
+
+@click.command(cls=_Rehearse, short_help="Try the deployed scaling on a day of traffic.")
+@click.argument("name", metavar="[ENV]", required=False)
+@click.option(
+    "--template",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="A CloudFormation template, or a folder cdk.out, of anybody's.  [default: ENV, synthesized]",
+)
+@click.option("--service", "service_name", metavar="NAME", help="Only this consumer, or this service of the template.")
+@click.option("--profile", "profile_name", metavar="PROFILE", help="The traffic of a load profile, by name or path.")
+@click.option(
+    "--recording", type=click.Path(path_type=Path, exists=True), metavar="DIR", help="The traffic of a recording."
+)
+@click.option(
+    "--traffic", type=click.Choice(_TRAFFIC), multiple=True, help="Of this kind, compared.  [default: all kinds]"
+)
+@click.option("--lanes", type=Whole(1, 10_000), metavar="N", help="Messages a task works on at once.")
+@click.option(
+    "--handler-seconds", type=Number("seconds", 0.001, 43_200), metavar="SECONDS", help="How long a handler takes."
+)
+@click.option(
+    "--latency",
+    "acceptable_latency_seconds",
+    type=Number("seconds", 0.01, 1_209_600),
+    metavar="SECONDS",
+    help="How long a message may take.  [default for these three: as ENV declares]",
+)
+@click.option("--groups", type=Whole(1, 10_000_000), metavar="N", help="Message groups active at a time.")
+@click.option(
+    "--start-seconds",
+    type=Number("seconds", 0, 3_600),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="From the decision to run a task until it polls.",
+)
+@click.option(
+    "--metric",
+    "own",
+    multiple=True,
+    callback=_own_metrics,
+    metavar="NAMESPACE/NAME=EXPRESSION",
+    help=f"What a metric of your own is, of {', '.join(_SIMULATED)}.",
+)
+@click.option("--seed", type=Whole(0), default=1, show_default=True, help="Of all draws.")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw one HTML page.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
+@declaration_option
+def rehearse(
+    *,
+    name: str | None,
+    template: Path | None,
+    service_name: str | None,
+    page: Path | None,
+    as_json: bool,
+    declaration: Path | None,
+    **given: object,
+) -> None:
+    """Try the scaling policies of ENV on traffic: queue, tasks, alarms and Application Auto Scaling are simulated.
+
+    Policies, alarms and metric math are read from the synthesized template, so what is tried is what is deployed. Any
+    template of ECS services on SQS metrics will do. Without --profile, --recording or --traffic all kinds of traffic
+    are tried, sized by what the most tasks can do; with one, also the usual alternatives, and every variant of what AWS
+    does not document. Known mistakes are found by name. Nothing is called on AWS.
+
+    \b
+    Exit codes: 0 fine, 1 a mistake was found, 2 could not, 3 wrong usage or refused,
+    99 the declared latency is missed (its 95th percentile, sent to handled).
+
+    \b
+    Examples:
+      sluice rehearse prod
+      sluice rehearse prod --profile release-gate --page rehearsal.html
+      sluice rehearse --template cdk.out --lanes 1 --handler-seconds 2 --latency 60
+    """
+    options = Given(**given)  # type: ignore[arg-type]
+    _check(name, template, options)
+    if page is not None:
+        require_writable(page, "--page")
+    environment = None if name is None else load_declaration(declaration).environment(name)
+    with _templates(name, template, declaration) as path:
+        services = read_services(*load_template(path))
+    chosen = _chosen(services, environment, service_name)
+    for service in chosen:
+        _require_known_metrics(service, options.own)
+    with shown.progress() as watch:
+        done = [
+            _rehearse(service, _tasks(service, environment, options), options, environment, watch) for service in chosen
+        ]
+    if as_json:
+        output.as_json([shown.as_json(rehearsal, found) for rehearsal, found in done])
+    else:
+        for rehearsal, found in done:
+            shown.terminal(rehearsal, found)
+    if page is not None:
+        _draw(page, done, options.seed, f"{template or f'synthesized for {name}, as cdk.json says'}")
+    if any(found for _, found in done):
+        sys.exit(PARTLY)
+    if any(rehearsal.is_missed for rehearsal, _ in done):
+        sys.exit(EXIT_CROSSED)
+
+
+def _draw(path: Path, done: Sequence[tuple[Rehearsal, Sequence[Mistake]]], seed: int, template: str) -> None:
+    from sluice.rehearse import page  # noqa: PLC0415 (what draws takes a second to load, and few draw)
+
+    command = click.get_current_context().meta["command"]
+    page.write(path, done, page.Origin(command=command, seed=seed, template=template))
+    output.line(f"page: {path}", is_error=True)
+
+
+def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str], Term]) -> None:
+    """Refuse a policy on a metric that nobody computes: it would never do anything."""
+    for policy in service.policies:
+        for metric in policy.watched.metrics.values():
+            if (metric.namespace, metric.name) not in {*TO_EXPRESSIONS, *own}:
+                raise ConfigError(
+                    f"policy {policy.name} of {service.name} looks at {metric.namespace}/{metric.name}, which is not"
+                    f" simulated; say what it is: --metric '{metric.namespace}/{metric.name}=EXPRESSION', of"
+                    f" {', '.join(_SIMULATED)}"
+                )
+
+
+def _check(name: str | None, template: Path | None, options: Given) -> None:
+    """Refuse what does not go together."""
+    chosen = [
+        option
+        for option, value in (
+            ("--profile", options.profile_name),
+            ("--recording", options.recording),
+            ("--traffic", options.traffic),
+        )
+        if value
+    ]
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(chosen)} are given, allowed is one of them")
+    if name is None and template is None:
+        raise ConfigError("neither ENV nor --template is given, needed is one of them; `sluice env` lists the former")
+    missing = [option for field, option in _WORK.items() if field not in options.work]
+    if name is None and missing:
+        raise ConfigError(f"without ENV no declaration tells how tasks work, needed are {', '.join(missing)}")
+
+
+@contextmanager
+def _templates(name: str | None, template: Path | None, declaration: Path | None) -> Iterator[Path]:
+    if template is not None:
+        yield template
+        return
+    assert name is not None, "it was checked"
+    with synthesized(name, load_declaration(declaration)) as folder:
+        yield folder
+
+
+def _chosen(
+    services: Sequence[ScaledService], environment: Environment | None, service_name: str | None
+) -> Sequence[ScaledService]:
+    """Return the services that were named; all where none was."""
+    names = {service.name: service for service in services}
+    if environment is not None:
+        names = {
+            consumer.name: names[naming.service_name(environment, consumer.name)]
+            for consumer in environment.consumers
+            if naming.service_name(environment, consumer.name) in names
+        } or names
+    if service_name is None:
+        return list(names.values())
+    if service_name not in names:
+        raise ConfigError(f"--service is {service_name!r}, allowed is one of {', '.join(names) or 'none'}")
+    return [names[service_name]]
+
+
+def _consumer(service: ScaledService, environment: Environment | None) -> Consumer | None:
+    """Return the consumer whose service it is; None where it is none of the declaration."""
+    if environment is None:
+        return None
+    found = [each for each in environment.consumers if naming.service_name(environment, each.name) == service.name]
+    return found[0] if found else None
+
+
+def _tasks(service: ScaledService, environment: Environment | None, options: Given) -> TaskWork:
+    """Return how a service's tasks work: as its consumer declares, or as the command line says."""
+    consumer = _consumer(service, environment)
+    if consumer is not None:
+        return replace(tasks_of(consumer), start_seconds=options.start_seconds, **options.work)
+    if len(options.work) < len(_WORK):
+        raise ConfigError(
+            f"service {service.name} is no consumer of the declaration, needed are --lanes, --handler-seconds and"
+            " --latency"
+        )
+    return TaskWork(start_seconds=options.start_seconds, **options.work)
+
+
+def _groups(service: ScaledService, environment: Environment | None, options: Given) -> int:
+    if options.groups is not None:
+        return options.groups
+    consumer = _consumer(service, environment)
+    return _GROUPS if consumer is None else consumer.expected_groups
+
+
+def _rehearse(
+    service: ScaledService, tasks: TaskWork, options: Given, environment: Environment | None, watch: Watch
+) -> tuple[Rehearsal, Sequence[Mistake]]:
+    groups = _groups(service, environment, options)
+
+    def kinds() -> Mapping[str, Scenario]:
+        return scenarios(service, tasks, groups=groups, seed=options.seed)
+
+    make: Callable[[], Mapping[str, Scenario]] = kinds
+    if options.profile_name is not None:
+        profile = options.profile_name
+        of_profile = importlib.import_module(_RECORDED_TRAFFIC).of_profile
+        make = lambda: {(made := of_profile(profile, tasks, seed=options.seed)).name: made}  # noqa: E731 (one line is what it is)
+    elif options.recording is not None:
+        recorded = importlib.import_module(_RECORDED_TRAFFIC).of_recording(options.recording, tasks)
+        make = lambda: {recorded.name: recorded}  # noqa: E731
+    names = list(dict.fromkeys(options.traffic or make()))
+    is_chosen = bool(options.traffic or options.profile_name or options.recording)
+    made = rehearsed(service, make, names, own=options.own, compares=is_chosen, watch=watch)
+    consumer = _consumer(service, environment)
+    if is_chosen and environment is not None and consumer is not None and service == service_of(environment, consumer):
+        advice = {
+            each: advise(environment, consumer, lambda each=each: make()[each].traffic)  # type: ignore[misc]
+            for each in names
+            if make()[each].traffic.message_count <= LARGE and make()[each].tasks == tasks_of(consumer)
+        }
+        made = replace(made, advice=advice)
+    found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
+    if is_chosen and any(make()[each].traffic.message_count > LARGE for each in names):
+        output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)
+    return made, found

@@ -1,0 +1,363 @@
+"""What CloudWatch alarms and Application Auto Scaling do with a service's policies, minute by minute; time is given.
+
+Each rule has its source:
+
+- How an alarm treats missing data points; that it looks further back than it needs, in the page's tables two points;
+  and that old breaching points alone are an alarm when none has come since.
+  https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+- An alarm with a scaling action repeats it each minute it lasts.
+  https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html
+- Target tracking makes an alarm above the target and one below it; it computes the tasks that would bring the metric to
+  the target, rounded up, never scales in for a rise or out for a fall, and does nothing without data.
+  https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
+- While scaling out cools down, what was added counts as part of what is asked for next: only a greater need adds more.
+  While scaling in cools down, nothing is scaled in; a scale-out, of whatever policy, ends that cooldown. (same page)
+- A step policy adjusts by how far the metric is beyond the alarm's threshold. Above the threshold a step has its lower
+  bound and not its upper; below, its upper and not its lower.
+  https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
+- Of several policies the one that asks for the most tasks counts; target tracking scales in only when every policy that
+  may is ready to. A step policy does not wait for target tracking. (both pages)
+- From zero tasks target tracking waits for one data point, and adds the least it can, one task. That the data point has
+  to be above the target is assumed. That scaling in waits while ECS deploys is left out: nobody deploys here.
+  https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-auto-scaling.html
+
+All read 2026-11-23. What AWS does not say, or sources say differently, is a `Variant`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from sluice.declaration.metric_math import Series
+from sluice.rehearse.policies import Alarm, MetricSource, ScaledService, StepScaling, TargetTracking, Watched
+
+MINUTE_SECONDS = 60
+_FURTHER_BACK = 2
+"""How many data points more than it needs an alarm looks at."""
+
+type Known = Callable[[MetricSource], Series]
+"""A metric -> its values as they are known now, one a minute, oldest first; None where none has come, or not yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One of the plausible answers where AWS's are not known or not the same.
+
+    Args:
+        name: for tables.
+        high_minutes: how long the metric has to be above the target before target tracking scales out.
+        low_minutes: how long below, before it scales in.
+        low_share: below what share of the target that is.
+        lag_minutes: how late SQS's metrics come.
+        source: who says so.
+    """
+
+    name: str
+    high_minutes: int = 3
+    low_minutes: int = 15
+    low_share: float = 0.9
+    lag_minutes: int = 2
+    source: str
+
+    @property
+    def further_back(self) -> int:
+        """Return how many data points more than it needs an alarm looks at; at least as many as are late."""
+        return max(_FURTHER_BACK, self.lag_minutes)
+
+
+USUAL = Variant(
+    name="3 and 15 minutes",
+    source="the alarms Application Auto Scaling makes for ECS: 3 of 3 above, 15 of 15 below 0.9 of the target;"
+    " https://github.com/hashicorp/terraform-provider-aws/issues/42553",
+)
+VARIANTS = (
+    USUAL,
+    Variant(
+        name="3 and 3 minutes",
+        low_minutes=3,
+        source="3 of 3 both ways, seen for custom metrics;"
+        " https://github.com/aws-cloudformation/cloudformation-coverage-roadmap/issues/2353",
+    ),
+    Variant(
+        name="3 and 15 minutes, scale-in at the target",
+        low_share=1.0,
+        source="https://github.com/aws/copilot-cli/issues/4233 shows the low alarm at the target itself",
+    ),
+    Variant(
+        name="1 and 15 minutes",
+        high_minutes=1,
+        source="tracking by 20-second data points, announced for custom metrics: three of them are a minute",
+    ),
+    Variant(name="metrics 4 minutes late", lag_minutes=4, source="SQS's metrics come late by no stated bound"),
+)
+
+
+class AlarmState(Enum):
+    """The state of an alarm, by its name in the API."""
+
+    OK = "OK"
+    ALARM = "ALARM"
+    INSUFFICIENT_DATA = "INSUFFICIENT_DATA"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many tasks are to run, and which policy said so; None where it stays as it is."""
+
+    desired: int
+    because: str | None = None
+
+
+def values_before(watched: Watched, known: Known, minute: int, count: int, period_seconds: int = 60) -> Series:
+    """Return what an expression was in the last periods that are over, as far as it is known now."""
+    minutes = max(1, period_seconds // MINUTE_SECONDS)
+    series = {id_: by_period(known(metric), metric.statistic, minutes) for id_, metric in watched.metrics.items()}
+    last = (minute + 1) // minutes - 1
+    return [watched.term.value_at(series, idx) for idx in range(max(0, last - count + 1), last + 1)]
+
+
+def by_period(series: Series, statistic: str, minutes: int) -> Series:
+    """Return a series of minutes as one of longer periods, of which the last may not be over."""
+    if minutes == 1:
+        return series
+    periods = [series[start : start + minutes] for start in range(0, len(series), minutes)]
+    return [_of_period([value for value in values if value is not None], statistic) for values in periods]
+
+
+def _of_period(values: Sequence[float], statistic: str) -> float | None:
+    if not values:
+        return None
+    if statistic in {"Sum", "SampleCount"}:
+        return math.fsum(values)
+    if statistic == "Maximum":
+        return max(values)
+    return min(values) if statistic == "Minimum" else math.fsum(values) / len(values)
+
+
+def alarm_state(
+    alarm: Alarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
+) -> AlarmState:
+    """Return an alarm's state at the end of a minute."""
+    count = alarm.evaluation_periods + further_back
+    return _state(alarm, values_before(alarm.watched, known, minute, count, alarm.period_seconds), before)
+
+
+def _state(alarm: Alarm, points: Series, before: AlarmState) -> AlarmState:
+    """Return an alarm's state by the data points that it looks at."""
+    breaches = [_breaches(alarm, value) for value in points if value is not None][-alarm.evaluation_periods :]
+    absent = alarm.evaluation_periods - len(breaches)
+    is_late = alarm.missing_data in {"missing", "ignore"} and absent > 0
+    if is_late and (not breaches or (all(breaches) and len(breaches) < alarm.datapoints_to_alarm)):
+        if alarm.missing_data == "ignore":
+            return before
+        is_old = len(points) - _first(points) >= alarm.datapoints_to_alarm
+        return AlarmState.ALARM if breaches and is_old else AlarmState.INSUFFICIENT_DATA
+    breaching = sum(breaches) + (absent if alarm.missing_data == "breaching" else 0)
+    return AlarmState.ALARM if breaching >= alarm.datapoints_to_alarm else AlarmState.OK
+
+
+def _first(points: Series) -> int:
+    """Return the place of the oldest data point; behind the last where there is none."""
+    return next((idx for idx, value in enumerate(points) if value is not None), len(points))
+
+
+def _newest(points: Series) -> float | None:
+    return next((value for value in reversed(points) if value is not None), None)
+
+
+def _breaches(alarm: Alarm, value: float) -> bool:
+    return {
+        "GreaterThanThreshold": value > alarm.threshold,
+        "GreaterThanOrEqualToThreshold": value >= alarm.threshold,
+        "LessThanThreshold": value < alarm.threshold,
+        "LessThanOrEqualToThreshold": value <= alarm.threshold,
+    }[alarm.comparison]
+
+
+class _Cooldowns:
+    """Both cooldowns of a policy, in minutes of the loop."""
+
+    def __init__(self, out_seconds: int, in_seconds: int) -> None:
+        self._out_minutes, self._in_minutes = (math.ceil(each / MINUTE_SECONDS) for each in (out_seconds, in_seconds))
+        self._out_until = self._in_until = self._before = 0
+
+    def reckoned_from(self, minute: int, desired: int) -> int:
+        """Return the tasks to which a scale-out adds: while it cools down, those there were before the first."""
+        return min(self._before, desired) if minute < self._out_until else desired
+
+    def may_scale_in(self, minute: int) -> bool:
+        """Return whether no scale-in cools down."""
+        return minute >= self._in_until
+
+    def begin(self, minute: int, before: int, after: int) -> None:
+        """Begin the cooldown of what the policy did."""
+        if after < before:
+            self._in_until = minute + self._in_minutes
+            return
+        self._before = self.reckoned_from(minute, before)
+        self._out_until = minute + self._out_minutes
+
+    def end_scale_in(self) -> None:
+        """End the cooldown of a scale-in: some policy scaled out."""
+        self._in_until = 0
+
+
+class _Follower(Protocol):
+    """A policy with what it remembers."""
+
+    name: str
+    cooldowns: _Cooldowns
+
+    def wanted(self, minute: int, desired: int, known: Known) -> int | None:
+        """Return how many tasks it asks for; None when it asks for nothing."""
+
+
+class _Tracking:
+    """Target tracking, with the two alarms that it makes."""
+
+    def __init__(self, policy: TargetTracking, variant: Variant) -> None:
+        self.name = policy.name
+        self.cooldowns = _Cooldowns(policy.scale_out_cooldown_seconds, policy.scale_in_cooldown_seconds)
+        self._policy, self._further_back = policy, variant.further_back
+        self._high = Alarm(
+            name="AlarmHigh",
+            watched=policy.watched,
+            comparison="GreaterThanThreshold",
+            threshold=policy.target,
+            evaluation_periods=variant.high_minutes,
+            datapoints_to_alarm=variant.high_minutes,
+        )
+        self._low = replace(
+            self._high,
+            name="AlarmLow",
+            comparison="LessThanThreshold",
+            threshold=variant.low_share * policy.target,
+            evaluation_periods=variant.low_minutes,
+            datapoints_to_alarm=variant.low_minutes,
+        )
+
+    def wanted(self, minute: int, desired: int, known: Known) -> int | None:
+        """Return the tasks that bring the metric to the target, when it was beyond it long enough."""
+        longest = max(self._high.evaluation_periods, self._low.evaluation_periods) + self._further_back
+        points = values_before(self._policy.watched, known, minute, longest)
+        value = _newest(points)
+        if value is None:
+            return None
+        if desired == 0:
+            return 1 if value > self._policy.target else None
+        if self._rings(self._high, points):
+            return max(desired, self._proportional(self.cooldowns.reckoned_from(minute, desired), value))
+        if self.scales_in and self.cooldowns.may_scale_in(minute) and self._rings(self._low, points):
+            return min(desired, self._proportional(desired, value))
+        return None
+
+    @property
+    def scales_in(self) -> bool:
+        """Return whether its consent is needed for scaling in."""
+        return not self._policy.disables_scale_in
+
+    def _rings(self, alarm: Alarm, points: Series) -> bool:
+        looked_at = points[-(alarm.evaluation_periods + self._further_back) :]
+        return _state(alarm, looked_at, AlarmState.INSUFFICIENT_DATA) is AlarmState.ALARM
+
+    def _proportional(self, tasks: int, value: float) -> int:
+        return math.ceil(round(max(tasks, 1) * value / self._policy.target, 9))
+
+
+class _Stepping:
+    """A step policy with its alarm."""
+
+    def __init__(self, policy: StepScaling, variant: Variant) -> None:
+        self.name = policy.name
+        self.cooldowns = _Cooldowns(policy.cooldown_seconds, policy.cooldown_seconds)
+        self._policy, self._further_back = policy, variant.further_back
+        self._state = AlarmState.INSUFFICIENT_DATA
+
+    def wanted(self, minute: int, desired: int, known: Known) -> int | None:
+        """Return what its step makes of the tasks there are, while its alarm lasts."""
+        alarm = self._policy.alarm
+        self._state = alarm_state(alarm, known, minute, self._state, self._further_back)
+        count = alarm.evaluation_periods + self._further_back
+        value = _newest(values_before(alarm.watched, known, minute, count, alarm.period_seconds))
+        if self._state is not AlarmState.ALARM or value is None:
+            return None
+        adjustment = self._adjustment(value - alarm.threshold)
+        if adjustment is None:
+            return None
+        more = self._adjusted(self.cooldowns.reckoned_from(minute, desired), adjustment)
+        if more > desired:
+            return more
+        fewer = self._adjusted(desired, adjustment)
+        return fewer if fewer < desired and self.cooldowns.may_scale_in(minute) else None
+
+    def _adjustment(self, beyond: float) -> float | None:
+        is_above = beyond > 0 or (beyond == 0 and self._policy.alarm.comparison.startswith("Greater"))
+        for step in self._policy.steps:
+            lower, upper = (
+                -math.inf if step.lower is None else step.lower,
+                math.inf if step.upper is None else step.upper,
+            )
+            if lower <= beyond < upper if is_above else lower < beyond <= upper:
+                return step.adjustment
+        return None
+
+    def _adjusted(self, tasks: int, adjustment: float) -> int:
+        if self._policy.adjustment_type == "ExactCapacity":
+            return int(adjustment)
+        if self._policy.adjustment_type == "ChangeInCapacity" or not adjustment:
+            return tasks + int(adjustment)
+        change = abs(tasks * adjustment / 100)
+        rounded = math.ceil(change) if change < 1 else math.floor(change)
+        return tasks + int(math.copysign(max(rounded, self._policy.min_adjustment_magnitude), adjustment))
+
+
+class ControlLoop:
+    """Every policy of a service, as AWS carries them out together.
+
+    Args:
+        service: its bounds and policies.
+        variant: what is taken for true where sources differ.
+    """
+
+    def __init__(self, service: ScaledService, variant: Variant = USUAL) -> None:
+        self._service = service
+        self._tracking = [_Tracking(each, variant) for each in service.policies if isinstance(each, TargetTracking)]
+        self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
+
+    def decide(self, minute: int, desired: int, known: Known) -> Decision:
+        """Return how many tasks are to run after a minute.
+
+        Args:
+            minute: which has just ended, counted from 0.
+            desired: how many are to run until now.
+            known: what is known of each metric now.
+        """
+        tracked = [(each, each.wanted(minute, desired, known)) for each in self._tracking]
+        stepped = [(each, each.wanted(minute, desired, known)) for each in self._stepping]
+        every: list[tuple[_Follower, int | None]] = [*tracked, *stepped]
+        requests = [(self._bounded(wanted), each) for each, wanted in every if wanted is not None]
+        more = [(wanted, each) for wanted, each in requests if wanted > desired]
+        if more:
+            return self._carry_out(minute, desired, *max(more, key=lambda proposal: proposal[0]))
+        agrees = all(
+            wanted is not None and self._bounded(wanted) < desired for each, wanted in tracked if each.scales_in
+        )
+        fewer = [
+            (wanted, each) for wanted, each in requests if wanted < desired and (agrees or isinstance(each, _Stepping))
+        ]
+        if fewer:
+            return self._carry_out(minute, desired, *max(fewer, key=lambda proposal: proposal[0]))
+        return Decision(desired)
+
+    def _bounded(self, tasks: int) -> int:
+        return max(self._service.min_tasks, min(self._service.max_tasks, tasks))
+
+    def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> Decision:
+        policy.cooldowns.begin(minute, desired, wanted)
+        if wanted > desired:
+            followers: list[_Follower] = [*self._tracking, *self._stepping]
+            for each in followers:
+                each.cooldowns.end_scale_in()
+        return Decision(wanted, policy.name)

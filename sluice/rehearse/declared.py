@@ -1,0 +1,90 @@
+"""A consumer's service as its declaration says it will be deployed; a test holds it to the synthesized template."""
+
+from sluice.declaration import Consumer, Environment, backlog, naming
+from sluice.declaration.metric_math import Term, metric_ids
+from sluice.rehearse.policies import (
+    Alarm,
+    MetricSource,
+    Policy,
+    QueueSettings,
+    ScaledService,
+    Step,
+    StepScaling,
+    TargetTracking,
+    Watched,
+)
+from sluice.rehearse.simulation import TaskWork
+
+
+def tasks_of(consumer: Consumer) -> TaskWork:
+    """Return how a consumer's tasks work, as declared."""
+    return TaskWork(
+        lanes=consumer.lanes,
+        handler_seconds=consumer.processing_seconds,
+        acceptable_latency_seconds=consumer.acceptable_latency_seconds,
+    )
+
+
+def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
+    """Return what scales a consumer's service."""
+    policies: list[Policy] = [
+        TargetTracking(
+            name="backlog-per-task",
+            watched=_watched(consumer.demand_per_task, environment, consumer),
+            target=consumer.target_backlog,
+            scale_out_cooldown_seconds=backlog.SCALE_COOLDOWN_SECONDS,
+            scale_in_cooldown_seconds=backlog.SCALE_COOLDOWN_SECONDS,
+        )
+    ]
+    if consumer.min_tasks == 0:
+        policies.append(_wake(environment, consumer))
+    return ScaledService(
+        name=naming.service_name(environment, consumer.name),
+        min_tasks=consumer.min_tasks,
+        max_tasks=consumer.max_tasks,
+        policies=tuple(policies),
+        queue=QueueSettings(
+            name=naming.queue_name(environment, consumer),
+            is_fifo=consumer.fifo,
+            visibility_timeout_seconds=consumer.visibility_timeout_seconds,
+            max_receive_count=consumer.max_attempts,
+        ),
+        stop_timeout_seconds=consumer.stop_timeout_seconds,
+        is_protected=True,
+        cpu_units=consumer.cpu,
+        memory_mib=consumer.memory_mib,
+    )
+
+
+def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
+    return StepScaling(
+        name="wake-from-zero",
+        alarm=Alarm(
+            name=naming.alarm_name(environment, consumer.name, "asleep"),
+            watched=_watched(backlog.work_without_workers(), environment, consumer),
+            comparison="GreaterThanOrEqualToThreshold",
+            threshold=1,
+            missing_data="notBreaching",
+        ),
+        adjustment_type="ChangeInCapacity",
+        steps=(Step(lower=0, upper=None, adjustment=1),),
+        cooldown_seconds=backlog.WAKE_COOLDOWN_SECONDS,
+    )
+
+
+def _watched(term: Term, environment: Environment, consumer: Consumer) -> Watched:
+    queue = {"QueueName": naming.queue_name(environment, consumer)}
+    service = {
+        "ClusterName": naming.cluster_name(environment),
+        "ServiceName": naming.service_name(environment, consumer.name),
+    }
+    running = MetricSource(namespace="ECS/ContainerInsights", name="RunningTaskCount", dimensions=service)
+    metrics = {
+        id_: running
+        if id_ == backlog.RUNNING
+        else MetricSource(
+            namespace="AWS/SQS", name=backlog.OF_QUEUE[id_][0], dimensions=queue, statistic=backlog.OF_QUEUE[id_][1]
+        )
+        for id_ in metric_ids(term)
+    }
+    return Watched(term=term, metrics=metrics, text=term.text())

@@ -1,0 +1,158 @@
+"""The charts of a rehearsal: what there was over time, and what each way to scale costs and brings."""
+
+import math
+from collections.abc import Sequence
+
+from sluice.pages import charts, units
+from sluice.pages.charts import Axis, Line, Point
+from sluice.pages.parts import Figure, drawn
+from sluice.rehearse import shown
+from sluice.rehearse.control_loop import USUAL
+from sluice.rehearse.rehearsal import DEPLOYED, Row
+
+_SMALL = (250, 120)
+_LARGE = (420, 230)
+POINTS_MAX = 240
+"""Of a line: a small chart is hardly wider, and shows no more of them."""
+_LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
+_WHOLE_FROM = 10
+_SHORTEST_SECONDS = 0.001
+
+type _Values = Sequence[float | None]
+
+
+def over_time(row: Row, *, name: str) -> list[Figure]:
+    """Return the four charts of a simulation; `name` is unique on the page.
+
+    Their lines have the most of several minutes as one point, where there are many minutes.
+    """
+    series, minutes = row.result.series, len(row.result.p95_seconds)
+    divisor, unit = (1, "minutes") if minutes <= 180 else (60, "hours")
+    x = Axis(title=unit, domain=(0, minutes / divisor))
+
+    def line(label: str, values: _Values, colour: str, dash: tuple[int, ...] = ()) -> Line:
+        width = minutes / len(values)
+        points = [((idx + 0.5) * width / divisor, value) for idx, value in enumerate(values)]
+        return Line(label, points, colour, dash)
+
+    def chart(part: str, title: str, description: str, of: Sequence[Line], y: str) -> Figure:
+        made = charts.lines(of, x=x, y=Axis(title=y), size=_SMALL)
+        return drawn(made, name=f"{name}-{part}", title=title, description=description)
+
+    def most(values: _Values) -> float:
+        return max((value or 0.0 for value in values), default=0.0)
+
+    sent, done = (thinned([(value or 0.0) / 60 for value in series[key]]) for key in ("sent", "done"))
+    visible, in_flight = (thinned(series[key]) for key in ("visible", "inflight"))
+    desired, running = (thinned([value or 0.0 for value in series[key]]) for key in ("desired", "running"))
+    p95, oldest = row.result.p95_seconds, series["age"]
+    declared = row.tasks.acceptable_latency_seconds
+    by, seconds = _time_unit(max(most(p95), most(oldest), declared))
+    return [
+        chart(
+            "messages",
+            "Messages",
+            f"At most {units.rate(most(sent))} sent and {units.rate(most(done))} handled.",
+            [line("sent", sent, "var(--ink)"), line("handled", done, "var(--s0)", (6, 2))],
+            "messages per second",
+        ),
+        chart(
+            "backlog",
+            "Backlog",
+            f"At most {_count(most(visible))} visible and {_count(most(in_flight))} in flight.",
+            [line("visible", visible, "var(--s1)"), line("in flight", in_flight, "var(--s2)", (6, 2))],
+            "messages",
+        ),
+        chart(
+            "tasks",
+            "Tasks",
+            f"At most {most(desired):,.0f}; {row.result.task_hours:,.1f} task-hours.",
+            [line("running", running, "var(--s5)"), line("desired", desired, "var(--ink)", (4, 3))],
+            "tasks",
+        ),
+        chart(
+            "latency",
+            "Latency",
+            f"The worst minute's p95 is {shown.seconds(most(p95))}, the oldest message {shown.seconds(most(oldest))}.",
+            [
+                line("oldest", thinned(_divided(oldest, by)), "var(--lease)"),
+                line("p95", thinned(_divided(p95, by)), "var(--s0)"),
+                Line("declared", [(0, declared / by), (minutes / divisor, declared / by)], "var(--bad)", (4, 3)),
+            ],
+            seconds,
+        ),
+    ]
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.2g}"
+
+
+def thinned(values: _Values) -> list[float | None]:
+    """Return at most so many values as a chart shows: of so many in a row the most; None of those without any."""
+    together = math.ceil(len(values) / POINTS_MAX) or 1
+    return [
+        max((value for value in values[start : start + together] if value is not None), default=None)
+        for start in range(0, len(values), together)
+    ]
+
+
+def _divided(values: _Values, by: float) -> list[float | None]:
+    return [None if value is None else value / by for value in values]
+
+
+def _time_unit(most_seconds: float) -> tuple[float, str]:
+    """Return in what unit seconds up to so many are read."""
+    return next(
+        (size, unit)
+        for size, unit, up_to in ((1, "seconds", 600), (60, "minutes", 7_200), (3_600, "hours", math.inf))
+        if most_seconds <= up_to
+    )
+
+
+def compared(rows: Sequence[Row], *, name: str) -> Figure | None:
+    """Return each way to scale as a point, on one traffic; None with only one of them, or without messages."""
+    found = [(row, row.p95_seconds) for row in rows]
+    measured = [(row, max(p95, _SHORTEST_SECONDS)) for row, p95 in found if p95 is not None]
+    if len(measured) < 2:
+        return None
+    declared = rows[0].tasks.acceptable_latency_seconds
+    latencies = [declared, *(p95 for _, p95 in measured)]
+    is_log = max(latencies) / min(latencies) >= _LOG_FROM
+    made = charts.points(
+        [Point(_label(row), row.result.task_hours, p95 * 1_000, _colour(row)) for row, p95 in measured],
+        x=Axis(title="task-hours", domain=_domain([row.result.task_hours for row, _ in measured], is_log=False)),
+        y=Axis(
+            title=f"p95{', logarithmic' if is_log else ''}",
+            domain=_domain([1_000 * value for value in latencies], is_log=is_log),
+            is_log=is_log,
+            is_duration=True,
+        ),
+        rule=(f"declared: {shown.seconds(declared)}", declared * 1_000),
+        size=_LARGE,
+    )
+    kept = [row for row, p95 in measured if p95 <= declared and row.variant is USUAL]
+    cheapest = min(kept, key=lambda row: row.result.task_hours, default=None)
+    description = (
+        "None keeps the declared latency."
+        if cheapest is None
+        else "The fewest task-hours that keep the declared latency:"
+        f" {cheapest.policy}, {cheapest.result.task_hours:,.1f}."
+    )
+    return drawn(made, name=name, title="Ways to scale", description=description)
+
+
+def _label(row: Row) -> str:
+    return row.policy if row.variant is USUAL else row.variant.name
+
+
+def _colour(row: Row) -> str:
+    if row.policy != DEPLOYED:
+        return "var(--s1)"
+    return "var(--s0)" if row.variant is USUAL else "var(--p50)"
+
+
+def _domain(values: Sequence[float], *, is_log: bool) -> tuple[float, float]:
+    if is_log:
+        return min(values) / 1.5, max(values) * 1.5
+    return 0, 1.08 * max(values) or 1

@@ -1,0 +1,193 @@
+"""A rehearsal as one page: per service the verdict, the mistakes, what there was over time, and what else was tried."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from sluice.pages.parts import figure_html, filled, list_items, pairs
+from sluice.rehearse import figures, shown
+from sluice.rehearse.control_loop import USUAL, VARIANTS
+from sluice.rehearse.mistakes import Mistake
+from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
+from sluice.terminal.files import write_whole
+
+_TEMPLATE = Path(__file__).resolve().parent / "page.html"
+_MARKS = {"kept": ("holds", "✓"), "missed": ("violated", "✗"), "not judged": ("not-exercised", "○")}
+
+type Done = Sequence[tuple[Rehearsal, Sequence[Mistake]]]
+"""What was rehearsed of each service, and the mistakes of its policies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a rehearsal was made.
+
+    Args:
+        command: the command line.
+        seed: of all draws.
+        template: where the policies were read from.
+    """
+
+    command: str
+    seed: int
+    template: str
+
+
+def write(path: Path, done: Done, origin: Origin) -> None:
+    """Draw the page and write it.
+
+    Raises:
+        HistoryError: the file cannot be written.
+    """
+    write_whole(path, html(done, origin), instead="name another file with --page")
+
+
+def html(done: Done, origin: Origin) -> str:
+    """Return the page."""
+    status, word = _verdict(done)
+    compares = any(row.policy != DEPLOYED or row.variant is not USUAL for made, _ in done for row in made.rows)
+    parts = {
+        "title": escape(f"{word}: {', '.join(made.service.name for made, _ in done)}"),
+        "status": status,
+        "word": word,
+        "heading": escape(origin.command),
+        "means": "",
+        "under": "",
+        "reasons": list_items(reason for made, found in done for reason in _reasons(made, found)),
+        "services": "".join(_service(made, found, f"service-{idx}") for idx, (made, found) in enumerate(done)),
+        "variants": _variants(compares=compares),
+        "left_out": list_items(shown.NOT_SIMULATED),
+        "origin": pairs(
+            [("command", origin.command), ("template", origin.template), ("seed of all draws", str(origin.seed))]
+        ),
+        "points_max": str(figures.POINTS_MAX),
+        "reading": list_items(shown.READING),
+    }
+    return filled(_TEMPLATE, parts)
+
+
+def _verdict(done: Done) -> tuple[str, str]:
+    """Return the class of the page's verdict, and its words."""
+    words = [
+        word
+        for word, is_so in (
+            ("MISTAKES FOUND", any(found for _, found in done)),
+            ("LATENCY MISSED", any(made.is_missed for made, _ in done)),
+        )
+        if is_so
+    ]
+    if words:
+        return "invalid" if words[0] == "MISTAKES FOUND" else "crossed", ", ".join(words)
+    if any(row.is_judged for made, _ in done for row in made.deployed):
+        return "valid", "LATENCY KEPT"
+    return "unknown", "LATENCY NOT JUDGED"
+
+
+def _reasons(made: Rehearsal, found: Sequence[Mistake]) -> Iterable[str]:
+    """Return what a service's verdict is, in one line, and each of its mistakes."""
+    by_word = {word: [row.scenario for row in made.deployed if shown.judgement(row) == word] for word in _MARKS}
+    verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
+    yield f"{made.service.name}: {verdicts}"
+    yield from (f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in found)
+
+
+def _service(made: Rehearsal, found: Sequence[Mistake], anchor: str) -> str:
+    service = made.service
+    policies = ", ".join(policy.name for policy in service.policies) or "none"
+    queue = "an unknown queue" if service.queue is None else f"queue {service.queue.name}"
+    what = f"{service.min_tasks} to {service.max_tasks} tasks on {queue}, policies: {policies}"
+    return (
+        f'<h2 id="{anchor}">{escape(service.name)}</h2>'
+        f'<p class="soft">{escape(what)}</p>'
+        f"{_mistakes(found)}{_table(made)}{_depends(made)}"
+        + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed))
+    )
+
+
+def _mistakes(found: Sequence[Mistake]) -> str:
+    if not found:
+        return "<p>None of the known mistakes.</p>"
+    articles = "".join(
+        f'<article class="anomaly"><h3>{escape(mistake.name)}</h3>'
+        f"<p><strong>{escape(mistake.policy)}</strong>: {escape(mistake.found)}</p>"
+        f"<p>{escape(mistake.consequence)}</p><p>Instead: {escape(mistake.repair)}</p></article>"
+        for mistake in found
+    )
+    return f'<div class="anomalies">{articles}</div>'
+
+
+def _mark(row: Row) -> str:
+    word = shown.judgement(row)
+    class_, sign = _MARKS[word]
+    return f'<span class="mark {class_}">{sign} {word}</span>'
+
+
+def _table(made: Rehearsal) -> str:
+    """Return the table of the terminal, the verdicts before the figures."""
+    split = len(shown.NAMES)
+    head = "".join(
+        f'<th scope="col"{" class=number" if idx > split else ""}>{escape(name)}</th>'
+        for idx, name in enumerate((*shown.COLUMNS[:split], "", *shown.COLUMNS[split:]))
+    )
+    body = "\n".join(f"<tr>{_cells(made, row)}</tr>" for row in made.rows)
+    return f'<div class="scroll tried"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cells(made: Rehearsal, row: Row) -> str:
+    cells, split = shown.cells(made, row), len(shown.NAMES)
+    names = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in cells[:split])
+    return f"{names}<td>{_mark(row)}</td>" + "".join(
+        f'<td class="number">{escape(cell)}</td>' for cell in cells[split:]
+    )
+
+
+def _depends(made: Rehearsal) -> str:
+    """Return with which answers that AWS does not give the verdict would be another one."""
+    usual = {row.scenario: shown.judgement(row) for row in made.deployed}
+    others = [row for row in made.rows if row.policy == DEPLOYED and row.variant is not USUAL]
+    if not others:
+        return ""
+    found = [row for row in others if shown.judgement(row) != usual[row.scenario]]
+    if not found:
+        return "<p>In every variant of what AWS does not document the verdicts are the same.</p>"
+    lines = list_items(
+        f"{row.scenario}: {shown.judgement(row)} with {row.variant.name} ({row.variant.source})" for row in found
+    )
+    return f"<p>Verdicts that depend on what AWS does not document:</p><ul>{lines}</ul>"
+
+
+def _traffic(made: Rehearsal, row: Row, name: str) -> str:
+    """Return what there was over time of what is deployed, and beside what else was tried."""
+    compared = figures.compared([each for each in made.rows if each.scenario == row.scenario], name=f"{name}-compared")
+    return (
+        f"<section><h3>{escape(row.scenario)} {_mark(row)}</h3>"
+        f'<p class="soft">{escape(row.about)}. {escape(_in_words(row))}</p>{_advice(made, row.scenario)}'
+        f'<div class="small figures">{"".join(map(figure_html, figures.over_time(row, name=name)))}</div>'
+        + ("" if compared is None else f'<div class="figures">{figure_html(compared)}</div>')
+        + "</section>"
+    )
+
+
+def _advice(made: Rehearsal, scenario: str) -> str:
+    """Return what limits a consumer on that traffic, and what helps; nothing where no declaration tells."""
+    if scenario not in made.advice:
+        return ""
+    lines = shown.advised(scenario, made.advice[scenario])
+    return f"<ul>{list_items(line.strip().removeprefix(f'{scenario}: ') for line in lines)}</ul>"
+
+
+def _in_words(row: Row) -> str:
+    p95 = shown.seconds(row.p95_seconds)
+    return f"p95 {p95}, declared {shown.seconds(row.tasks.acceptable_latency_seconds)}."
+
+
+def _variants(*, compares: bool) -> str:
+    """Return what is not known of AWS, with its sources, and whether it was tried."""
+    rows = pairs((variant.name, variant.source) for variant in VARIANTS)
+    tried = (
+        "Every variant was tried of what is deployed; the rest of the table above is by the first."
+        if compares
+        else "Only the first was tried: name traffic with --traffic, --profile or --recording to try all of them."
+    )
+    return f"<p>{tried}</p>{rows}"

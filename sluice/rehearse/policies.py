@@ -1,0 +1,190 @@
+"""What scales a service, as values: its bounds, its policies and their alarms, the queue it works on, its tasks.
+
+Read out of a CloudFormation template by `sluice.rehearse.template`, or made by hand; `sluice.rehearse.control_loop`
+acts on them as AWS does. Names are CloudFormation's, in Python's spelling.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sluice.declaration.metric_math import Metric, Term
+
+_SINGLE = "metric"
+"""The id of a metric that stands alone."""
+
+type MissingData = Literal["missing", "breaching", "notBreaching", "ignore"]
+type Comparison = Literal[
+    "GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold", "LessThanOrEqualToThreshold"
+]
+type AdjustmentType = Literal["ChangeInCapacity", "PercentChangeInCapacity", "ExactCapacity"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSource:
+    """A metric as a template names it.
+
+    Args:
+        namespace: such as `AWS/SQS`.
+        name: such as `ApproximateNumberOfMessagesVisible`.
+        dimensions: name -> value; of a queue of the same template its name, or its logical id where it has none. What
+            only a deployment knows is in angle brackets: `<AWS::StackName>-jobs.fifo`.
+        statistic: `Average`, `Sum`, `Minimum`, `Maximum`, `SampleCount`, or an extended one such as `p90`.
+        period_seconds: length of one data point.
+    """
+
+    namespace: str
+    name: str
+    dimensions: Mapping[str, str]
+    statistic: str = "Average"
+    period_seconds: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a policy or an alarm looks at: metric math, or one metric, and the metrics it names.
+
+    Args:
+        term: the expression, other expressions put in place of their ids; a single metric is a `Metric`.
+        metrics: id in the expression -> the metric; a single one that has no id is `metric`.
+        text: the expression as it stands in the template; of a single metric its id.
+    """
+
+    term: Term
+    metrics: Mapping[str, MetricSource]
+    text: str
+
+    @classmethod
+    def alone(cls, metric: MetricSource) -> "Watched":
+        """Return one metric, which has no id of its own."""
+        return cls(term=Metric(_SINGLE), metrics={_SINGLE: metric}, text=_SINGLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTracking:
+    """A target tracking policy.
+
+    Args:
+        name: the policy's name, or its logical id.
+        watched: what is held at the target.
+        target: TargetValue.
+        scale_out_cooldown_seconds: 300 where the template gives none, as AWS does for ECS services.
+        scale_in_cooldown_seconds: the same.
+        disables_scale_in: DisableScaleIn.
+    """
+
+    name: str
+    watched: Watched
+    target: float
+    scale_out_cooldown_seconds: int = 300
+    scale_in_cooldown_seconds: int = 300
+    disables_scale_in: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """An alarm that runs a step policy.
+
+    Args:
+        name: its name, or its logical id.
+        watched: what it watches.
+        comparison: ComparisonOperator.
+        threshold: Threshold.
+        period_seconds: length of one data point.
+        evaluation_periods: how many are looked at.
+        datapoints_to_alarm: how many of them have to breach; as many as are looked at where the template gives none.
+        missing_data: TreatMissingData.
+    """
+
+    name: str
+    watched: Watched
+    comparison: Comparison
+    threshold: float
+    period_seconds: int = 60
+    evaluation_periods: int = 1
+    datapoints_to_alarm: int = 1
+    missing_data: MissingData = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step adjustment, from lower to upper, both measured from the alarm's threshold; None is without bound."""
+
+    lower: float | None
+    upper: float | None
+    adjustment: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepScaling:
+    """A step scaling policy with the alarm that runs it.
+
+    Args:
+        name: the policy's name, or its logical id.
+        alarm: the alarm whose action it is.
+        adjustment_type: whether steps add tasks, add per cent, or set a number.
+        steps: by the distance from the alarm's threshold.
+        cooldown_seconds: 300 where the template gives none (CDK's documentation says none; CloudFormation's and the
+            API's say 300: https://docs.aws.amazon.com/autoscaling/application/APIReference/API_StepScalingPolicyConfiguration.html,
+            read 2026-11-23).
+        min_adjustment_magnitude: the least change of a per cent step.
+    """
+
+    name: str
+    alarm: Alarm
+    adjustment_type: AdjustmentType
+    steps: tuple[Step, ...]
+    cooldown_seconds: int = 300
+    min_adjustment_magnitude: int = 0
+
+    @property
+    def watched(self) -> Watched:
+        """Return what its alarm watches."""
+        return self.alarm.watched
+
+
+type Policy = TargetTracking | StepScaling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """The queue a service's tasks receive from.
+
+    Args:
+        name: its QueueName, or its logical id where it has none; as it is in the dimensions of `MetricSource`.
+        is_fifo: whether a group is worked on by one task at a time.
+        visibility_timeout_seconds: how long a message of a killed task stays away.
+        max_receive_count: receives before a message is dead-lettered; None never is.
+    """
+
+    name: str
+    is_fifo: bool = True
+    visibility_timeout_seconds: int = 30
+    max_receive_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledService:
+    """An ECS service that scales.
+
+    Args:
+        name: its ServiceName, or its logical id.
+        min_tasks: MinCapacity.
+        max_tasks: MaxCapacity.
+        policies: every policy on its desired count.
+        queue: the queue its tasks may receive from; None where the template does not tell.
+        stop_timeout_seconds: how long a task may finish after SIGTERM; ECS's default is 30.
+        is_protected: whether its tasks may protect themselves from scale-in.
+        cpu_units: CPU units of a task; 1024 are one vCPU.
+        memory_mib: memory of a task.
+    """
+
+    name: str
+    min_tasks: int
+    max_tasks: int
+    policies: tuple[Policy, ...]
+    queue: QueueSettings | None = None
+    stop_timeout_seconds: int = 30
+    is_protected: bool = False
+    cpu_units: int = 256
+    memory_mib: int = 512

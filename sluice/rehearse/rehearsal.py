@@ -1,0 +1,152 @@
+"""A rehearsal: one service on traffic, in every variant of what is not known, beside the usual ways to scale."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sluice.declaration.metric_math import Term
+from sluice.rehearse.advice import Advice
+from sluice.rehearse.alternatives import OWN_METRICS, alternatives
+from sluice.rehearse.control_loop import USUAL, VARIANTS, Variant
+from sluice.rehearse.policies import ScaledService
+from sluice.rehearse.scenarios import Scenario
+from sluice.rehearse.simulation import SimulationResult, TaskWork, simulate
+
+LARGE = 20_000_000
+"""Messages from which on only what is deployed is simulated, once: it takes minutes."""
+JUDGED_SHARE = 0.95
+DEPLOYED = "deployed"
+
+type Watch = Callable[[str, float], object]
+"""Called with what is simulated, and which share of all that is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One simulation.
+
+    Args:
+        scenario: the traffic's name.
+        about: what that traffic is, in a few words.
+        policy: `deployed`, or what the alternative is called.
+        variant: what was taken for true where sources differ.
+        result: what came of it.
+        tasks: how tasks worked.
+        is_judged: whether the declared latency has to be kept.
+    """
+
+    scenario: str
+    about: str
+    policy: str
+    variant: Variant
+    result: SimulationResult
+    tasks: TaskWork
+    is_judged: bool
+
+    @property
+    def p95_seconds(self) -> float | None:
+        """Return the 95th percentile of the latency; None without messages."""
+        return self.result.quantile_seconds(JUDGED_SHARE)
+
+    @property
+    def is_missed(self) -> bool:
+        """Return whether the declared latency had to be kept and was not."""
+        seconds = self.p95_seconds
+        return self.is_judged and seconds is not None and seconds > self.tasks.acceptable_latency_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What was rehearsed of a service.
+
+    Args:
+        service: the service.
+        rows: every simulation, what is deployed first.
+        advice: traffic to what limits the consumer and what helps; where a declaration tells.
+    """
+
+    service: ScaledService
+    rows: Sequence[Row]
+    advice: Mapping[str, Advice] = field(default_factory=dict)
+
+    @property
+    def deployed(self) -> Sequence[Row]:
+        """Return what is deployed, on each traffic, in the usual variant."""
+        return [row for row in self.rows if row.policy == DEPLOYED and row.variant is USUAL]
+
+    @property
+    def is_missed(self) -> bool:
+        """Return whether what is deployed misses the declared latency in the usual variant."""
+        return any(row.is_missed for row in self.deployed)
+
+    @property
+    def depends_on(self) -> Sequence[str]:
+        """Return the variants whose answer about the latency is another one than the usual's, with the traffic."""
+        usual = {row.scenario: row.is_missed for row in self.deployed}
+        return [
+            f"{row.scenario}: {row.variant.name}"
+            for row in self.rows
+            if row.policy == DEPLOYED and row.is_missed != usual[row.scenario]
+        ]
+
+
+def rehearse(
+    service: ScaledService,
+    scenarios: Callable[[], Mapping[str, Scenario]],
+    names: Sequence[str],
+    *,
+    own: Mapping[tuple[str, str], Term],
+    compares: bool,
+    watch: Watch = lambda _name, _share: None,
+) -> Rehearsal:
+    """Return what comes of a service on traffic of these names.
+
+    Args:
+        service: as it is deployed.
+        scenarios: makes the traffic anew: it is drawn as it is sent.
+        names: which traffic.
+        own: metrics of one's own, as expressions.
+        compares: whether every variant and the usual alternatives are simulated besides.
+        watch: called while it goes on.
+    """
+    planned = [
+        (name, policy, scaled, variant)
+        for name in names
+        for policy, scaled, variant in _planned(service, scenarios()[name], compares=compares)
+    ]
+    rows = []
+    for idx, (name, policy, scaled, variant) in enumerate(planned):
+        scenario = scenarios()[name]
+        minutes = scenario.traffic.minutes
+
+        def progress(minute: int, label: str = f"{name}, {policy}", done: int = idx, of: int = minutes) -> None:
+            watch(label, (done + (minute + 1) / of) / len(planned))
+
+        result = simulate(
+            scaled,
+            scenario.traffic,
+            scenario.tasks,
+            variant=variant,
+            own={**OWN_METRICS, **own},
+            progress=progress,
+        )
+        rows.append(
+            Row(
+                scenario=name,
+                about=scenario.about,
+                policy=policy,
+                variant=variant,
+                result=result,
+                tasks=scenario.tasks,
+                is_judged=scenario.is_judged,
+            )
+        )
+    return Rehearsal(service=service, rows=rows)
+
+
+def _planned(service: ScaledService, scenario: Scenario, *, compares: bool) -> list[tuple[str, ScaledService, Variant]]:
+    usual = (DEPLOYED, service, USUAL)
+    if not compares or scenario.traffic.message_count > LARGE:
+        return [usual]
+    variants = [(DEPLOYED, service, variant) for variant in VARIANTS if variant is not USUAL]
+    others = alternatives(service, scenario.tasks, scenario.traffic)
+    return [usual, *variants, *((name, other, USUAL) for name, other in others.items())]

@@ -1,0 +1,292 @@
+"""A service through a time of traffic: the queue and its tasks between two minutes, the control loop at each."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+import numpy as np
+
+from sluice.declaration.metric_math import Series, Term
+from sluice.rehearse import queue_simulation as queue
+from sluice.rehearse.control_loop import USUAL, ControlLoop, Decision, Variant
+from sluice.rehearse.policies import MetricSource, ScaledService
+from sluice.rehearse.queue_simulation import Integers, Work
+from sluice.rehearse.traffic import Traffic
+
+_MINUTE = 60.0
+_SLOTS = 3
+"""Places for tasks, as a multiple of the most that run: those that are told to stop may still have work."""
+_FLAP_MINUTES = 30
+_CPU_SHARE = 0.3
+"""How much of a lane's part of the processor a handler keeps busy, for policies on CPU."""
+_NO_GROUPS = 100_000
+"""In so many groups, each in its turn, are the messages of a standard queue, which has none."""
+
+TO_EXPRESSIONS: Mapping[tuple[str, str], str] = {
+    ("AWS/SQS", "ApproximateNumberOfMessagesVisible"): "visible",
+    ("AWS/SQS", "ApproximateNumberOfMessagesNotVisible"): "inflight",
+    ("AWS/SQS", "ApproximateNumberOfGroupsWithInflightMessages"): "inflight",
+    ("AWS/SQS", "ApproximateAgeOfOldestMessage"): "age",
+    ("AWS/SQS", "NumberOfEmptyReceives"): "empty",
+    ("AWS/SQS", "NumberOfMessagesReceived"): "received",
+    ("AWS/SQS", "NumberOfMessagesSent"): "sent",
+    ("AWS/SQS", "NumberOfMessagesDeleted"): "done",
+    ("ECS/ContainerInsights", "RunningTaskCount"): "running",
+    ("ECS/ContainerInsights", "DesiredTaskCount"): "desired",
+    ("AWS/ECS", "CPUUtilization"): "cpu",
+}
+"""The metrics that are simulated, and what they are called here and in expressions for metrics of one's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskWork:
+    """How a service's tasks work, which no template tells.
+
+    Args:
+        lanes: messages a task works on at once.
+        handler_seconds: how long one is in its handler.
+        acceptable_latency_seconds: how long one may take from sent to handled.
+        overhead_seconds: what a lane spends on a message besides.
+        start_seconds: from the decision to run a task until it polls.
+        retry_seconds: how long a failed message stays away.
+        visibility_seconds: how long a killed task's message stays away; None takes the queue's timeout.
+    """
+
+    lanes: int
+    handler_seconds: float
+    acceptable_latency_seconds: float
+    overhead_seconds: float = 0.02
+    start_seconds: float = 60.0
+    retry_seconds: float = 30.0
+    visibility_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class SimulationResult:
+    """What came of it; series have one value a minute.
+
+    Args:
+        series: visible, inflight, running, desired, age, sent, done and more, by name.
+        p95_seconds: of the messages handled in a minute; None where none was.
+        latencies: how many messages took so long, by bin; messages that are left count with the time they waited.
+        decisions: minute, tasks before, tasks after, and the policy.
+        left: messages that were not handled at the end, when they had waited longer than is acceptable.
+        killed: messages whose task was killed in the midst of them.
+        dead: messages that were dead-lettered.
+        first_task_seconds: from the first message that came while nothing ran to the first task; None: never asked.
+    """
+
+    series: dict[str, list[float | None]] = field(default_factory=lambda: defaultdict(list))
+    p95_seconds: list[float | None] = field(default_factory=list)
+    latencies: Integers = field(default_factory=lambda: np.zeros(queue.BIN_COUNT, dtype=np.int64))
+    decisions: list[tuple[int, int, int, str]] = field(default_factory=list)
+    left: int = 0
+    killed: int = 0
+    dead: int = 0
+    first_task_seconds: float | None = None
+
+    def quantile_seconds(self, share: float) -> float | None:
+        """Return the latency that this share of the messages does not exceed; None without messages."""
+        return queue.quantile(self.latencies, share)
+
+    @property
+    def task_hours(self) -> float:
+        """Return the hours of tasks that are paid for: from the decision to run one to its end."""
+        return (
+            sum(max(a or 0, b or 0) for a, b in zip(self.series["desired"], self.series["running"], strict=True)) / 60
+        )
+
+    @property
+    def most_tasks(self) -> int:
+        """Return the most tasks there were at once."""
+        return int(max((value or 0 for value in self.series["desired"]), default=0))
+
+    @property
+    def oldest_seconds(self) -> float:
+        """Return how long a message waited at the end of any minute, at most."""
+        return max((value or 0.0 for value in self.series["age"]), default=0.0)
+
+    @property
+    def flaps(self) -> int:
+        """Return how often scaling turned round within half an hour."""
+        turns = 0
+        for (minute, before, after, _), (later, later_before, later_after, _) in zip(
+            self.decisions, self.decisions[1:], strict=False
+        ):
+            turns += (after > before) != (later_after > later_before) and later - minute <= _FLAP_MINUTES
+        return turns
+
+
+class _Late(Sequence[float | None]):
+    """A series as it is known while its last values have not come."""
+
+    def __init__(self, values: Sequence[float | None], lag: int) -> None:
+        self._values, self._known = values, len(values) - lag
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, index: int) -> float | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[float | None]: ...
+    def __getitem__(self, index: int | slice) -> float | Sequence[float | None] | None:
+        if isinstance(index, slice):
+            return [self[idx] for idx in range(*index.indices(len(self)))]
+        place = index if index >= 0 else index + len(self)
+        return self._values[place] if place < self._known else None
+
+    def __iter__(self) -> Iterator[float | None]:
+        return (self[idx] for idx in range(len(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMetrics:
+    """The metrics of a service as a policy sees them.
+
+    Args:
+        service: whose queue it is: another queue's metrics are those of an empty one.
+        series: what there was, by name.
+        lag_minutes: how late SQS's metrics come; those of ECS come a minute late.
+        own: metrics of one's own, by namespace and name, as expressions of the names in `TO_EXPRESSIONS`.
+    """
+
+    service: ScaledService
+    series: Mapping[str, Sequence[float | None]]
+    lag_minutes: int
+    own: Mapping[tuple[str, str], Term] = field(default_factory=dict)
+    _published: dict[tuple[str, str], list[float | None]] = field(default_factory=dict, init=False)
+
+    def __call__(self, metric: MetricSource) -> Series:
+        """Return a metric's values as they are known now."""
+        if (metric.namespace, metric.name) in self.own:
+            term = self.own[metric.namespace, metric.name]
+            values = self._published.setdefault((metric.namespace, metric.name), [])
+            new = range(len(values), len(self.series["visible"]))
+            values.extend(term.value_at(self.series, minute) for minute in new)
+            return _Late(values, self.lag_minutes)
+        name = TO_EXPRESSIONS.get((metric.namespace, metric.name))
+        if name is None:
+            return [None] * len(self.series["visible"])
+        if metric.namespace == "AWS/SQS":
+            if self.service.queue is not None and metric.dimensions.get("QueueName") != self.service.queue.name:
+                return [0.0] * len(self.series["visible"])
+            return _Late(self.series[name], self.lag_minutes)
+        return _Late(self.series[name], 1)
+
+
+def work_of(service: ScaledService, tasks: TaskWork) -> Work:
+    """Return how a service's tasks work, with what its template tells."""
+    settings = service.queue
+    default_seconds = 30 if settings is None else settings.visibility_timeout_seconds
+    return Work(
+        lanes=tasks.lanes,
+        handler_seconds=tasks.handler_seconds,
+        overhead_seconds=tasks.overhead_seconds,
+        visibility_seconds=float(default_seconds if tasks.visibility_seconds is None else tasks.visibility_seconds),
+        retry_seconds=tasks.retry_seconds,
+        max_receive_count=0 if settings is None else settings.max_receive_count or 0,
+        stop_timeout_seconds=float(service.stop_timeout_seconds),
+        start_seconds=tasks.start_seconds,
+        is_protected=service.is_protected,
+    )
+
+
+def simulate(
+    service: ScaledService,
+    traffic: Traffic,
+    tasks: TaskWork,
+    *,
+    variant: Variant = USUAL,
+    own: Mapping[tuple[str, str], Term] | None = None,
+    progress: Callable[[int], object] = lambda _minute: None,
+) -> SimulationResult:
+    """Return what comes of a service in a time of traffic; it begins with an empty queue and the fewest tasks.
+
+    It goes on after the last message until the queue is empty, or whatever is left is later than is acceptable: so the
+    latency of what is sent last is known, or too long.
+
+    Args:
+        service: what scales.
+        traffic: what is sent.
+        tasks: how tasks work.
+        variant: what is taken for true where sources differ.
+        own: metrics of one's own that its policies name, as expressions.
+        progress: called with each minute that is over.
+    """
+    work = work_of(service, tasks)
+    is_fifo = service.queue is None or service.queue.is_fifo
+    groups, sent = traffic.groups if is_fifo else _NO_GROUPS, 0
+    state = queue.new_state(groups=groups, task_slots=_SLOTS * service.max_tasks + 2, lanes=tasks.lanes)
+    outcome, loop, desired = SimulationResult(), ControlLoop(service, variant), service.min_tasks
+    first_at: float | None = None
+    known = KnownMetrics(service, outcome.series, variant.lag_minutes, own or {})
+    state = queue.with_room(state, 0)
+    state.now[0] = -work.start_seconds
+    queue.scale(state, work, desired)
+    queue.advance(state, work, 0.0, traffic_of_nothing(), outcome.latencies)
+    longest = traffic.minutes + math.ceil(tasks.acceptable_latency_seconds / _MINUTE) + 1
+    for minute in range(longest):
+        is_over = minute >= traffic.minutes
+        if is_over and not queue.waiting_count(state):
+            break
+        arrivals = traffic_of_nothing() if is_over else traffic.of_minute(minute)
+        if not is_fifo:
+            arrivals = arrivals._replace(group=(sent + np.arange(len(arrivals.sent_at))) % groups)
+        sent += len(arrivals.sent_at)
+        if len(arrivals.sent_at) and first_at is None and desired == 0:
+            first_at = float(arrivals.sent_at[0])
+        state = queue.with_room(state, len(arrivals.sent_at))
+        latencies = np.zeros(queue.BIN_COUNT, dtype=np.int64)
+        measures = queue.advance(state, work, (minute + 1) * _MINUTE, arrivals, latencies)
+        _note(outcome, queue.minute_of(measures), tasks, desired, latencies)
+        outcome.series["age"].append(queue.oldest_seconds(state))
+        if first_at is not None and outcome.first_task_seconds is None and outcome.series["running"][-1]:
+            outcome.first_task_seconds = _started(minute, outcome) - first_at
+        decision = loop.decide(minute, desired, known)
+        desired = _carried_out(state, work, outcome, minute, desired, decision)
+        progress(min(minute, traffic.minutes - 1))
+    outcome.left = queue.count_left(state, outcome.latencies)
+    return outcome
+
+
+def traffic_of_nothing() -> queue.Arrivals:
+    """Return no messages."""
+    return queue.Arrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))
+
+
+def _started(minute: int, outcome: SimulationResult) -> float:
+    """Return when in its first minute a task began to run: it ran for that share of it."""
+    return (minute + 1 - min(1.0, outcome.series["running"][-1] or 0.0)) * _MINUTE
+
+
+def _carried_out(
+    state: queue.QueueState, work: Work, outcome: SimulationResult, minute: int, desired: int, decision: Decision
+) -> int:
+    if decision.desired != desired:
+        outcome.decisions.append((minute, desired, decision.desired, decision.because or ""))
+        queue.scale(state, work, decision.desired)
+    return decision.desired
+
+
+def _note(
+    outcome: SimulationResult, measured: queue.Minute, tasks: TaskWork, desired: int, latencies: Integers
+) -> None:
+    """Add a minute to the series."""
+    series = outcome.series
+    handling = tasks.handler_seconds / (tasks.handler_seconds + tasks.overhead_seconds)
+    lanes = measured.running * tasks.lanes
+    series["visible"].append(float(measured.visible))
+    series["inflight"].append(float(measured.in_flight - measured.busy_lanes * (1 - handling)))
+    series["running"].append(float(measured.running) if measured.running > 0 else None)
+    series["desired"].append(float(desired))
+    series["empty"].append(float(measured.empty_receives))
+    for name in ("received", "sent", "done", "dead", "killed"):
+        series[name].append(float(getattr(measured, name)))
+    series["cpu"].append(float(100 * _CPU_SHARE * measured.busy_lanes / lanes) if lanes else None)
+    outcome.killed += int(measured.killed)
+    outcome.dead += int(measured.dead)
+    outcome.latencies += latencies
+    outcome.p95_seconds.append(queue.quantile(latencies, 0.95))

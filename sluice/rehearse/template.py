@@ -1,0 +1,242 @@
+"""The scaled ECS services of CloudFormation templates, ours or anybody's, as the values of `sluice.rehearse.policies`.
+
+A service is what an `AWS::ApplicationAutoScaling::ScalableTarget` scales by `ecs:service:DesiredCount`. Parameters have
+their defaults. What cannot be told or is not rehearsed is refused in one line, where a guess would change the outcome.
+AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/AWS_ApplicationAutoScaling.html and
+https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-cloudwatch-alarm.html (read
+2026-11-23).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast, get_args
+
+from sluice import limits
+from sluice.declaration.metric_math import Metric, Term, metric_ids
+from sluice.errors import ConfigError
+from sluice.rehearse.cloudformation import Properties, Resource, Stacks, Template, load_template, segments, stacks_of
+from sluice.rehearse.expressions import parse
+from sluice.rehearse.policies import (
+    AdjustmentType,
+    Alarm,
+    Comparison,
+    MetricSource,
+    MissingData,
+    Policy,
+    ScaledService,
+    Step,
+    StepScaling,
+    TargetTracking,
+    Watched,
+)
+from sluice.rehearse.task_definition import TaskDefinition
+
+__all__ = ["load_template", "read_services"]
+
+_TARGET, _POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
+_ALARM, _SERVICE, _TASK = "AWS::CloudWatch::Alarm", "AWS::ECS::Service", "AWS::ECS::TaskDefinition"
+_DIMENSION = "ecs:service:DesiredCount"
+_PREDEFINED = {
+    "ECSServiceAverageCPUUtilization": "CPUUtilization",
+    "ECSServiceAverageMemoryUtilization": "MemoryUtilization",
+}
+_COOLDOWN_SECONDS = 300
+
+
+def read_services(*templates: Template) -> tuple[ScaledService, ...]:
+    """Return the scaled ECS services of templates that are deployed together; at least one.
+
+    Raises:
+        ConfigError: there is none, or what scales one cannot be told or is not rehearsed.
+    """
+    try:
+        stacks = stacks_of(templates)
+        targets = [target for target in stacks.of_kind(_TARGET) if _dimension(target) == _DIMENSION]
+        found = tuple(_service(stacks, target) for target in targets)
+    except RecursionError as error:
+        raise ConfigError("the template's references go in a circle; correct the template") from error
+    if not found:
+        raise ConfigError(
+            f"the template scales no ECS service; allowed: one or more {_TARGET} of {_DIMENSION}; give the template"
+            " that has them, or the folder of all templates"
+        )
+    return found
+
+
+def _dimension(resource: Resource) -> object:
+    return resource.properties.get("ScalableDimension")
+
+
+def _service(stacks: Stacks, target: Resource) -> ScaledService:
+    properties = target.properties
+    resource_id = properties.text("ResourceId")
+    if len(segments(resource_id)) != len(("service", "cluster", "name")):
+        raise properties.refused("ResourceId", "service/CLUSTER/SERVICE")
+    service = stacks.find(_SERVICE, resource_id, target)
+    task = None if service is None else stacks.find(_TASK, service.properties.get("TaskDefinition"), service)
+    definition = TaskDefinition(stacks, task, target)
+    policies = tuple(_policies(stacks, target, resource_id))
+    max_tasks = properties.integer("MaxCapacity")
+    if max_tasks > limits.TASKS_PER_SERVICE_MAX:
+        raise properties.refused("MaxCapacity", f"at most {limits.TASKS_PER_SERVICE_MAX}, the tasks of a service")
+    if (min_tasks := properties.integer("MinCapacity")) > max_tasks:
+        raise properties.refused("MinCapacity", f"0 to MaxCapacity, which is {max_tasks}")
+    return ScaledService(
+        name=segments(resource_id)[-1] if service is None else service.name,
+        min_tasks=min_tasks,
+        max_tasks=max_tasks,
+        policies=policies,
+        queue=definition.queue([*_watched_queues(policies)]),
+        is_protected=definition.is_protected(),
+        **definition.sizes(),
+    )
+
+
+def _policies(stacks: Stacks, target: Resource, resource_id: str) -> Iterator[Policy]:
+    for policy in stacks.of_kind(_POLICY):
+        properties = policy.properties
+        if not _is_of(stacks, policy, target, resource_id):
+            continue
+        name = str(properties.get("PolicyName") or policy.id)
+        if properties.choice("PolicyType", ["TargetTrackingScaling", "StepScaling"]) == "StepScaling":
+            yield from _step_scaling(stacks, policy, name)
+        else:
+            yield _target_tracking(properties.part("TargetTrackingScalingPolicyConfiguration"), name, resource_id)
+
+
+def _is_of(stacks: Stacks, policy: Resource, target: Resource, resource_id: str) -> bool:
+    """Whether a policy is the target's: by reference, or by its id, unless its own template has a target of that id."""
+    properties, is_near = policy.properties, policy.stack is target.stack
+    if properties.get("ScalingTargetId") == target.id:
+        return is_near
+    by_id = properties.get("ScalingTargetId") == f"{resource_id}|{_DIMENSION}|ecs"
+    by_service = (properties.get("ResourceId"), _dimension(policy)) == (resource_id, _DIMENSION)
+    nearer = (other for other in stacks.of_kind(_TARGET) if other.stack is policy.stack and not is_near)
+    return (by_id or by_service) and all(other.properties.get("ResourceId") != resource_id for other in nearer)
+
+
+def _target_tracking(settings: Properties, name: str, resource_id: str) -> TargetTracking:
+    if "PredefinedMetricSpecification" in settings.values:
+        metric = settings.part("PredefinedMetricSpecification").choice("PredefinedMetricType", [*_PREDEFINED])
+        names = dict(zip(("ClusterName", "ServiceName"), segments(resource_id)[1:], strict=True))
+        watched = Watched.alone(MetricSource(namespace="AWS/ECS", name=_PREDEFINED[metric], dimensions=names))
+    else:
+        watched = _watched(settings.part("CustomizedMetricSpecification"))
+    if (target := settings.number("TargetValue")) <= 0:
+        raise settings.refused("TargetValue", "more than 0")
+    return TargetTracking(
+        name=name,
+        watched=watched,
+        target=target,
+        scale_out_cooldown_seconds=settings.integer("ScaleOutCooldown", _COOLDOWN_SECONDS),
+        scale_in_cooldown_seconds=settings.integer("ScaleInCooldown", _COOLDOWN_SECONDS),
+        disables_scale_in=settings.is_true("DisableScaleIn"),
+    )
+
+
+def _step_scaling(stacks: Stacks, policy: Resource, name: str) -> Iterator[StepScaling]:
+    """Yield the policy once for each alarm that runs it."""
+    settings = policy.properties.part("StepScalingPolicyConfiguration")
+    alarms = [alarm for alarm in stacks.of_kind(_ALARM) if alarm.stack is policy.stack and _runs(alarm, policy)]
+    if not alarms:
+        raise ConfigError(
+            f"{_POLICY} {policy.id}: no {_ALARM} of its template has it in AlarmActions; allowed: one or more; add the"
+            " alarm, or remove the policy, which nothing runs"
+        )
+    adjustment_type = settings.choice("AdjustmentType", get_args(AdjustmentType.__value__))
+    for alarm in alarms:
+        yield StepScaling(
+            name=name,
+            alarm=_alarm(alarm),
+            adjustment_type=cast("AdjustmentType", adjustment_type),
+            steps=tuple(map(_step, settings.parts("StepAdjustments"))),
+            cooldown_seconds=settings.integer("Cooldown", _COOLDOWN_SECONDS),
+            min_adjustment_magnitude=settings.integer("MinAdjustmentMagnitude", 0),
+        )
+
+
+def _runs(alarm: Resource, policy: Resource) -> bool:
+    properties = alarm.properties
+    return policy.id in properties.items("AlarmActions") and properties.is_true("ActionsEnabled", default=True)
+
+
+def _step(step: Properties) -> Step:
+    lower, upper = (
+        None if step.get(name) is None else step.number(name)
+        for name in ("MetricIntervalLowerBound", "MetricIntervalUpperBound")
+    )
+    return Step(lower=lower, upper=upper, adjustment=step.number("ScalingAdjustment"))
+
+
+def _alarm(alarm: Resource) -> Alarm:
+    properties = alarm.properties
+    if (evaluated := properties.integer("EvaluationPeriods")) < 1:
+        raise properties.refused("EvaluationPeriods", "1 or more")
+    watched = _watched(properties)
+    return Alarm(
+        name=str(properties.get("AlarmName") or alarm.id),
+        watched=watched,
+        comparison=cast("Comparison", properties.choice("ComparisonOperator", get_args(Comparison.__value__))),
+        threshold=properties.number("Threshold"),
+        period_seconds=max((metric.period_seconds for metric in watched.metrics.values()), default=60),
+        evaluation_periods=evaluated,
+        datapoints_to_alarm=properties.integer("DatapointsToAlarm", evaluated),
+        missing_data=cast(
+            "MissingData", properties.choice("TreatMissingData", get_args(MissingData.__value__), "missing")
+        ),
+    )
+
+
+def _watched(properties: Properties) -> Watched:
+    """Return what an alarm or a customized metric specification looks at: one metric, or metric math over several."""
+    queries = {query.text("Id"): query for query in properties.parts("Metrics")}
+    if not queries:
+        return Watched.alone(_source(properties, properties, "Statistic"))
+    returned = [id_ for id_, query in queries.items() if query.is_true("ReturnData", default=True)]
+    if len(returned) != 1:
+        raise properties.refused("Metrics", "exactly one that has not ReturnData: false")
+    term = _term(queries, returned[0], ())
+    sources = {id_: _source(stat.part("Metric"), stat, "Stat") for id_, stat in _statistics(queries, term)}
+    if "PERIOD(" in term.text() and {source.period_seconds for source in sources.values()} != {60}:
+        raise properties.refused("Metrics", "PERIOD only of metrics of 60 seconds, which is what is rehearsed")
+    return Watched(term=term, metrics=sources, text=str(queries[returned[0]].get("Expression") or returned[0]))
+
+
+def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) -> Term:
+    """Return the expression of that id, other expressions put in place of their ids."""
+    query = queries[id_]
+    if query.get("Expression") is None:
+        return Metric(id_)
+    if id_ in within:
+        raise query.refused("Expression", "an expression that is not made of itself")
+    text = query.text("Expression")
+    named = [other for other in metric_ids(parse(text)) if other in queries]
+    return parse(text, {other: _term(queries, other, (*within, id_)) for other in named})
+
+
+def _statistics(queries: Mapping[str, Properties], term: Term) -> Iterator[tuple[str, Properties]]:
+    """Yield what each metric of an expression is, by its id."""
+    for id_ in metric_ids(term):
+        if id_ not in queries:
+            some = next(iter(queries.values()))
+            raise ConfigError(
+                f"{some.owner}: metric math names {id_}; allowed: {', '.join(map(repr, queries))}; correct the template"
+            )
+        yield id_, queries[id_].part("MetricStat")
+
+
+def _source(metric: Properties, statistics: Properties, statistic: str) -> MetricSource:
+    dimensions = metric.parts("Dimensions")
+    return MetricSource(
+        namespace=metric.text("Namespace"),
+        name=metric.text("MetricName"),
+        dimensions={dimension.text("Name"): dimension.text("Value") for dimension in dimensions},
+        statistic=str(statistics.get(statistic) or statistics.text("ExtendedStatistic")),
+        period_seconds=statistics.integer("Period", 60),
+    )
+
+
+def _watched_queues(policies: Sequence[Policy]) -> Iterator[str]:
+    """Yield the names of the queues whose metrics the policies watch."""
+    for policy in policies:
+        metrics = policy.watched.metrics.values()
+        yield from (metric.dimensions["QueueName"] for metric in metrics if "QueueName" in metric.dimensions)

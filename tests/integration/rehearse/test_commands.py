@@ -1,0 +1,297 @@
+"""`rehearse` on templates, at the command line: what it refuses, what it ends with, and that its forms say the same."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.cli.main import main
+from sluice.recorder import record
+from sluice.rehearse import shown
+from tests.support import rehearsals
+from tests.support.command_line import Run, command_line
+from tests.support.histories.recorded_services import Shop
+from tests.support.project import PROJECT
+
+pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
+
+STEPS = PROJECT / "tests/support/templates/scaling/visible_steps.yaml"
+BACKLOG = PROJECT / "tests/support/templates/scaling/published_backlog.yaml"
+WORK = ("--lanes", "1", "--handler-seconds", "0.1", "--latency", "120")
+_ONE_TASK = """
+Resources:
+  Jobs: {Type: "AWS::SQS::Queue", Properties: {QueueName: jobs.fifo, FifoQueue: true}}
+  Scaling:
+    Type: AWS::ApplicationAutoScaling::ScalableTarget
+    Properties:
+      {MinCapacity: 1, MaxCapacity: 1, ResourceId: service/main/jobs, ScalableDimension: "ecs:service:DesiredCount"}
+"""
+PROFILE = """
+duration_seconds: 120
+messages_per_second: 2
+group_count: 20
+"""
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, wide_terminal: None
+) -> Iterator[Run]:
+    """Yield the command line, in a folder with a profile, a template without mistakes, and a broken one."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(PROFILE)
+    text = (
+        STEPS.read_text()
+        .replace("Cooldown: 120", "Cooldown: 300")
+        .replace('"sqs:Receive*",', '"sqs:Receive*", "ecs:*",')
+    )
+    Path("fine.yaml").write_text(text)
+    Path("broken.yaml").write_text("Resources: [")
+    Path("empty.yaml").write_text("Resources: {Queue: {Type: 'AWS::SQS::Queue'}}")
+    Path("hollow").mkdir()
+    with command_line(monkeypatch, capsys) as made:
+        yield made
+
+
+@pytest.fixture
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("", "neither ENV nor --template is given, needed is one of them"),
+        ("nowhere", "environment 'nowhere' is not declared, allowed is one of local, dev, staging, prod"),
+        ("prod", "there is no cdk.json in "),
+        ("--template fine.yaml", "needed are --lanes, --handler-seconds, --latency"),
+        ("--template fine.yaml --lanes 1", "needed are --handler-seconds, --latency"),
+        ("--template broken.yaml {work}", "cannot read broken.yaml: "),
+        ("--template empty.yaml {work}", "the template scales no ECS service"),
+        ("--template hollow {work}", "hollow has no *.template.json"),
+        ("--template nowhere.yaml {work}", "Invalid value for '--template': Path 'nowhere.yaml' does not exist"),
+        ("--template fine.yaml {work} --service other", "--service is 'other', allowed is one of Workers"),
+        (
+            f"--template {BACKLOG} {{work}}",
+            "looks at Shop/Workers/BacklogPerTask, which is not simulated; say what it is",
+        ),
+        ("--template fine.yaml {work} --metric load", "'load' is not NAMESPACE/NAME=EXPRESSION"),
+        ("--template fine.yaml {work} --metric Own/Load=visible+", "Invalid value for '--metric': "),
+        ("--template fine.yaml {work} --metric Own/Load=seen", "names seen, allowed is any of visible, inflight, age"),
+        ("--template fine.yaml {work} --profile nowhere", "there is no profile 'nowhere'"),
+        ("--template fine.yaml {work} --recording hollow", "hollow"),
+        ("--template fine.yaml {work} --recording nowhere", "Invalid value for '--recording': "),
+        ("--template fine.yaml {work} --traffic rush", "Invalid value for '--traffic': 'rush' is not one of"),
+        ("--template fine.yaml {work} --profile mine.yaml --traffic day", "--profile and --traffic are given, allowed"),
+        (
+            "--template fine.yaml {work} --profile mine.yaml --recording hollow --traffic day",
+            "--profile and --recording and --traffic are given, allowed is one of them",
+        ),
+        (
+            "--template fine.yaml --lanes 0 --handler-seconds 1 --latency 1",
+            "'--lanes': it is '0', allowed is a whole number from 1 to 10000",
+        ),
+        (
+            "--template fine.yaml --lanes 1 --handler-seconds nan --latency 1",
+            "it is 'nan', allowed is a number of seconds",
+        ),
+        (
+            "--template fine.yaml {work} --start-seconds nan",
+            "it is 'nan', allowed is a number of seconds from 0 to 3600",
+        ),
+        ("--template fine.yaml {work} --seed -1", "'--seed': it is '-1', allowed is a whole number from 0"),
+        ("prod --template fine.yaml", "service Workers is no consumer of the declaration, needed are --lanes"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(run: Run, arguments: str, line: str) -> None:
+    code, out, printed = run("rehearse", *arguments.format(work=" ".join(WORK)).split())
+
+    assert (code, out, printed.count("\n")) == (3, "", 1), printed
+    assert line in printed
+
+
+_WITHOUT_A_LOAD_TEST = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+from sluice.cli.main import main
+main(sys.argv[1:])
+"""
+_NOT_TO_REHEARSE = ["spark_load", "pyspark", "py4j", "boto3", "botocore", "sqlalchemy", "structlog", "aws_cdk"]
+
+
+def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
+    """It reads the template, simulates, and draws the page without Spark, AWS's clients or a database."""
+    program = _WITHOUT_A_LOAD_TEST.format(missing=_NOT_TO_REHEARSE)
+    arguments = ["rehearse", "--template", "fine.yaml", *WORK, "--traffic", "sparse", "--page", "page.html"]
+
+    ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "page: page.html\n")
+    assert "LATENCY KEPT" in Path("page.html").read_text()
+
+
+def test_a_damaged_recording_is_no_wrong_usage(run: Run) -> None:
+    (Path("hollow") / "a.arrows").write_bytes(b"nonsense")
+
+    code, out, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--recording", "hollow")
+
+    assert (code, out, printed.count("\n")) == (2, "", 1), printed
+
+
+@pytest.mark.parametrize(
+    ("template", "work", "code"),
+    [
+        ("fine.yaml", WORK, 0),
+        ("fine.yaml", (*WORK[:4], "--latency", "0.1"), 99),
+        (str(STEPS), WORK, 1),
+        (str(STEPS), (*WORK[:4], "--latency", "0.1"), 1),
+    ],
+    ids=["fine", "late", "a mistake", "a mistake, and late"],
+)
+def test_it_ends_with_what_was_found(run: Run, template: str, work: Sequence[str], code: int) -> None:
+    """A handler of 0.1 s takes 0.12 s with what is between."""
+    ended, out, printed = run("rehearse", "--template", template, *work, "--profile", "mine.yaml")
+
+    assert (ended, printed) == (code, "")
+    assert ("mistake scale-in-without-protection in Workers: " in out) == (code == 1)
+    assert ("missed: 0.1 s" in out) == ("0.1" in work[-1:])
+
+
+def _rows(out: str) -> list[list[str]]:
+    """Return the cells of a printed table."""
+    return [
+        [cell.strip() for cell in line.strip("│ \n").split("│")] for line in out.splitlines() if line.startswith("│")
+    ]
+
+
+def test_json_is_the_table(run: Run) -> None:
+    """Row for row: the same traffic, policy, figures and verdict; a metric of one's own is given."""
+    work = ("--lanes", "1", "--handler-seconds", "1", "--latency", "30")
+    metric = ("--metric", "Shop/Workers/BacklogPerTask=visible / running")
+    arguments = ("rehearse", "--template", str(BACKLOG), *work, *metric, "--profile", "mine.yaml")
+
+    code, out, _ = run(*arguments)
+    json_code, text, _ = run(*arguments, "--json")
+
+    (document,) = json.loads(text)
+    assert code == json_code == 1
+    assert (document["service"], document["min_tasks"], document["max_tasks"]) == ("orders", 2, 40)
+    assert out.startswith("orders: 2 to 40 tasks, policies: backlog\n")
+    assert [_cells(row) for row in document["rows"]] == [
+        [row[0], row[1], *row[3:13], row[13].split(":")[0]] for row in _rows(out)
+    ]
+    assert len(document["rows"]) > 5
+    assert re.findall("^mistake (.*) in ", out, re.MULTILINE) == [each["name"] for each in document["mistakes"]]
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """Return what the table shows of a row of the JSON."""
+    variant = "" if row["variant"] == "3 and 15 minutes" else f", {row['variant']}"
+    return [
+        row["traffic"],
+        f"{row['policy']}{variant}",
+        f"{row['task_hours']:,.1f}",
+        f"{row['usd']:,.2f}",
+        *(shown.seconds(row[f"{name}_seconds"]) for name in ("p50", "p95", "p99", "oldest", "first_task")),
+        str(row["flaps"]),
+        f"{row['cut_short']:,}",
+        f"{row['left']:,}",
+        "missed" if row["is_missed"] else "kept",
+    ]
+
+
+def test_the_same_seed_is_the_same_answer_and_another_is_not(run: Run) -> None:
+    arguments = ("rehearse", "--template", "fine.yaml", *WORK, "--profile", "mine.yaml", "--json", "--seed")
+
+    first, again, other = (run(*arguments, seed)[1] for seed in ("7", "7", "8"))
+
+    assert first == again
+    assert first != other
+
+
+def test_a_recording_is_rehearsed(run: Run) -> None:
+    """Twelve orders of three customers, handled in 0.12 s each; every variant and alternative besides."""
+    shop = Shop()
+    with record(shop.clients, Path("tuesday"), clock=shop.simulator.clock):
+        shop.trade()
+
+    code, text, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--recording", "tuesday", "--json")
+
+    (document,) = json.loads(text)
+    assert (code, printed) == (0, "")
+    assert {row["traffic"] for row in document["rows"]} == {"tuesday"}
+    assert {row["left"] for row in document["rows"]} == {0}
+    assert document["rows"][0]["is_deployed"]
+    assert document["rows"][0]["p95_seconds"] < 2
+
+
+def test_a_profile_made_of_a_recording_is_rehearsed_as_the_recording_is(run: Run) -> None:
+    """240 orders in four minutes; at twice the speed in two."""
+    shop = Shop()
+    with record(shop.clients, Path("tuesday"), clock=shop.simulator.clock):
+        for number in range(240):
+            shop.order(f"customer-{number % 7}", number)
+            shop.simulator.clock.sleep(1)
+    for name, speed in (("traced", "1"), ("twice", "2")):
+        assert run("load", "profile-from", "tuesday", "-o", f"{name}.yaml", "--speed", speed)[0] == 0
+
+    recorded, traced, twice = (
+        json.loads(run("rehearse", "--template", "fine.yaml", *WORK, *traffic, "--json")[1])[0]["rows"]
+        for traffic in (("--recording", "tuesday"), ("--profile", "traced.yaml"), ("--profile", "twice.yaml"))
+    )
+
+    assert [{**row, "traffic": "traced"} for row in recorded] == traced
+    assert [row["task_hours"] for row in twice] == pytest.approx([row["task_hours"] / 2 for row in traced])
+
+
+def test_a_kind_of_traffic_that_is_named_twice_is_tried_once(run: Run) -> None:
+    _, text, _ = run("rehearse", "--template", "fine.yaml", *WORK, "--json", *["--traffic", "steady"] * 2)
+
+    rows = [(row["policy"], row["variant"]) for row in json.loads(text)[0]["rows"]]
+    assert len(rows) == len(set(rows))
+
+
+def test_how_far_it_is_appears_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere nothing does: the tests above find standard error empty."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+
+    _, _, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--profile", "mine.yaml")
+
+    assert "100 %" in printed
+
+
+def test_a_profile_that_is_too_much_is_not_kept_because_it_ends(run: Run) -> None:
+    """Two messages a second for two minutes, 2 s each, on one task: all but the first are handled after the end."""
+    code, text, _ = run(
+        "rehearse", "--template", "fine.yaml", "--lanes", "1", "--handler-seconds", "2", "--latency", "60",
+        "--profile", "mine.yaml", "--json",
+    )  # fmt: skip
+
+    deployed = json.loads(text)[0]["rows"][0]
+    assert code == 99
+    assert deployed["p95_seconds"] > 60
+
+
+def test_the_command_draws_the_page_of_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    template, page = tmp_path / "template.yaml", tmp_path / "page.html"
+    template.write_text(_ONE_TASK, encoding="utf-8")
+    arguments = f"rehearse --template {template} --lanes 2 --handler-seconds 1 --latency 60 --traffic sparse --json"
+
+    main([*arguments.split(), "--page", str(page)])
+
+    (service,) = json.loads(capsys.readouterr().out)
+    text = page.read_text(encoding="utf-8")
+    assert f"<h1>sluice {arguments} --page {page}</h1>" in text
+    assert [row[4] for row in rehearsals.table(text)[1:]] == [f"{row['task_hours']:,.1f}" for row in service["rows"]]
+    assert [row[7] for row in rehearsals.table(text)[1:]] == [
+        shown.seconds(row["p95_seconds"]) for row in service["rows"]
+    ]

@@ -1,0 +1,359 @@
+"""Each mistake is planted into a template of ours and into one written by hand: it is found, and no other is."""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sluice.declaration import Consumer, Environment, naming
+from sluice.rehearse.alternatives import OWN_METRICS
+from sluice.rehearse.cloudformation import Template, load_template
+from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.expressions import parse
+from sluice.rehearse.mistakes import Mistake, Tried, mistakes
+from sluice.rehearse.policies import MetricSource, ScaledService, TargetTracking, Watched
+from sluice.rehearse.scenarios import scenarios
+from sluice.rehearse.simulation import TaskWork
+from sluice.rehearse.template import read_services
+from tests.support.declaration import ENVIRONMENTS
+from tests.support.project import PROJECT
+from tests.support.templates.environments import FULL, SHARED
+from tests.support.templates.synthesis import synthesize
+
+pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
+
+BY_HAND = PROJECT / "tests/support/templates/scaling"
+LEDGER, NIGHT = FULL.consumers
+OWN = {("Shop/Workers", "BacklogPerTask"): parse("(visible + inflight) / IF(running > 0, running, 1)")}
+
+
+def _found(service: ScaledService, tasks: TaskWork, groups: int = 60) -> tuple[Mistake, ...]:
+    return mistakes(Tried(service, tasks, lambda: scenarios(service, tasks, groups=groups), {**OWN_METRICS, **OWN}))
+
+
+def _names(service: ScaledService, tasks: TaskWork) -> list[str]:
+    return [mistake.name for mistake in _found(service, tasks)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "consumer"),
+    [
+        (environment, consumer)
+        for environment in (*ENVIRONMENTS.values(), FULL, SHARED)
+        for consumer in environment.consumers
+    ],
+    ids=lambda value: value.name,
+)
+def test_what_we_deploy_has_none(environment: Environment, consumer: Consumer) -> None:
+    """Of every environment that is declared; that the template scales the same service, test_advice.py shows."""
+    service, tasks = service_of(environment, consumer), tasks_of(consumer)
+
+    assert mistakes(Tried(service, tasks, lambda: scenarios(service, tasks, groups=9), OWN_METRICS)) == ()
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> tuple[Template, ...]:
+    """Return the templates of an environment with two consumers, one of which scales from zero."""
+    folder = tmp_path_factory.mktemp("full")
+    synthesize(FULL, folder)
+    return load_template(folder)
+
+
+def _resources(template: Any, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for id_, resource in template["Resources"].items():
+        if resource["Type"] == kind:
+            yield id_, resource["Properties"]
+
+
+def _policies(template: Any, consumer: Consumer) -> Iterator[dict[str, Any]]:
+    """Yield the target tracking configurations of a consumer's service."""
+    name = naming.service_name(FULL, consumer.name)
+    for _, properties in _resources(template, "AWS::ApplicationAutoScaling::ScalingPolicy"):
+        if "TargetTrackingScalingPolicyConfiguration" in properties and name in json.dumps(properties):
+            yield properties["TargetTrackingScalingPolicyConfiguration"]
+
+
+def _expressed(configuration: dict[str, Any], change: Callable[[str], str]) -> None:
+    (query,) = [each for each in configuration["CustomizedMetricSpecification"]["Metrics"] if "Expression" in each]
+    assert change(query["Expression"]) != query["Expression"]
+    query["Expression"] = change(query["Expression"])
+
+
+def _without_in_flight(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        _expressed(configuration, lambda _: "FILL(visible, REPEAT) / FILL(running, REPEAT)")
+
+
+def _filled_with_zero(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        _expressed(configuration, lambda text: text.replace("FILL(FILL(running, REPEAT), 0)", "FILL(running, 0)"))
+
+
+def _without_cooldown(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        configuration["ScaleOutCooldown"] = 0
+
+
+def _with_a_short_cooldown(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        configuration["ScaleOutCooldown"] = 60
+
+
+def _without_lanes(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        configuration["TargetValue"] /= LEDGER.lanes
+
+
+def _with_twice_the_target(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        configuration["TargetValue"] *= 2
+
+
+def _on_another_queue(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        for query in configuration["CustomizedMetricSpecification"]["Metrics"]:
+            for dimension in query.get("MetricStat", {}).get("Metric", {}).get("Dimensions", ()):
+                if dimension["Name"] == "QueueName":
+                    dimension["Value"] = naming.queue_name(FULL, NIGHT)
+
+
+def _without_protection(template: Any) -> None:
+    for _, properties in _resources(template, "AWS::IAM::Policy"):
+        statements = properties["PolicyDocument"]["Statement"]
+        statements[:] = [each for each in statements if "ecs:UpdateTaskProtection" not in each["Action"]]
+
+
+def _never_woken(template: Any) -> None:
+    for id_ in [
+        id_
+        for id_, properties in _resources(template, "AWS::ApplicationAutoScaling::ScalingPolicy")
+        if properties["PolicyType"] == "StepScaling"
+    ]:
+        del template["Resources"][id_]
+
+
+OURS: dict[str, tuple[Consumer, Callable[[Any], None]]] = {
+    "in-flight-ignored": (LEDGER, _without_in_flight),
+    "filled-with-zero": (LEDGER, _filled_with_zero),
+    "no-wake-from-zero": (NIGHT, _never_woken),
+    "cooldown-0": (LEDGER, _without_cooldown),
+    "cooldown-too-short": (LEDGER, _with_a_short_cooldown),
+    "target-without-lanes": (LEDGER, _without_lanes),
+    "target-off": (LEDGER, _with_twice_the_target),
+    "wrong-queue": (LEDGER, _on_another_queue),
+    "scale-in-without-protection": (LEDGER, _without_protection),
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_mistake_planted_into_our_template_is_found_and_no_other(name: str, ours: tuple[Template, ...]) -> None:
+    consumer, plant = OURS[name]
+    templates = copy.deepcopy(ours)
+    for template in templates:
+        plant(template)
+
+    services = {service.name: service for service in read_services(*templates)}
+
+    service = services[naming.service_name(FULL, consumer.name)]
+    assert _names(service, tasks_of(consumer)) == [name]
+
+
+STEPS_TASKS = TaskWork(lanes=1, handler_seconds=2, acceptable_latency_seconds=120)
+BACKLOG_TASKS = TaskWork(lanes=5, handler_seconds=2, acceptable_latency_seconds=10.2)
+
+
+def _steps() -> Any:
+    """Return the steps on visible messages that was written by hand, without its mistakes."""
+    (template,) = load_template(BY_HAND / "visible_steps.yaml")
+    template = copy.deepcopy(template)
+    resources: Any = template["Resources"]
+    resources["ScaleOut"]["Properties"]["StepScalingPolicyConfiguration"]["Cooldown"] = 300
+    document = resources["WorkerRole"]["Properties"]["Policies"][0]["PolicyDocument"]
+    document["Statement"].append({"Effect": "Allow", "Action": "ecs:UpdateTaskProtection", "Resource": "*"})
+    return template
+
+
+def _backlog() -> Any:
+    """Return the backlog that a Lambda publishes, written by hand, without its mistake."""
+    (template,) = load_template(BY_HAND / "published_backlog.yaml")
+    template = copy.deepcopy(template)
+    _tracking_of(template)["ScaleOutCooldown"] = 300
+    return template
+
+
+def _tracking_of(template: Any) -> Any:
+    return template["Resources"]["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
+
+
+def _steps_in_on(expression: str) -> Callable[[Any], None]:
+    def plant(template: Any) -> None:
+        template["Resources"]["NoneVisible"]["Properties"]["Metrics"][0]["Expression"] = expression
+
+    return plant
+
+
+def _steps_from_zero(template: Any) -> None:
+    template["Parameters"]["MinTasks"]["Default"] = 0
+
+
+def _steps_cooldown(seconds: int) -> Callable[[Any], None]:
+    def plant(template: Any) -> None:
+        settings = template["Resources"]["ScaleOut"]["Properties"]["StepScalingPolicyConfiguration"]
+        settings["Cooldown"] = seconds
+
+    return plant
+
+
+def _steps_on_dead_letters(template: Any) -> None:
+    dimensions = template["Resources"]["ManyVisible"]["Properties"]["Dimensions"]
+    dimensions[0]["Value"] = {"Fn::GetAtt": "DeadJobs.QueueName"}
+
+
+def _steps_without_protection(template: Any) -> None:
+    template["Resources"]["WorkerRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"].pop()
+
+
+def _target(value: float) -> Callable[[Any], None]:
+    def plant(template: Any) -> None:
+        _tracking_of(template)["TargetValue"] = value
+
+    return plant
+
+
+def _nothing(_template: Any) -> None:
+    """Plant nothing."""
+
+
+@pytest.mark.parametrize(
+    ("template", "plant", "names"),
+    [
+        (_steps, _nothing, []),
+        (_steps, _steps_in_on("visible"), ["in-flight-ignored"]),
+        (_steps, _steps_in_on("FILL(visible, 0) + FILL(flying, REPEAT)"), ["filled-with-zero"]),
+        (_steps, _steps_from_zero, ["no-wake-from-zero"]),
+        (_steps, _steps_cooldown(0), ["cooldown-0"]),
+        (_steps, _steps_cooldown(120), ["cooldown-too-short"]),
+        (_steps, _steps_on_dead_letters, ["wrong-queue"]),
+        (_steps, _steps_without_protection, ["scale-in-without-protection"]),
+        (_backlog, _nothing, []),
+        (_backlog, _target(25.5 / 5), ["target-without-lanes"]),
+        (_backlog, _target(60), ["target-off"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", None) or ",".join(value) or "none",
+)
+def test_a_mistake_planted_into_a_template_written_by_hand_is_found_and_no_other(
+    template: Callable[[], Any], plant: Callable[[Any], None], names: list[str]
+) -> None:
+    written = template()
+    plant(written)
+
+    (service,) = read_services(written)
+
+    assert _names(service, STEPS_TASKS if template is _steps else BACKLOG_TASKS) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("visible_steps.yaml", ["cooldown-too-short", "scale-in-without-protection"]),
+        ("published_backlog.yaml", ["cooldown-too-short"]),
+    ],
+)
+def test_a_template_as_people_write_it_has_the_mistakes_it_has(name: str, names: list[str]) -> None:
+    (service,) = read_services(*load_template(BY_HAND / name))
+
+    assert _names(service, STEPS_TASKS if "steps" in name else BACKLOG_TASKS) == names
+
+
+def test_a_service_that_looks_at_another_queue_has_that_mistake_alone_though_it_never_wakes() -> None:
+    """Both its policies have it; at its own queue it would wake."""
+    service = service_of(FULL, NIGHT)
+    assert service.queue is not None
+
+    names = _names(replace(service, queue=replace(service.queue, name="other")), tasks_of(NIGHT))
+
+    assert names == ["wrong-queue"] * 2
+
+
+def test_steps_that_set_a_number_need_no_cooldown() -> None:
+    """Taken again they change nothing."""
+    template = _steps()
+    _steps_cooldown(0)(template)
+    settings = template["Resources"]["ScaleOut"]["Properties"]["StepScalingPolicyConfiguration"]
+    settings["AdjustmentType"] = "ExactCapacity"
+    for step, tasks in zip(settings["StepAdjustments"], (4, 12), strict=True):
+        step["ScalingAdjustment"] = tasks
+    in_flight = _steps_in_on("visible + flying")
+    in_flight(template)
+
+    (service,) = read_services(template)
+
+    assert "cooldown-0" not in _names(service, STEPS_TASKS)
+
+
+def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
+    """Long jobs: messages are cut short without protection, and none with it."""
+    service = replace(service_of(FULL, LEDGER), is_protected=False)
+
+    (mistake,) = _found(service, tasks_of(LEDGER))
+
+    cut_short = int(mistake.consequence.split(": ")[1].split()[0])
+    assert cut_short > 0
+    assert mistake.consequence.endswith("protected: 0")
+
+
+def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
+    """Return a service of two lanes a task, tracked on an expression, or on a metric of its own that is one."""
+    consumer = Consumer(name="billing", lanes=2, min_tasks=1, max_tasks=4, acceptable_latency_seconds=60)
+    place = replace(ENVIRONMENTS["dev"], consumers=(consumer,))
+    service, tasks = service_of(place, consumer), tasks_of(consumer)
+    (policy,) = service.policies
+    assert isinstance(policy, TargetTracking)
+    metrics = {"m": MetricSource(namespace="Own", name="Load", dimensions={})} if own else policy.watched.metrics
+    watched = Watched(term=parse(text), metrics=metrics, text=text)
+    changed = replace(service, policies=(replace(policy, watched=watched, target=target),))
+    given = {**OWN_METRICS, ("Own", "Load"): parse(own or "visible")}
+    return Tried(changed, tasks, lambda: scenarios(changed, tasks, groups=20), given)
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "target", "names"),
+    [
+        ("FILL((visible + inflight) / running, 0)", None, 120, ["filled-with-zero"]),
+        ("FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)", None, 120, []),
+        ("m", "visible / IF(running > 0, running, 1)", 120, ["in-flight-ignored"]),
+        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 120, []),
+        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 60, ["target-without-lanes"]),
+        ("m", "age", 60, []),
+        ("m", "inflight / IF(running > 0, running, 1)", 1.7, []),
+    ],
+)
+def test_an_expression_has_the_mistakes_it_has_wherever_it_stands(
+    text: str, own: str | None, target: float, names: list[str]
+) -> None:
+    """Around another expression, in a metric of one's own; an age or a share of lanes is no backlog per task."""
+    assert [mistake.name for mistake in mistakes(_on(text, own, target))] == names
+
+
+def test_a_service_that_never_scales_in_needs_no_protection() -> None:
+    tried = _on("(visible + inflight) / IF(running > 0, running, 1)")
+    (policy,) = tried.service.policies
+    assert isinstance(policy, TargetTracking)
+    stays = replace(tried.service, is_protected=False, policies=(replace(policy, disables_scale_in=True),))
+    shrinks = replace(tried.service, is_protected=False)
+
+    assert [mistake.name for mistake in mistakes(replace(tried, service=stays))] == []
+    assert [mistake.name for mistake in mistakes(replace(tried, service=shrinks))] == ["scale-in-without-protection"]
+
+
+def test_a_cooldown_is_long_enough_when_what_was_done_is_seen() -> None:
+    """320 s until metrics and start: 300 are too few, and 360 are advised."""
+    tried = _on("(visible + inflight) / IF(running > 0, running, 1)")
+    slow = replace(tried, tasks=replace(tried.tasks, start_seconds=200))
+
+    (mistake,) = mistakes(slow)
+
+    assert (mistake.name, mistake.repair) == ("cooldown-too-short", "a cooldown of 360 s")

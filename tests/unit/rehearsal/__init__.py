@@ -1,1 +1,0 @@
-"""Rehearsals of scaling."""

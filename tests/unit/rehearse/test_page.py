@@ -1,0 +1,171 @@
+"""The page of a rehearsal, from simulations made by hand, and one by the command."""
+
+import functools
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from sluice.cli.main import main
+from sluice.rehearse import figures, shown
+from sluice.rehearse.control_loop import VARIANTS
+from sluice.rehearse.mistakes import Mistake
+from sluice.rehearse.page import Origin, html
+from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal
+from tests.support import rehearsals
+
+ORIGIN = Origin(command="sluice rehearse prod", seed=7, template="cdk.out")
+
+
+_MADE: dict[str, tuple[list[Rehearsal], list[Mistake]]] = {
+    "kept": ([rehearsals.kept()], []),
+    "missed": ([rehearsals.missed()], []),
+    "one of two missed": ([rehearsals.kept(), rehearsals.missed()], []),
+    "mistake": ([rehearsals.kept()], [rehearsals.MISTAKE]),
+    "both": ([rehearsals.missed()], [rehearsals.MISTAKE]),
+    "not judged": ([replace(rehearsals.kept(), rows=[rehearsals.row("poison", 9)])], []),
+}
+
+
+@functools.cache
+def _page(name: str) -> str:
+    rehearsed, mistakes = _MADE[name]
+    return html([(rehearsal, mistakes) for rehearsal in rehearsed], ORIGIN)
+
+
+def test_the_figures_of_the_page_are_those_of_the_result() -> None:
+    assert rehearsals.table(_page("missed")) == [
+        ["traffic", "scaled by", "", *shown.COLUMNS[2:]],
+        ["burst", "deployed", "✗ missed", "2.1, at most 7", "2.1", "0.03", *["90 s"] * 3, "42 s", "-", "0", "0", "0"],
+        [
+            *("burst", "deployed, metrics 4 minutes late", "✓ kept", "2.1, at most 7", "2.1", "0.03"),
+            *(*["50 s"] * 3, "42 s", "-", "0", "0", "0"),
+        ],
+        [
+            *("burst", "steps on visible messages", "✓ kept", "5.0, at most 7", "5.0", "0.06", *["40 s"] * 3),
+            *("42 s", "-", "0", "0", "0"),
+        ],
+        ["burst", "8 tasks, always", "✓ kept", "8.0, at most 8", "8.0", "0.10", *["2 s"] * 3, "42 s", "-", *"000"],
+    ]
+
+
+def test_the_words_of_a_chart_are_those_of_the_result() -> None:
+    drawn = {figure.title: figure.description for figure in figures.over_time(rehearsals.row("steady", 12), name="c")}
+
+    assert drawn == {
+        "Messages": "At most 2/s sent and 2/s handled.",
+        "Backlog": "At most 4,321 visible and 3 in flight.",
+        "Tasks": "At most 7; 2.1 task-hours.",
+        "Latency": "The worst minute's p95 is 12 s, the oldest message 42 s.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "word"),
+    [
+        ("kept", "valid", "LATENCY KEPT"),
+        ("one of two missed", "crossed", "LATENCY MISSED"),
+        ("mistake", "invalid", "MISTAKES FOUND"),
+        ("both", "invalid", "MISTAKES FOUND, LATENCY MISSED"),
+        ("not judged", "unknown", "LATENCY NOT JUDGED"),
+    ],
+)
+def test_the_page_begins_with_its_verdict(name: str, status: str, word: str) -> None:
+    verdict = f'<div class="verdict {status}">\n<h1>sluice rehearse prod</h1>\n<p class="word">{word}</p>'
+
+    assert verdict in _page(name)
+
+
+def test_every_traffic_is_named_with_its_verdict_and_a_mistake_with_what_it_does() -> None:
+    page = _page("mistake")
+
+    assert "<li>shop-prod-billing: kept: steady, day; not judged: poison</li>" in page
+    assert "<li>shop-prod-billing: mistake cooldown-0 in backlog-per-task</li>" in page
+    for words in (rehearsals.MISTAKE.found, rehearsals.MISTAKE.consequence, rehearsals.MISTAKE.repair):
+        assert words in page
+
+
+def test_what_depends_on_a_variant_is_named_with_its_source() -> None:
+    late = VARIANTS[-1]
+    alike = replace(
+        rehearsals.missed(), rows=[rehearsals.missed().rows[0], replace(rehearsals.missed().rows[0], variant=late)]
+    )
+
+    depends, untried = _page("missed"), _page("kept")
+    same = html([(alike, [])], ORIGIN)
+
+    assert unescape(depends).count(f"<li>burst: kept with {late.name} ({late.source})</li>") == 1
+    assert "In every variant of what AWS does not document the verdicts are the same." in same
+    assert "Only the first was tried" in untried
+    assert "the verdicts are the same" not in untried
+
+
+def test_what_comes_from_outside_is_text() -> None:
+    odd = '<b title="x">&'
+    made = replace(
+        rehearsals.missed(),
+        service=replace(rehearsals.SERVICE, name=odd, queue=None),
+        rows=[
+            replace(row, scenario=odd, about=odd, policy=row.policy if row.policy == DEPLOYED else odd)
+            for row in rehearsals.missed().rows
+        ],
+    )
+    mistake = Mistake(name=odd, policy=odd, found=odd, consequence=odd, repair=odd)
+
+    page = html([(made, [mistake])], Origin(command=odd, seed=1, template=odd))
+
+    assert odd not in page
+    assert "<b" not in page.replace("<body", "")
+
+
+def test_of_many_minutes_the_highest_of_each_few_is_drawn() -> None:
+    """A peak of one minute in a day is seen; a stretch without a value is none."""
+    day: list[float | None] = [1.0] * 1_440
+    day[777] = 99.0
+    day[600:612] = [None] * 12
+
+    drawn = figures.thinned(day)
+
+    assert len(drawn) == figures.POINTS_MAX
+    assert [idx for idx, value in enumerate(drawn) if value == 99] == [777 // 6]
+    assert [idx for idx, value in enumerate(drawn) if value is None] == [100, 101]
+    assert figures.thinned([1.0, None, 3.0]) == [1.0, None, 3.0]
+
+
+def test_the_cheapest_way_that_keeps_the_latency_is_named() -> None:
+    """Not what keeps it only if AWS's answer is another one than usual."""
+    rows = rehearsals.missed().rows
+
+    compared = figures.compared(rows, name="c")
+
+    assert compared is not None
+    assert compared.description == (
+        "The fewest task-hours that keep the declared latency: steps on visible messages, 5.0."
+    )
+    for label in ("deployed", "metrics 4 minutes late", "steps on visible messages", "8 tasks, always"):
+        assert f">{label}</text>" in compared.svg
+    assert figures.compared(rows[:1], name="c") is None
+    alone = figures.compared(rows[:2], name="c")
+    assert alone is not None
+    assert alone.description == "None keeps the declared latency."
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So it is refused although there is no service in the template."""
+    template = tmp_path / "template.yaml"
+    template.write_text("Resources: {}", encoding="utf-8")
+    page = tmp_path / "missing" / "page.html"
+
+    with pytest.raises(SystemExit) as ended:
+        main(
+            f"rehearse --template {template} --lanes 1 --handler-seconds 1 --latency 60 --page {page}".split(),
+        )
+
+    assert ended.value.code == 3
+    assert capsys.readouterr().err == (
+        f"sluice: cannot write to {page} (No such file or directory); name a file in a folder that can be written, with"
+        " --page\n"
+    )

@@ -1,1 +1,0 @@
-"""Tests of what is read for a rehearsal, and how it is shown."""

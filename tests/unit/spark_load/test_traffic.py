@@ -1,0 +1,105 @@
+"""Profiles and recordings as traffic."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sluice.errors import ConfigError
+from sluice.recorder import record
+from sluice.rehearse.simulation import TaskWork
+from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic
+from spark_load.profiles import profile, trace
+from spark_load.traffic import of_profile, of_recording
+from tests.support.histories.recorded_services import Shop
+
+TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
+PHASES = """
+phases:
+- {duration_seconds: 30, messages_per_second: 10}
+- {duration_seconds: 20, messages_per_second: 10, to_per_second: 30}
+- {duration_seconds: 25, messages_per_second: 0}
+group_count: 40
+group_skew: 0.5
+"""
+
+
+def _profile(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def _drawn(name: str, seed: int = 1) -> DrawnTraffic:
+    traffic = of_profile(name, TASKS, seed=seed).traffic
+    assert isinstance(traffic, DrawnTraffic)
+    return traffic
+
+
+def test_a_profiles_phases_are_its_rates_and_a_ramp_is_a_line(tmp_path: Path) -> None:
+    """30 s at 10, 20 s from 10 to 30, 25 s of nothing, and nothing to the end of the minute."""
+    traffic = _drawn(_profile(tmp_path, PHASES), seed=7)
+
+    assert traffic.rates.tolist() == pytest.approx([10] * 30 + [10.5 + second for second in range(20)] + [0] * 70)
+    assert (traffic.name, traffic.groups, traffic.skew, traffic.seed) == ("mine", 40, 0.5, 7)
+
+
+@pytest.mark.parametrize("name", profile.names())
+def test_every_profile_that_comes_with_sluice_is_as_much_traffic_as_it_says(name: str) -> None:
+    named = profile.load(name)
+    expected = sum(
+        phase.duration_seconds * (phase.messages_per_second + phase.end_per_second) / 2 for phase in named.profile.steps
+    )
+
+    assert _drawn(name).message_count == pytest.approx(expected)
+
+
+def test_where_a_profile_has_poison_the_latency_is_not_judged(tmp_path: Path) -> None:
+    poison, plain = (
+        of_profile(_profile(tmp_path, f"{PHASES}{more}"), TASKS, seed=1) for more in ("poison_share: 0.1\n", "")
+    )
+
+    assert (poison.is_judged, plain.is_judged) == (False, True)
+    assert isinstance(poison.traffic, DrawnTraffic)
+    assert poison.traffic.poison_share == 0.1
+
+
+def _recorded(folder: Path) -> RecordedTraffic:
+    traffic = of_recording(folder, TASKS).traffic
+    assert isinstance(traffic, RecordedTraffic)
+    return traffic
+
+
+def test_a_recording_is_the_traffic_of_what_was_published(tmp_path: Path) -> None:
+    """Three customers order by turns, four times each, a second apart; what is billed is no traffic."""
+    shop = Shop()
+    with record(shop.clients, tmp_path / "tuesday", clock=shop.simulator.clock):
+        for number in range(4):
+            for customer in ("ann", "bob", "cid"):
+                shop.order(customer, number)
+                shop.simulator.clock.sleep(1)
+        shop.bill()
+
+    traffic = _recorded(tmp_path / "tuesday")
+
+    assert traffic.name == "tuesday"
+    assert traffic.sent_at.tolist() == pytest.approx(np.arange(12).tolist(), abs=0.2)
+    assert traffic.group.tolist() == [0, 1, 2] * 4
+
+
+def test_a_replayed_profile_is_the_traffic_of_its_trace_at_its_speed(tmp_path: Path) -> None:
+    trace.write(trace.ranked(np.array([0, 4, 8]) * 1_000_000, np.array([0, 1, 1]), np.ones(3)), tmp_path / "t.parquet")
+
+    traffic = of_profile(_profile(tmp_path, "replay: {file: t.parquet, speed: 2}"), TASKS, seed=1).traffic
+
+    assert traffic.of_minute(0).sent_at.tolist() == [0, 2, 4]
+    assert traffic.of_minute(0).group.tolist() == [1, 0, 0]
+
+
+def test_a_recording_in_which_nothing_was_published_is_refused(tmp_path: Path) -> None:
+    shop = Shop()
+    with record(shop.clients, tmp_path / "tuesday", clock=shop.simulator.clock):
+        shop.sqs.receive_message(QueueUrl=shop.url)
+
+    with pytest.raises(ConfigError, match=r"nothing was published in the recording .*tuesday, needed is at least one"):
+        of_recording(tmp_path / "tuesday", TASKS)
