@@ -98,11 +98,11 @@ simulate: setup ## Test every promise on the simulator, then with one rule of th
 	@$(PYTEST) -n auto contract_tests --target simulator -m "not deployment" --mutants
 
 .PHONY: conformance
-conformance: setup ## Test every promise on five emulators and write docs/conformance.md and .html; 15 minutes
+conformance: setup ## Test every promise on five emulators and write docs/conformance.md; 15 minutes
 	@sluice conformance
 
 .PHONY: test-pages
-test-pages: setup ## Test docs/conformance.html and the load test's report in Chromium, which is installed if it can be
+test-pages: setup ## Test the conformance page and the load test's report in Chromium, which is installed if it can be
 	@$(PYTEST) tests/pages
 
 .PHONY: emulator

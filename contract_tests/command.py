@@ -85,7 +85,7 @@ def _known_targets(context: click.Context, option: click.Parameter, names: tuple
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("docs"),
     show_default=True,
-    help="Folder that conformance.json, .md and .html are written to.",
+    help="Folder that conformance.json, .md and .html are written to, and results/conformance.json.",
 )
 def conformance(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) -> None:
     """Test every promise on every emulator, and write the page that compares them.

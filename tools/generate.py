@@ -1,6 +1,7 @@
 """Write the pages that follow from the code: `python -m tools.generate` (or `make docs`).
 
-docs/promises.md and both conformance pages are generated whole. In docs/architecture/stacks.md and
+docs/promises.md and docs/conformance.md are generated whole, and so is what git does not have: docs/conformance.html
+and .json. In docs/architecture/stacks.md and
 docs/capacity.md only what stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it
 is written by hand, there.
 """
@@ -17,15 +18,20 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def pages() -> dict[Path, str]:
-    """Return every generated page as it is to be now."""
-    stacks, needs, matrix = DOCS / "architecture" / "stacks.md", DOCS / "capacity.md", conformance_page.stored(DOCS)
+    """Return every generated page that is committed, as it is to be now."""
+    stacks, needs = DOCS / "architecture" / "stacks.md", DOCS / "capacity.md"
     return {
         DOCS / "promises.md": promises_page.page(),
-        DOCS / "conformance.md": conformance_page.markdown(matrix),
-        DOCS / "conformance.html": conformance_page.html(matrix),
+        DOCS / "conformance.md": conformance_page.markdown(conformance_page.stored(DOCS)),
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
         needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity()}),
     }
+
+
+def built() -> dict[Path, str]:
+    """Return what is made of the committed pages' sources and is itself not committed."""
+    matrix = conformance_page.stored(DOCS)
+    return {DOCS / path: make(matrix) for path, make in conformance_page.BUILT.items()}
 
 
 def fill(page: str, generated: Mapping[str, str]) -> str:
@@ -74,5 +80,5 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]], *, right: int 
 
 
 if __name__ == "__main__":
-    for path, text in pages().items():
+    for path, text in (pages() | built()).items():
         path.write_text(text, encoding="utf-8")

@@ -152,8 +152,7 @@ def matrix(measured: Mapping[str, tuple[Mapping[str, Any], str | None]], date: s
                 unknown = {"status": Status.UNKNOWN.value, "evidence": reason or "its test did not run"}
                 result = results.get(promise.id, unknown)
                 found[name] = {"status": result["status"], "evidence": result["evidence"]}
-            row = {"id": promise.id, "area": promise.area, "statement": promise.statement, "grade": promise.grade.value}
-            rows.append(row | {"results": found})
+            rows.append(conformance_page.described(promise) | {"results": found})
     return {"date": date, "targets": [asdict(COLUMNS[name]) for name in measured], "promises": rows}
 
 
@@ -168,5 +167,5 @@ def run(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) 
     measured = {name: measure(COLUMNS[name], workers=workers, selected=selected) for name in only or COLUMNS}
     date = datetime.fromtimestamp(_clock.now_us() / 1_000_000, tz=UTC).date().isoformat()
     conformance_page.write(matrix(measured, date), output)
-    _describe(f"wrote {output}/conformance.json, .md and .html")
+    _describe(f"wrote {output}/{conformance_page.RESULTS}, and conformance.md, .html and .json beside it")
     sys.exit(2 if any(reason for _, reason in measured.values()) else 0)

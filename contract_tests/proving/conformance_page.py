@@ -1,15 +1,19 @@
-"""docs/conformance.md and .html, from docs/conformance.json, which `make conformance` writes.
+"""docs/conformance.md, .html and .json, from docs/results/conformance.json, which `make conformance` writes.
 
-The file has one line for each target, and one for each promise with its results on all of them.
+Git has the results and the Markdown page; `make docs` writes the others. The results have one line for each target,
+and one for each promise: its test, and what the targets did that do not keep it. A sentence, an area and a grade are
+the catalogue's.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from contract_tests.promises import PROMISES, Promise
 
 type Matrix = Mapping[str, Any]
 STATUSES = ("holds", "deviates", "not supported", "unknown")
@@ -19,29 +23,68 @@ MEANINGS = {
     "not supported": "the target lacks the action, or the means to see the promise",
     "unknown": "no answer that proves anything: an error, a crash, a timeout",
 }
+RESULTS = Path("results/conformance.json")
 _TEMPLATE = Path(__file__).resolve().parent / "conformance_template.html"
 
 
 def write(matrix: Matrix, folder: Path) -> None:
-    """Write the matrix and both pages into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("json", dumped(matrix)), ("md", markdown(matrix)), ("html", html(matrix))):
-        (folder / f"conformance.{name}").write_text(text, encoding="utf-8")
+    """Write the results and what is made of them into a folder."""
+    texts = {
+        RESULTS: results(matrix),
+        Path("conformance.md"): markdown(matrix),
+        **{path: make(matrix) for path, make in BUILT.items()},
+    }
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+
+
+def results(matrix: Matrix) -> str:
+    """Return what of the matrix the catalogue does not know, as JSON: a promise that changes changes one line."""
+    rows = {}
+    for row in matrix["promises"]:
+        found = row["results"]
+        kept = {result["evidence"] for result in found.values() if result["status"] == "holds"}
+        broken = {name: list(result.values()) for name, result in found.items() if result["status"] != "holds"}
+        rows[row["id"]] = {"test": kept.pop() if kept else None} | broken
+        assert not kept, f"{row['id']} has tests of two names"
+    return _lines(matrix["date"], matrix["targets"], [{"id": id_} | row for id_, row in rows.items()])
 
 
 def dumped(matrix: Matrix) -> str:
-    """Return the matrix as JSON, one row a line: a promise that changes on any target changes one line."""
-    lines = [f'{{"date": {json.dumps(matrix["date"])}']
-    for name in ("targets", "promises"):
-        rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in matrix[name])
-        lines.append(f'"{name}": [\n{rows}\n]')
+    """Return the whole matrix as JSON, one row a line."""
+    return _lines(matrix["date"], matrix["targets"], matrix["promises"])
+
+
+def _lines(date: str, targets: Sequence[Any], promises: Sequence[Any]) -> str:
+    lines = [f'{{"date": {json.dumps(date)}']
+    for name, rows in (("targets", targets), ("promises", promises)):
+        written = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        lines.append(f'"{name}": [\n{written}\n]')
     return ",\n".join(lines) + "}\n"
 
 
 def stored(folder: Path) -> dict[str, Any]:
-    """Return the matrix a folder holds."""
-    matrix: dict[str, Any] = json.loads((folder / "conformance.json").read_text(encoding="utf-8"))
-    return matrix
+    """Return the matrix of the results in a folder; promises that the catalogue has lost are left out."""
+    found: dict[str, Any] = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    names = [target["name"] for target in found["targets"]]
+    rows = []
+    for row in found["promises"]:
+        if row["id"] in PROMISES:
+            of_targets = {name: row.get(name, ("holds", row["test"])) for name in names}
+            cells = {name: {"status": status, "evidence": text} for name, (status, text) in of_targets.items()}
+            rows.append(described(PROMISES[row["id"]]) | {"results": cells})
+    return found | {"promises": rows}
+
+
+def described(promise: Promise) -> dict[str, Any]:
+    """Return what a row of the matrix says of its promise."""
+    return {
+        "id": promise.id,
+        "area": promise.area,
+        "statement": promise.statement,
+        "grade": promise.grade.value,
+    }
 
 
 def counts(matrix: Matrix) -> dict[str, Counter[str]]:
@@ -67,8 +110,8 @@ def markdown(matrix: Matrix) -> str:
         "",
         f"Run on {matrix['date']}.",
         "",
-        "The same page with the evidence of every cell, to search and filter: `docs/conformance.html`; as data:",
-        "[conformance.json](conformance.json). What each promise says about AWS, and how we know:",
+        "`make docs` writes the same page with the evidence of every cell, to search and filter (`conformance.html`),",
+        "and as data (`conformance.json`). What each promise says about AWS, and how we know:",
         "[promises.md](promises.md). AWS itself is not a column: nothing here has run there.",
         "",
         *(f"- *{status}*: {meaning}" for status, meaning in MEANINGS.items()),
@@ -186,3 +229,10 @@ def _promise(row: Mapping[str, Any], targets: list[Mapping[str, str]]) -> str:
         f'<tr class="evidence" id="evidence-{id_}" hidden><td></td><td colspan="{len(targets) + 1}">'
         f"<dl>{evidence}</dl></td></tr>"
     )
+
+
+BUILT: Mapping[Path, Callable[[Matrix], str]] = {
+    Path("conformance.html"): html,
+    Path("conformance.json"): dumped,
+}
+"""What is made of the results and is not in git."""

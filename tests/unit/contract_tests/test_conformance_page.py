@@ -1,5 +1,6 @@
 """The conformance pages against the results committed with them."""
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from contract_tests.promises import PROMISES, Promiser
 from contract_tests.proving import conformance, conformance_page
 from contract_tests.proving.conformance import COLUMNS
+from contract_tests.proving.conformance_page import RESULTS
 from emulator import peers
 from tests.support.project import PROJECT
 
@@ -14,14 +16,21 @@ DOCS = PROJECT / "docs"
 MATRIX = conformance_page.stored(DOCS)
 
 
-def test_a_promise_is_one_line_and_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_results_are_one_line_a_promise_and_read_as_they_were_written(tmp_path: Path) -> None:
     conformance_page.write(MATRIX, tmp_path)
 
-    written = (tmp_path / "conformance.json").read_text(encoding="utf-8")
+    written, whole = ((tmp_path / name).read_text("utf-8") for name in (RESULTS, "conformance.json"))
     rows = len(MATRIX["promises"]) + len(COLUMNS)
-    assert written == (DOCS / "conformance.json").read_text(encoding="utf-8")
-    assert conformance_page.stored(tmp_path) == MATRIX
-    assert sum(line.startswith("{") for line in written.splitlines()) == rows + 1
+    assert written == (DOCS / RESULTS).read_text(encoding="utf-8")
+    assert conformance_page.stored(tmp_path) == MATRIX == json.loads(whole)
+    assert [sum(line.startswith("{") for line in text.splitlines()) for text in (written, whole)] == [rows + 1] * 2
+
+
+def test_a_promise_that_the_catalogue_has_lost_is_not_on_the_page(tmp_path: Path) -> None:
+    row = MATRIX["promises"][0]
+    conformance_page.write(MATRIX | {"promises": [row, row | {"id": "GONE-01"}]}, tmp_path)
+
+    assert conformance_page.stored(tmp_path)["promises"] == [row]
 
 
 def test_every_promise_of_the_page_has_a_status_and_evidence_on_every_target() -> None:
@@ -48,7 +57,7 @@ def test_the_numbers_of_the_summary_add_up() -> None:
 
 
 def test_the_page_asks_the_network_for_nothing() -> None:
-    html = (DOCS / "conformance.html").read_text(encoding="utf-8")
+    html = conformance_page.html(MATRIX)
 
     assert re.findall(r"""(?:src|href|action)=["'](?!data:,)[^"']*""", html) == []
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket|<(?:iframe|img|object|embed)", html)

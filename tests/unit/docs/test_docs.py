@@ -66,7 +66,6 @@ def test_the_generated_pages_are_up_to_date() -> None:
     assert {str(path.relative_to(DOCS)) for path in pages} == {
         "promises.md",
         "conformance.md",
-        "conformance.html",
         "architecture/stacks.md",
         "capacity.md",
     }
