@@ -187,10 +187,10 @@ def test_a_hot_group_is_served_in_order_by_slow_consumers(
 def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
     load = tmp_path / "long.yaml"
     load.write_text("messages_per_second: 20\nduration_seconds: 600\ngroup_count: 5\n", encoding="utf-8")
-    command = [sys.executable, "-m", "sluice", "load"]
+    command = [sys.executable, "-m", "sluice"]
     options = [str(load), "--endpoint-url", endpoint.url, "--target", "endpoint", "--runs-dir", str(tmp_path / "runs")]
     running = subprocess.Popen(
-        [*command, "run", *options],
+        [*command, "load", "run", *options],
         cwd=PROJECT,
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         stderr=subprocess.PIPE,
