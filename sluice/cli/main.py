@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from sluice.cli.commands import EXTRAS, cli
+from sluice.cli.commands import COMMANDS, cli
 from sluice.errors import ConfigError, MessagingError, Stopped
 from sluice.extras import missing
 from sluice.terminal import failures, output
@@ -59,7 +59,7 @@ def _extra(arguments: Sequence[str] | None) -> str:
     """Return the extra that the command needs."""
     given = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in given if not word.startswith("-")), "")
-    return EXTRAS.get(command, "worker")
+    return COMMANDS[command].extra if command in COMMANDS else "worker"
 
 
 def _refusal(error: click.ClickException) -> str:

@@ -1,34 +1,24 @@
 """Options that several commands have. Nothing heavy is imported here: `--help` and wrong usage need only these."""
 
-import importlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sluice.terminal.options import declaration_option
 from sluice.terminal.values import Whole
 
+if TYPE_CHECKING:
+    from sluice.messaging.liveness import AliveFile
+
 _PORT_MAX = 65_535
 _LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
 
 type Command = Callable[..., None]
-
-
-def runs(module: str) -> Callable[[Command], Command]:
-    """Let a command run the function of its name in a module, which is imported only then."""
-
-    def runner(command: Command) -> Command:
-        @wraps(command)
-        def run(**given: Any) -> None:
-            getattr(importlib.import_module(module), command.__name__)(**given)
-
-        return run
-
-    return runner
 
 
 def environment_option(intended: str) -> Callable[[Command], Command]:
@@ -83,21 +73,73 @@ def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
     )
 
 
-def metrics_options(command: Command) -> Command:
-    """Give a command `--metrics` and `--prometheus`."""
-    embedded = click.option(
-        "--metrics/--no-metrics",
-        "is_measured",
-        default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
-        help="Write metrics to standard output, as CloudWatch Logs reads them.  [default: on ECS]",
-    )
-    scraped = click.option(
-        "--prometheus",
-        metavar="[HOST:]PORT",
-        callback=_address,
-        help="Serve metrics for Prometheus at this address; port 0 chooses a free one.  [default host: 127.0.0.1]",
-    )
-    return embedded(scraped(command))
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    envvar="SLUICE_LOG_LEVEL",
+    default="info",
+    show_default=True,
+    help="Lowest level that is logged.  [$SLUICE_LOG_LEVEL]",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessOptions:
+    """How a process that runs until it is stopped tells of itself.
+
+    Args:
+        is_measured: it writes metrics to standard output.
+        prometheus: host and port at which it serves metrics.
+        alive: the file it writes signs of life to, which is removed when the command ends.
+        record: the folder it records its calls to.
+    """
+
+    is_measured: bool
+    prometheus: tuple[str, int] | None
+    alive: "AliveFile | None"
+    record: Path | None
+    log_level: str
+
+
+def process_options(recorded: str) -> Callable[[Command], Command]:
+    """Give a command the options of a process that runs until it is stopped, and hand it the `ProcessOptions`."""
+
+    def option(command: Command) -> Command:
+        @click.option(
+            "--metrics/--no-metrics",
+            "is_measured",
+            default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
+            help="Write metrics to standard output, as CloudWatch Logs reads them.  [default: on ECS]",
+        )
+        @click.option(
+            "--prometheus",
+            metavar="[HOST:]PORT",
+            callback=_address,
+            help="Serve metrics for Prometheus at this address; port 0 chooses a free one.  [default host: 127.0.0.1]",
+        )
+        @click.option(
+            "--alive",
+            envvar="SLUICE_ALIVE_FILE",
+            type=click.Path(path_type=Path),
+            callback=_alive_file,
+            metavar="FILE",
+            help="Write signs of life to this file, for `sluice alive FILE`. Each process needs its own.",
+        )
+        @click.option(
+            "--record",
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="DIR",
+            help=f"Folder to record what is {recorded}, for the checker.",
+        )
+        @log_level_option
+        @wraps(command)
+        def placed(**given: Any) -> None:
+            process = ProcessOptions(**{each.name: given.pop(each.name) for each in fields(ProcessOptions)})
+            command(process=process, **given)
+
+        return placed
+
+    return option
 
 
 def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -113,19 +155,6 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     return host.removeprefix("[").removesuffix("]") or _LOCAL, int(port)
 
 
-def alive_option(command: Command) -> Command:
-    """Give a command `--alive`, and hand it the `AliveFile` where one is named. It is removed when the command ends."""
-    option = click.option(
-        "--alive",
-        envvar="SLUICE_ALIVE_FILE",
-        type=click.Path(path_type=Path),
-        callback=_alive_file,
-        metavar="FILE",
-        help="Write signs of life to this file, for `sluice alive FILE`. Each process needs its own.",
-    )
-    return option(command)
-
-
 def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -> Any:
     if path is None:
         return None
@@ -137,22 +166,6 @@ def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -
     return file
 
 
-def record_option(recorded: str) -> Callable[[Command], Command]:
-    """Return the option `--record`."""
-    folder = click.Path(file_okay=False, path_type=Path)
-    return click.option(
-        "--record", type=folder, metavar="DIR", help=f"Folder to record what is {recorded}, for the checker."
-    )
-
-
-log_level_option = click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    envvar="SLUICE_LOG_LEVEL",
-    default="info",
-    show_default=True,
-    help="Lowest level that is logged.  [$SLUICE_LOG_LEVEL]",
-)
 confirmation_option = click.option(
     "--yes", "confirmed", is_flag=True, help="Do it. Without --yes the command only prints what it would do."
 )

@@ -2,22 +2,23 @@
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 
-@dataclass(frozen=True, slots=True)
-class Lazy:
+class Lazy(NamedTuple):
     """A command that is not imported yet.
 
     Args:
         place: where it is, `module:name`.
+        help: its line in the list of commands.
+        extra: of Sluice's packages, which one the command needs.
     """
 
     place: str
     help: str
+    extra: str = "worker"
 
 
 class Group(click.Group):
@@ -25,13 +26,14 @@ class Group(click.Group):
 
     Args:
         lazy: name to command; None where all are imported.
+        default: the command that runs where none is named; None shows the help.
     """
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, Lazy] | None = None, default: str | None = None, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
-        self.lazy = {} if lazy is None else lazy
-
-    group_class = type  # groups made by its decorators are such groups too
+        self.lazy, self.default = {} if lazy is None else lazy, default
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -53,11 +55,7 @@ class Group(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(commands.items()))
 
-
-class DefaultGroup(Group):
-    """A group that runs its command `show` where none is named: `sluice env prod` is `sluice env show prod`."""
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the name of the default command in front, unless one is there or help is asked for."""
-        is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if is_named else ["show", *args])
+        """Put the default command in front, unless one is named or help is asked for."""
+        is_named = bool(args) and (args[0] in self.list_commands(ctx) or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_named or self.default is None else [self.default, *args])

@@ -9,7 +9,8 @@ import click
 
 from sluice import limits
 
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+DAY_SECONDS = 86_400
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
 
 
 class Whole(click.IntRange):

@@ -1,13 +1,13 @@
-"""What `sluice dlq automatic-redrive` does, and what switches it on and off."""
+"""How dead letters are brought back by a task, within declared bounds; and who switches that on and off."""
 
 import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
+from sluice.cli.acts import actor
 from sluice.cli.dlq.place import DlqTarget, stoppable
 from sluice.cli.place import ConsumerTarget
-from sluice.cli.tables.acts import act, actor
 from sluice.clock import Clock
 from sluice.declaration import AutomaticRedrive, Consumer, naming
 from sluice.errors import ConfigError
@@ -57,7 +57,8 @@ class _Guarded:
         return {verdict.name.lower(): count for verdict, count in Counter(kept).items()}
 
 
-def automatic_redrive(*, dlq: DlqTarget, older_than: int | None) -> None:
+def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
+    """Bring back what the guard lets, print a line of JSON, and end with 1 where something is left to look at."""
     declared = _declared(dlq.place.consumer)
     if dlq.is_undelivered:
         raise ConfigError(
@@ -68,7 +69,7 @@ def automatic_redrive(*, dlq: DlqTarget, older_than: int | None) -> None:
     destination = Destination(dlq.sqs(), naming.queue_name(dlq.place.environment, dlq.place.consumer))
     with stoppable() as (stop, clock):
         run = new_run(clock)
-        before_us = None if older_than is None else clock.now_us() - older_than * 1_000_000
+        before_us = None if older_than_seconds is None else clock.now_us() - older_than_seconds * 1_000_000
         guard = RedriveGuard(dlq.place.engine, dlq.place.consumer.name, declared, run=run, own_clock=clock)
         guard.begin()
         try:
@@ -117,16 +118,7 @@ def _bring_back(
     ).work()
 
 
-def automatic_on(*, place: ConsumerTarget, reason: str, confirmed: bool) -> None:
-    described = f"switch automatic redrive of {place.consumer.name} on"
-    act(place.engine, described, _operator(place, reason).switch_on, confirmed=confirmed)
-
-
-def automatic_off(*, place: ConsumerTarget, reason: str, confirmed: bool) -> None:
-    described = f"switch automatic redrive of {place.consumer.name} off"
-    act(place.engine, described, _operator(place, reason).switch_off, confirmed=confirmed)
-
-
-def _operator(place: ConsumerTarget, reason: str) -> RedriveOperator:
+def operator(place: ConsumerTarget, reason: str) -> RedriveOperator:
+    """Return who switches a consumer's automatic redrive on and off, where it is declared."""
     _declared(place.consumer)
     return RedriveOperator(consumer=place.consumer.name, actor=actor(), reason=reason)

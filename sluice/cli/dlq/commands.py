@@ -1,11 +1,14 @@
-"""`sluice dlq …`: its commands and their options. What each does is in `listing`, `acts` and `moving`."""
+"""`sluice dlq …`: its commands and their options. What takes more than a call is in the modules beside this one."""
 
-from typing import Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from sluice.cli.dlq.options import dlq_options
+from sluice import limits
+from sluice.cli.acts import act, actor, print_acts
 from sluice.cli.options import (
+    Command,
     audited,
     confirmation_option,
     consumer_options,
@@ -14,11 +17,17 @@ from sluice.cli.options import (
     environment_option,
     json_option,
     limit_option,
-    runs,
 )
-from sluice.messaging.sqs.dead_letter_limits import CLIENT, NATIVE, RATE_MAX, RATE_MIN
+from sluice.errors import ConfigError
+from sluice.messaging.sqs.dead_letter_limits import CLIENT, HOLD_SECONDS, NATIVE, RATE_MAX, RATE_MIN
 from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ, Age, Number, Whole
+
+if TYPE_CHECKING:
+    from sluice.cli.dlq.place import DlqTarget
+    from sluice.cli.place import ConsumerTarget
+    from sluice.declaration import Environment
+    from sluice.messaging.inbox.operations import InboxOperator
 
 _CANARY_MAX = 1_000_000
 _older_than_option = click.option(
@@ -26,8 +35,39 @@ _older_than_option = click.option(
 )
 
 
-@click.group("dlq", cls=Group, short_help="Look at dead letters, mend them, bring them back.")
-def group() -> None:
+def dlq_options(command: Command) -> Command:
+    """Give a command the options of `consumer_options`, `--undelivered`, `--hold`, `--force`: place and DLQ."""
+
+    @consumer_options
+    @click.option(
+        "--undelivered",
+        is_flag=True,
+        help="The DLQ of the subscription (what SNS could not deliver), instead of the consumer's.",
+    )
+    @click.option(
+        "--hold",
+        "hold_seconds",
+        type=Whole(2, limits.VISIBILITY_TIMEOUT_SECONDS_MAX),
+        default=HOLD_SECONDS,
+        show_default=True,
+        metavar="SECONDS",
+        help="If this process dies, received messages return after this time.",
+    )
+    @click.option(
+        "--force", is_flag=True, help="Also when the DLQ has a DLQ itself, so that inspecting it can move messages."
+    )
+    @wraps(command)
+    def placed(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
+        from sluice.cli.dlq.place import DlqTarget
+
+        dlq = DlqTarget(place=place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
+        command(dlq=dlq, **given)
+
+    return placed
+
+
+@click.group(cls=Group)
+def dlq() -> None:
     """Look at dead letters, understand them, mend them and bring them back.
 
     \b
@@ -48,33 +88,39 @@ def group() -> None:
     """
 
 
-@group.command()
+@dlq.command()
 @environment_option("Declared environment of the consumers.")
 @click.option("--consumer", "consumer_name", envvar="SLUICE_CONSUMER", metavar="NAME", help="Only this consumer.")
 @dsn_option("The inboxes' database, for what is parked, dead and missing: e.g. sqlite:///billing.db")
 @endpoint_option("SQS")
 @json_option
-@runs("sluice.cli.dlq.listing")
-def ls(**given: Any) -> None:
+def ls(
+    environment: "Environment", consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
+) -> None:
     """List the DLQs of an environment's consumers, and with a database what their inboxes wait for.
 
     Counts are SQS's own, and approximate: they can be a minute late.
     """
+    from sluice.cli.dlq.listing import list_queues
+
+    list_queues(environment, consumer_name, dsn, endpoint_url, as_json=as_json)
 
 
-@group.command()
+@dlq.command()
 @limit_option(1_000, default=10)
 @json_option
 @dlq_options
-@runs("sluice.cli.dlq.listing")
-def inspect(**given: Any) -> None:
+def inspect(dlq: "DlqTarget", most: int, as_json: bool) -> None:
     """Show the first messages of each group, what they hold and, with --dsn, why they died; then give them back.
 
     A FIFO queue delivers at most the first ten of a group. Nobody can see how many are behind them.
     """
+    from sluice.cli.dlq.listing import show_dead_letters
+
+    show_dead_letters(dlq, most, as_json=as_json)
 
 
-@group.command()
+@dlq.command()
 @click.option(
     "--engine",
     type=click.Choice([CLIENT, NATIVE]),
@@ -101,8 +147,21 @@ def inspect(**given: Any) -> None:
 @json_option
 @confirmation_option
 @dlq_options
-@runs("sluice.cli.dlq.moving")
-def redrive(**given: Any) -> None:
+def redrive(
+    dlq: "DlqTarget",
+    engine: str,
+    to: str | None,
+    rate: float | None,
+    groups: tuple[str, ...],
+    types: tuple[str, ...],
+    event_ids: tuple[str, ...],
+    older_than: int | None,
+    canary: int | None,
+    run: str | None,
+    no_wait: bool,
+    as_json: bool,
+    confirmed: bool,
+) -> None:
     """Bring dead letters back to the consumer's queue, each group in its order.
 
     \b
@@ -113,13 +172,22 @@ def redrive(**given: Any) -> None:
 
     Exit code 1: some are left that should have come. 2: none came.
     """
+    from sluice.cli.dlq import moving
+
+    choice = moving.choice_of(groups=groups, types=types, event_ids=event_ids, older_than_seconds=older_than)
+    if engine == NATIVE:
+        moving.require_plain(choice, canary=canary, run=run)
+        moving.redrive_natively(dlq, to, rate, is_followed=not no_wait, as_json=as_json, confirmed=confirmed)
+        return
+    if no_wait:
+        raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
+    moving.redrive(dlq, to, rate, choice, canary=canary, run=run, as_json=as_json, confirmed=confirmed)
 
 
-@group.command("automatic-redrive")
+@dlq.command("automatic-redrive")
 @_older_than_option
 @dlq_options
-@runs("sluice.cli.dlq.automatic")
-def automatic_redrive(**given: Any) -> None:
+def automatic_redrive(dlq: "DlqTarget", older_than: int | None) -> None:
     """Bring dead letters back within the bounds of the consumer's `automatic_redrive`, and print a line of JSON.
 
     A task runs it once the DLQ has held messages for the declared quiet time, and again and again while it does. Only
@@ -128,28 +196,43 @@ def automatic_redrive(**given: Any) -> None:
 
     Exit code 1: it was switched off, or stopped before the end. 2: it is off, another run works, or it could not run.
     """
+    from sluice.cli.dlq import automatic
+
+    automatic.redrive(dlq, older_than_seconds=older_than)
 
 
-@group.command("automatic-on")
+@dlq.command("automatic-on")
 @audited
 @consumer_options
-@runs("sluice.cli.dlq.automatic")
-def automatic_on(**given: Any) -> None:
+def automatic_on(place: "ConsumerTarget", reason: str, confirmed: bool) -> None:
     """Let automatic redrive go on, after a message that was brought back died again, or after a run died.
 
     How often each message was brought back still counts.
     """
+    from sluice.cli.dlq import automatic
+
+    described = f"switch automatic redrive of {place.consumer.name} on"
+    act(place.engine, described, automatic.operator(place, reason).switch_on, confirmed=confirmed)
 
 
-@group.command("automatic-off")
+@dlq.command("automatic-off")
 @audited
 @consumer_options
-@runs("sluice.cli.dlq.automatic")
-def automatic_off(**given: Any) -> None:
+def automatic_off(place: "ConsumerTarget", reason: str, confirmed: bool) -> None:
     """Let automatic redrive bring nothing back until it is switched on. A run that has begun sends nothing more."""
+    from sluice.cli.dlq import automatic
+
+    described = f"switch automatic redrive of {place.consumer.name} off"
+    act(place.engine, described, automatic.operator(place, reason).switch_off, confirmed=confirmed)
 
 
-@group.command()
+def _operator(place: "ConsumerTarget", reason: str) -> "InboxOperator":
+    from sluice.messaging.inbox.operations import InboxOperator
+
+    return InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
+
+
+@dlq.command()
 @click.argument("group_id", metavar="[GROUP]", required=False)
 @click.argument("seq", metavar="[SEQ]", type=SEQ, required=False)
 @click.option("--data", type=click.File(encoding="utf-8"), help="The event's data, as JSON; `-` reads standard input.")
@@ -157,8 +240,16 @@ def automatic_off(**given: Any) -> None:
 @click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")
 @audited
 @dlq_options
-@runs("sluice.cli.dlq.acts")
-def replace(**given: Any) -> None:
+def replace(
+    dlq: "DlqTarget",
+    group_id: str | None,
+    seq: int | None,
+    data: TextIO | None,
+    message_id: str | None,
+    body: TextIO | None,
+    reason: str,
+    confirmed: bool,
+) -> None:
     """Bring a message back with other data, as the same event with the same number.
 
     \b
@@ -168,63 +259,83 @@ def replace(**given: Any) -> None:
     A held message is changed in the inbox. One in the DLQ is sent to the consumer's queue, under a fresh deduplication
     id, and then deleted. The audit keeps the old body.
     """
+    from sluice.cli.dlq import replacing
+
+    operator = _operator(dlq.place, reason)
+    numbered, named = (group_id, seq, data), (message_id, body)
+    if numbered == (None, None, None) and message_id is not None and body is not None:
+        replacing.replace_whole(dlq, operator, message_id, body, confirmed=confirmed)
+    elif named != (None, None) or group_id is None or seq is None or data is None:
+        raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
+    else:
+        replacing.replace_data(dlq, operator, group_id, seq, data, confirmed=confirmed)
 
 
-@group.command("purge-one")
+@dlq.command("purge-one")
 @click.option("--message-id", metavar="ID", required=True, help="The message; see `dlq inspect`.")
 @audited
 @dlq_options
-@runs("sluice.cli.dlq.acts")
-def purge_one(**given: Any) -> None:
+def purge_one(dlq: "DlqTarget", message_id: str, reason: str, confirmed: bool) -> None:
     """Delete one message of the DLQ for good. The audit keeps its body.
 
     Its number stays open in the inbox, and a parked group still waits for it: `dlq skip` gives it up.
     """
+    from sluice.cli.dlq import replacing
+
+    replacing.purge(dlq, _operator(dlq.place, reason), message_id, confirmed=confirmed)
 
 
-@group.command()
+@dlq.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @audited
 @consumer_options
-@runs("sluice.cli.dlq.acts")
-def retry(**given: Any) -> None:
+def retry(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Try a held message again as it is: its attempts were used up while its group was parked."""
+    do = partial(_operator(place, reason).retry, group_id=group_id, seq=seq)
+    act(place.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
 
 
-@group.command()
+@dlq.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @click.option("--epoch", type=SEQ, help="Epoch of the number, if it is open in several.")
 @audited
 @consumer_options
-@runs("sluice.cli.dlq.acts")
-def skip(**given: Any) -> None:
+def skip(place: "ConsumerTarget", group_id: str, seq: int, epoch: int | None, reason: str, confirmed: bool) -> None:
     """Give up a number of a group: the consumer goes on without it, and drops it if it comes later.
 
     For a number that is dead, missing or held, or that the group waits for. A copy in the DLQ stays there.
     """
+    do = partial(_operator(place, reason).skip, group_id=group_id, seq=seq, epoch=epoch)
+    act(place.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
 
 
-@group.command()
+@dlq.command()
 @limit_option(100_000, default=50)
 @consumer_options
-@runs("sluice.cli.dlq.acts")
-def audit(**given: Any) -> None:
+def audit(place: "ConsumerTarget", most: int) -> None:
     """Print what operators did to the consumer's messages, newest first, as lines of JSON."""
+    from sluice.messaging.inbox import tables
+
+    print_acts(place.engine, tables.audit.c.consumer, place.consumer.name, most=most)
 
 
-@group.command()
+@dlq.command()
 @json_option
 @dlq_options
-@runs("sluice.cli.dlq.listing")
-def status(**given: Any) -> None:
+def status(dlq: "DlqTarget", as_json: bool) -> None:
     """Show the move tasks of the DLQ, the latest first: `redrive --engine native` and AWS's console start them."""
+    from sluice.cli.dlq.listing import show_move_tasks
+
+    show_move_tasks(dlq, as_json=as_json)
 
 
-@group.command()
+@dlq.command()
 @confirmation_option
 @dlq_options
-@runs("sluice.cli.dlq.listing")
-def cancel(**given: Any) -> None:
+def cancel(dlq: "DlqTarget", confirmed: bool) -> None:
     """Cancel the move task that runs on the DLQ. What it has moved stays where it is."""
+    from sluice.cli.dlq.listing import cancel_move_task
+
+    cancel_move_task(dlq, confirmed=confirmed)

@@ -1,4 +1,4 @@
-"""What `sluice dlq …` does to look at dead letters and at SQS's move tasks."""
+"""How dead letters and SQS's move tasks are shown."""
 
 import json
 import sys
@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from sluice.cli.acts import print_intent, written
 from sluice.cli.dlq.place import DlqTarget, queue_client, stoppable
 from sluice.cli.place import ConsumerTarget, consumer_of, inbox_database
-from sluice.cli.tables.acts import print_intent, written
 from sluice.declaration import Consumer, Environment, naming
 from sluice.endpoint import checked_url
 from sluice.errors import EndpointError
@@ -24,9 +24,10 @@ _ROWS_MAX = 1_000
 _SHOWN_CHARACTERS = 500
 
 
-def ls(
-    *, environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
+def list_queues(
+    environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, *, as_json: bool
 ) -> None:
+    """Show the DLQs of consumers, and with a database what their inboxes wait for."""
     consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:
@@ -100,7 +101,8 @@ def _queue_line(queue: dict[str, Any]) -> str:
     return line
 
 
-def inspect(*, dlq: DlqTarget, most: int, as_json: bool) -> None:
+def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
+    """Show the first messages of each group of a DLQ, and give them back."""
     queue = dlq.open()
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
         dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_stopped)
@@ -165,7 +167,8 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
         output.line(f"    {shown[:_SHOWN_CHARACTERS]}{cut}")
 
 
-def status(*, dlq: DlqTarget, as_json: bool) -> None:
+def show_move_tasks(dlq: DlqTarget, *, as_json: bool) -> None:
+    """Show the move tasks of a DLQ."""
     queue = dlq.open()
     tasks = [_move_task_fields(task) for task in MoveTasks(dlq.sqs(), queue.arn).listed()]
     if as_json:
@@ -179,7 +182,8 @@ def status(*, dlq: DlqTarget, as_json: bool) -> None:
         output.line(f"no move tasks of {queue.name}")
 
 
-def cancel(*, dlq: DlqTarget, confirmed: bool) -> None:
+def cancel_move_task(dlq: DlqTarget, *, confirmed: bool) -> None:
+    """Cancel the move task that runs on a DLQ, if one does."""
     queue = dlq.open()
     tasks = MoveTasks(dlq.sqs(), queue.arn)
     running = tasks.running()

@@ -1,7 +1,8 @@
-"""What `sluice dlq redrive` does."""
+"""How dead letters are brought back, by this process or by a move task of SQS."""
 
 import os
 import sys
+from collections.abc import Iterable
 
 from sluice import limits
 from sluice.cli.dlq.place import DlqTarget, stoppable
@@ -10,7 +11,7 @@ from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_limits import NATIVE, RATE_MAX
+from sluice.messaging.sqs.dead_letter_limits import RATE_MAX
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, LeftReason, MoveTasks, Redrive, Result, batch_of, checked_run, new_run
@@ -21,39 +22,31 @@ _FOLLOW_SECONDS = 2
 _FAILURE_SENTENCES = {LeftReason.BEHIND, LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
 
 
-def redrive(
-    *,
-    dlq: DlqTarget,
-    engine: str,
-    to: str | None,
-    rate: float | None,
-    groups: tuple[str, ...],
-    types: tuple[str, ...],
-    event_ids: tuple[str, ...],
-    older_than: int | None,
-    canary: int | None,
-    run: str | None,
-    no_wait: bool,
-    as_json: bool,
-    confirmed: bool,
-) -> None:
-    choice = Choice(
+def choice_of(
+    *, groups: Iterable[str], types: Iterable[str], event_ids: Iterable[str], older_than_seconds: int | None
+) -> Choice:
+    """Return which messages are meant."""
+    return Choice(
         groups=frozenset(groups),
         types=frozenset(types),
         event_ids=frozenset(event_ids),
-        before_us=None if older_than is None else SystemClock().now_us() - older_than * 1_000_000,
+        before_us=None if older_than_seconds is None else SystemClock().now_us() - older_than_seconds * 1_000_000,
     )
+
+
+def redrive(
+    dlq: DlqTarget,
+    to: str | None,
+    rate: float | None,
+    choice: Choice,
+    *,
+    canary: int | None,
+    run: str | None,
+    as_json: bool,
+    confirmed: bool,
+) -> None:
+    """Bring messages back from here, or show what a run would meet first."""
     name = _destination_name(dlq, to)
-    if engine == NATIVE:
-        _require_plain(choice, canary=canary, run=run)
-        if dlq.is_undelivered:
-            raise ConfigError(
-                "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
-            )
-        _redrive_natively(dlq, name, _whole(rate), no_wait, as_json, confirmed)
-        return
-    if no_wait:
-        raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
     run = None if run is None else checked_run(run)
     batch = batch_of(rate, dlq.hold_seconds)
     queue, destination = dlq.open(), Destination(dlq.sqs(), name)
@@ -155,7 +148,8 @@ def _exit(result: Result) -> None:
         sys.exit(PARTLY)
 
 
-def _require_plain(choice: Choice, *, canary: int | None, run: str | None) -> None:
+def require_plain(choice: Choice, *, canary: int | None, run: str | None) -> None:
+    """Refuse what a move task cannot do."""
     if not choice.is_any or canary is not None or run is not None:
         raise ConfigError(
             "--engine is 'native' with a filter, --canary or --run, allowed are --to, --rate and --no-wait: a move task"
@@ -169,9 +163,15 @@ def _whole(rate: float | None) -> int | None:
     return None if rate is None else int(rate)
 
 
-def _redrive_natively(
-    dlq: DlqTarget, destination: str, rate: int | None, no_wait: bool, as_json: bool, confirmed: bool
+def redrive_natively(
+    dlq: DlqTarget, to: str | None, rate: float | None, *, is_followed: bool, as_json: bool, confirmed: bool
 ) -> None:
+    """Let SQS move everything, or say what it would move; `is_followed` waits for its end."""
+    destination, whole_rate = _destination_name(dlq, to), _whole(rate)
+    if dlq.is_undelivered:
+        raise ConfigError(
+            "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
+        )
     queue, sqs = dlq.open(), dlq.sqs()
     destination_arn = Destination(sqs, destination).arn  # given, it is also for what was sent to the DLQ by hand
     tasks = MoveTasks(sqs, queue.arn)
@@ -182,8 +182,8 @@ def _redrive_natively(
             " meanwhile; add --yes to do it"
         )
         return
-    tasks.start(destination_arn, rate=rate)
-    if no_wait:
+    tasks.start(destination_arn, rate=whole_rate)
+    if not is_followed:
         output.line(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
         return
     with stoppable() as (stop, clock), output.progress(about) as advance:

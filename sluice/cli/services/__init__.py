@@ -1,4 +1,4 @@
-"""The commands that run: worker, relay, their health check, the recorder.
+"""The commands that run until they are stopped: worker and relay.
 
-They read settings and start what `sluice.messaging` and `sluice.recorder` hold; no logic of messages belongs here.
+They read settings and start what `sluice.messaging` holds; no logic of messages belongs here.
 """

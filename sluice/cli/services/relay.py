@@ -1,9 +1,8 @@
-"""What `sluice relay` does."""
+"""A relay's process: what it reads, checks and connects before its relay runs."""
 
 import os
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -11,6 +10,7 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from sluice import sdk
+from sluice.cli.options import ProcessOptions
 from sluice.cli.place import DatabaseTarget
 from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
@@ -20,7 +20,7 @@ from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines, migrations
 from sluice.messaging.errors import TransientError
-from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.messaging.liveness import SLACK_SECONDS, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
@@ -36,32 +36,28 @@ from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 
 _log = structlog.get_logger()
-_DAY_SECONDS = 86_400
 _ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
 _LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
 
 
-def relay(
-    *,
+def run_relay(
     place: DatabaseTarget,
+    process: ProcessOptions,
+    *,
     topic_arn: str | None,
     endpoint_url: str | None,
-    poll: float,
-    lease: float,
-    keep: float,
+    poll_seconds: float,
+    lease_seconds: float,
+    keep_seconds: float,
     listen: bool,
-    is_measured: bool,
-    prometheus: tuple[str, int] | None,
-    alive: AliveFile | None,
-    record: Path | None,
     until_empty: bool,
-    log_level: str,
 ) -> None:
-    log_to(sys.stderr, log_level)
+    """Run a relay of a topic until it is stopped, or nothing more can be published."""
+    log_to(sys.stderr, process.log_level)
     settings = RelaySettings(
-        poll_seconds=max(poll, _LISTEN_POLL_SECONDS) if listen else poll,
-        lease_seconds=lease,
-        keep_sent_seconds=keep * _DAY_SECONDS,
+        poll_seconds=max(poll_seconds, _LISTEN_POLL_SECONDS) if listen else poll_seconds,
+        lease_seconds=lease_seconds,
+        keep_sent_seconds=keep_seconds,
         keep_groups_seconds=max(consumer.inbox_retention_seconds for consumer in place.environment.consumers),
         event_bytes_max=place.environment.event_bytes_max,
     )
@@ -71,13 +67,13 @@ def relay(
         metrics.OUTBOX,
         metrics.dimensions(place.environment),
         interval_seconds=metrics.OUTBOX_INTERVAL_SECONDS,
-        is_embedded=is_measured,
-        prometheus=prometheus,
+        is_embedded=process.is_measured,
+        prometheus=process.prometheus,
     )
     checked = None if endpoint_url is None else checked_url(endpoint_url)
     sns = publisher.client(checked, place.environment.region)
     arn = topic_arn or _topic_arn(place.environment, checked)
-    answer_seconds = max(lease, _ANSWER_SECONDS)
+    answer_seconds = max(lease_seconds, _ANSWER_SECONDS)
     engines.end_waits(place.engine, answer_seconds)
     stop = Stop()
     stop.on_signals()
@@ -85,12 +81,12 @@ def relay(
     store = Store(place.engine, place.topic)
     if _has_tables(place) and (elsewhere := store.pending_elsewhere()):
         _log.warning("events wait for other topics, which this relay does not publish", pending=elsewhere)
-    holder = Lease(place.engine, place.topic, lease_seconds=lease)
+    holder = Lease(place.engine, place.topic, lease_seconds=lease_seconds)
     database = place.engine.dialect.name
     started = {"owner": holder.owner, "topic": place.topic, "topic_arn": arn, "database": database, "listen": listen}
     _log.info("starting", **started, poll_seconds=settings.poll_seconds, lease_seconds=settings.lease_seconds)
     _check_topic(sns, arn, until_empty=until_empty)
-    with recording(record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
+    with recording(process.record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
         hooks: list[RelayHooks] = [RelayMetrics(measured, SystemClock())]
         if recorder is not None:
             hooks.append(RelayRecording(recorder))
@@ -108,7 +104,7 @@ def relay(
         # A step waits for no call; the last one does, and each ends when the database gives no answer in time.
         step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
         clock = SystemClock()
-        watch = Watch(Liveness(clock), alive, within_seconds=step_seconds, clock=clock)
+        watch = Watch(Liveness(clock), process.alive, within_seconds=step_seconds, clock=clock)
         rng = random.Random()  # noqa: S311 (jitter is not a secret)
         run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch, is_notified=listen)
     if until_empty:

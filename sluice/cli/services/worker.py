@@ -1,9 +1,9 @@
-"""What `sluice worker` does."""
+"""A worker's process: what it reads, checks and connects before its worker runs."""
 
 import os
 import sys
-from pathlib import Path
 
+from sluice.cli.options import ProcessOptions
 from sluice.cli.place import ConsumerTarget
 from sluice.cli.services.running import collect_rarely, log_to, measuring, recording
 from sluice.clock import SystemClock
@@ -14,7 +14,6 @@ from sluice.messaging.database import engines, migrations
 from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
-from sluice.messaging.liveness import AliveFile
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.metrics import WorkerMetrics
@@ -27,20 +26,17 @@ from sluice.messaging.worker.preflight import faults
 from sluice.messaging.worker.settings import ProcessorSettings
 
 
-def worker(
-    *,
+def run_worker(
     place: ConsumerTarget,
+    process: ProcessOptions,
+    *,
     queue_url: str | None,
     module: str | None,
     lanes: int | None,
     idle_seconds: float | None,
-    is_measured: bool,
-    prometheus: tuple[str, int] | None,
-    alive: AliveFile | None,
-    record: Path | None,
-    log_level: str,
 ) -> None:
-    log_to(sys.stderr, log_level)
+    """Run a consumer's worker until it is stopped, or idle for so long."""
+    log_to(sys.stderr, process.log_level)
     stop = Stop()
     stop.on_signals()
     consumer, engine = place.consumer, place.engine
@@ -50,8 +46,8 @@ def worker(
         metrics.INBOX,
         metrics.inbox_dimensions(place.environment, consumer),
         interval_seconds=metrics.INBOX_INTERVAL_SECONDS,
-        is_embedded=is_measured,
-        prometheus=prometheus,
+        is_embedded=process.is_measured,
+        prometheus=process.prometheus,
     )
     engines.end_waits(engine, ProcessorSettings.declared(consumer).hold_seconds_max)
     _require_tables(place)
@@ -65,7 +61,7 @@ def worker(
     source = Queue(sqs, queue_url or queue.url_of(sqs, name))
     is_ordered = _is_ordered(source, place, sqs, is_given=queue_url is not None)
     with recording(
-        record, run=name, worker=f"worker-{consumer.name}", client=sqs, names={source.url: name}
+        process.record, run=name, worker=f"worker-{consumer.name}", client=sqs, names={source.url: name}
     ) as recorder:
         hooks: list[WorkerHooks] = [WorkerMetrics(measured, SystemClock()), *_tracing(name)]
         if recorder is not None:
@@ -84,7 +80,7 @@ def worker(
             stop=stop,
             failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
             hooks=hooks,
-            alive=alive,
+            alive=process.alive,
             agent_uri=os.environ.get("ECS_AGENT_URI"),
         ).run()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sluice.cli.env_diff import differences
 from sluice.cli.main import main
-from sluice.cli.services.env_diff import differences
 from tests.support.declaration import ENVIRONMENTS
 
 _DECLARATION = """\

@@ -3,47 +3,49 @@
 import ast
 import inspect
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
-from unittest.mock import create_autospec
 
 import click
 import pytest
 
 import sluice.cli
 from sluice import messaging
-from sluice.cli import place
+from sluice.cli import outbox as outbox_commands
+from sluice.cli import schema as schema_commands
+from sluice.cli.commands import COMMANDS as LAZY
 from sluice.cli.commands import cli
-from sluice.cli.dlq import acts, automatic, listing, moving
-from sluice.cli.services import alive, delays, env, env_diff, init, record, relay, worker
-from sluice.cli.tables import inbox, outbox, outbox_commands, schema_commands
-from sluice.cli.tables import schema as cli_tables
+from sluice.cli.options import ProcessOptions
+from sluice.extras import EXTRAS
 from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import dead_letter_limits, dead_letter_queue
+from sluice.terminal.groups import Lazy
 from sluice.terminal.values import Number
 from spark_load.cli.commands import load
 
 FOLDER = Path(sluice.cli.__file__).parent
 PRINTS = "output.py"
 PRINTING = {"echo", "secho", "echo_via_pager", "print", "pprint", "Console", "confirm", "prompt", "print_exc"}
-PLAIN = {
-    "schema": cli_tables,
-    "relay": relay,
-    "worker": worker,
-    "delays": delays,
-    "alive": alive,
-    "outbox": outbox,
-    "inbox": inbox,
-    "init": init,
-    "record": record,
+GIVEN = {
+    "environment": {"environment_name", "declaration"},
+    "place": {"environment_name", "declaration", "dsn"},
+    "dlq": {"environment_name", "declaration", "dsn", "undelivered", "hold_seconds", "force"},
+    "process": set(ProcessOptions.__slots__),
+    "cluster": {"master", "remote"},
 }
+"""What a command is handed in place of options, and of which."""
+OF_OTHERS = {"check", "compare", "conformance", "contracts", "load", "rehearse", "report"}
+"""Commands of other packages."""
+CHOSEN = {"topic", "consumer_name", "endpoint_url"}
+"""Options that are part of a place, or the command's own."""
 MODULES = [*FOLDER.rglob("*.py"), *(FOLDER.parent / "terminal").rglob("*.py"), FOLDER.parent / "__main__.py"]
 
 
 def _commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from _commands(command, *path, name)
         else:
@@ -51,7 +53,12 @@ def _commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...],
 
 
 COMMANDS = dict(_commands(cli))
-PARAMETERS = {(path, parameter.name): parameter for path, command in COMMANDS.items() for parameter in command.params}
+PARAMETERS = {
+    (path, parameter.name): parameter
+    for path, command in COMMANDS.items()
+    if path[0] not in OF_OTHERS
+    for parameter in command.params
+}
 
 
 def _printing(source: str) -> Iterator[str]:
@@ -108,7 +115,7 @@ def test_there_are_numbers_to_check() -> None:
     assert found == {
         ("relay", "poll"),
         ("relay", "lease"),
-        ("relay", "keep"),
+        ("relay", "keep_days"),
         ("worker", "idle_seconds"),
         ("alive", "within_seconds"),
         ("dlq", "redrive", "rate"),
@@ -117,31 +124,29 @@ def test_there_are_numbers_to_check() -> None:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_options_are_what_the_command_takes(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are declared apart from it: nobody else compares the two."""
-    monkeypatch.setattr(place, "outbox_target", lambda *_: nullcontext("place"))
-    monkeypatch.setattr(place, "consumer_target", lambda *_: nullcontext("place"))
-    module, name = _body(path)
-    body = create_autospec(getattr(module, name))  # raises TypeError where it is not called as it is declared
-    monkeypatch.setattr(module, name, body)
-    run = COMMANDS[path].callback
-    assert run is not None
+def test_a_command_takes_its_options(path: tuple[str, ...]) -> None:
+    """Click hands them over by name: nobody else compares the two."""
+    callback = COMMANDS[path].callback
+    assert callback is not None
+    parameters = inspect.signature(callback).parameters  # of the function itself, whatever wraps it
+    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    taken = {name for name, parameter in parameters.items() if parameter.kind is not inspect.Parameter.VAR_KEYWORD}
+    options = {str(parameter.name) for parameter in COMMANDS[path].params}
+    handed = set(GIVEN) & taken
+    converted = {name for one in handed for name in GIVEN[one]}
 
-    run(
-        **{
-            str(parameter.name): "local" if parameter.name == "environment_name" else None
-            for parameter in COMMANDS[path].params
-        }
-    )
-
-    body.assert_called_once()
+    assert taken - handed <= options
+    assert converted <= options
+    assert takes_all or options - taken - converted <= (CHOSEN if handed else set())
 
 
-def _body(path: tuple[str, ...]) -> tuple[ModuleType, str]:
-    """Return the module and the name of the function that a command runs."""
-    name = path[-1].replace("-", "_")
-    modules = {"dlq": (listing, acts, automatic, moving), "env": (env, env_diff)}.get(path[0]) or (PLAIN[path[0]],)
-    return next((module, name) for module in modules if hasattr(module, name))
+@pytest.mark.parametrize(("name", "lazy"), LAZY.items())
+def test_a_lazy_command_is_where_it_is_said_to_be(name: str, lazy: Lazy) -> None:
+    command = cli.get_command(click.Context(cli), name)
+
+    assert command is not None
+    assert command.name == name
+    assert lazy.extra in EXTRAS
 
 
 def test_choices_are_what_the_modules_know() -> None:

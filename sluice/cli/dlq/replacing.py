@@ -1,4 +1,4 @@
-"""What `sluice dlq …` does to one message, and to one number of a group."""
+"""How one dead letter is brought back with another body, or deleted."""
 
 import json
 import os
@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TextIO
 
-import click
 from sqlalchemy import Engine
 
+from sluice.cli.acts import act, print_intent
 from sluice.cli.dlq.place import DlqTarget
 from sluice.cli.place import ConsumerTarget
-from sluice.cli.tables.acts import act, actor, print_acts, print_intent
 from sluice.clock import SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
-from sluice.messaging.inbox import operations, tables
+from sluice.messaging.inbox import operations
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter, Destination, Reading
@@ -33,24 +32,21 @@ class _Wanted:
     body_of: Callable[[DeadLetter], str]
 
 
-def replace(
-    *,
-    dlq: DlqTarget,
-    group_id: str | None,
-    seq: int | None,
-    data: TextIO | None,
-    message_id: str | None,
-    body: TextIO | None,
-    reason: str,
-    confirmed: bool,
+def replace_whole(dlq: DlqTarget, operator: InboxOperator, message_id: str, body: TextIO, *, confirmed: bool) -> None:
+    """Bring a message of the DLQ back with another whole body."""
+    whole = _text(body, "--body").strip()
+    wanted = _Wanted(
+        described=f"message {message_id}",
+        matches=lambda dead_letter: dead_letter.sqs_message_id == message_id,
+        body_of=lambda dead_letter: dead_letter_queue.checked_body(dead_letter, whole),
+    )
+    _replace_dead(dlq, operator, wanted, confirmed=confirmed)
+
+
+def replace_data(
+    dlq: DlqTarget, operator: InboxOperator, group_id: str, seq: int, data: TextIO, *, confirmed: bool
 ) -> None:
-    operator = _operator(dlq.place, reason)
-    numbered, named = (group_id, seq, data), (message_id, body)
-    if numbered == (None, None, None) and message_id is not None and body is not None:
-        _replace_dead(dlq, operator, _named(message_id, body), confirmed=confirmed)
-        return
-    if named != (None, None) or group_id is None or seq is None or data is None:
-        raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
+    """Change the data of a held message in the inbox, or bring one of the DLQ back with other data."""
     new_data = _json(data)
     if _is_parked(dlq.place, group_id, seq):
         act(
@@ -61,10 +57,6 @@ def replace(
         )
     else:
         _replace_dead(dlq, operator, _numbered(group_id, seq, new_data), confirmed=confirmed)
-
-
-def _operator(place: ConsumerTarget, reason: str) -> InboxOperator:
-    return InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
 
 
 def _text(given: TextIO, option: str) -> str:
@@ -103,15 +95,6 @@ def _numbered(group_id: str, seq: int, data: object) -> _Wanted:
     return _Wanted(described=f"message {seq} of group {group_id}", matches=matches, body_of=body_of)
 
 
-def _named(message_id: str, body: TextIO) -> _Wanted:
-    whole = _text(body, "--body").strip()
-    return _Wanted(
-        described=f"message {message_id}",
-        matches=lambda dead_letter: dead_letter.sqs_message_id == message_id,
-        body_of=lambda dead_letter: dead_letter_queue.checked_body(dead_letter, whole),
-    )
-
-
 def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Wanted, *, confirmed: bool) -> None:
     engine, failpoint = dlq.place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
     queue = dlq.open()
@@ -138,8 +121,9 @@ def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_lette
         operator.write_down(connection, action, dead_letter)
 
 
-def purge_one(*, dlq: DlqTarget, message_id: str, reason: str, confirmed: bool) -> None:
-    operator, engine = _operator(dlq.place, reason), dlq.place.engine
+def purge(dlq: DlqTarget, operator: InboxOperator, message_id: str, *, confirmed: bool) -> None:
+    """Delete one message of the DLQ for good."""
+    engine = dlq.place.engine
     described, queue = f"message {message_id}", dlq.open()
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(
@@ -151,17 +135,3 @@ def purge_one(*, dlq: DlqTarget, message_id: str, reason: str, confirmed: bool) 
     envelope = dead_letter.envelope
     what = "no envelope" if envelope is None else f"number {envelope.seq} of group {envelope.event.group}"
     print_intent(f"delete {described} of {queue.name}, which is {what}", confirmed=confirmed)
-
-
-def retry(*, place: ConsumerTarget, group_id: str, seq: int, reason: str, confirmed: bool) -> None:
-    do = partial(_operator(place, reason).retry, group_id=group_id, seq=seq)
-    act(place.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
-
-
-def skip(*, place: ConsumerTarget, group_id: str, seq: int, epoch: int | None, reason: str, confirmed: bool) -> None:
-    do = partial(_operator(place, reason).skip, group_id=group_id, seq=seq, epoch=epoch)
-    act(place.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
-
-
-def audit(*, place: ConsumerTarget, most: int) -> None:
-    print_acts(place.engine, tables.audit.c.consumer, place.consumer.name, most=most)

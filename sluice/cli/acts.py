@@ -2,12 +2,13 @@
 
 import getpass
 from collections.abc import Callable
-
-from sqlalchemy import Column, Connection, Engine
+from typing import TYPE_CHECKING
 
 from sluice.clock import utc
-from sluice.messaging.database import audit, engines
 from sluice.terminal import output
+
+if TYPE_CHECKING:
+    from sqlalchemy import Column, Connection, Engine
 
 
 def actor() -> str:
@@ -15,8 +16,10 @@ def actor() -> str:
     return getpass.getuser()
 
 
-def act(engine: Engine, description: str, do: Callable[[Connection], object], *, confirmed: bool) -> None:
+def act(engine: "Engine", description: str, do: "Callable[[Connection], object]", *, confirmed: bool) -> None:
     """Do something to a database in one transaction, or try it and take it back, and say which."""
+    from sluice.messaging.database import engines
+
     with engine.connect() as connection, engines.explaining_missing_tables():
         do(connection)
         if confirmed:
@@ -31,8 +34,10 @@ def print_intent(description: str, *, confirmed: bool) -> None:
     output.line(f"done: {description}" if confirmed else f"would {description}; add --yes to do it")
 
 
-def print_acts(engine: Engine, owner: Column[str], name: str, *, most: int) -> None:
+def print_acts(engine: "Engine", owner: "Column[str]", name: str, *, most: int) -> None:
     """Print what operators did, a line of JSON each; see `sluice.messaging.database.audit.acts`."""
+    from sluice.messaging.database import audit, engines
+
     with engines.reading(engine) as connection, engines.explaining_missing_tables():
         for row in audit.acts(connection, owner, name, most=most):
             output.as_json({**row, "at": written(row["at_us"])}, indent=None)

@@ -14,16 +14,29 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import click
+
 from sluice.declaration.environment import APPLICATION
 from sluice.errors import ConfigError, unwritable
 from sluice.terminal import output
 
-_TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "project"
+_TEMPLATES = Path(__file__).resolve().parents[1] / "templates" / "project"
 _OWN = ("app", "environments", "load", "stacks", "tests")
 """What the project has besides its package."""
 
 
-def init(*, name: str) -> None:
+@click.command()
+@click.argument("name")
+def init(name: str) -> None:
+    """Write a new project in folder NAME: one topic, one consumer with its tests, CDK app, load profile, CI.
+
+    \b
+    NAME is lower-case letters, digits and hyphens; its Python package has underscores instead.
+    What is written is yours: no other command, and no later version of Sluice, changes a file of it.
+      sluice init order-invoices
+      cd order-invoices
+      make setup test
+    """
     folder = Path(name)
     _check_name(name)
     try:

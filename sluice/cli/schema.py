@@ -1,34 +1,33 @@
-"""`sluice schema …`: its commands and their options. What each does is in `sluice.cli.tables.schema`."""
+"""`sluice schema …`: the tables of outbox and inbox are created, upgraded, or printed as SQL."""
 
-from typing import Any
+from pathlib import Path
 
 import click
 
-from sluice.cli.options import dsn_option, log_level_option, runs
+from sluice.cli.options import dsn_option, log_level_option
 from sluice.terminal.groups import Group
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import Number
+from sluice.terminal.values import DAY_SECONDS, Number
 
 _KINDS = ["postgresql", "sqlite"]
 _PARTS = ["inbox", "outbox"]
-_DAY_SECONDS = 86_400
 _part_argument = click.argument("part", type=click.Choice(_PARTS), metavar="[inbox|outbox]", required=False)
 
 
-@click.group("schema", cls=Group, short_help="Create or upgrade the tables of outbox and inbox.")
-def group() -> None:
+@click.group(cls=Group)
+def schema() -> None:
     """Create the tables of outbox and inbox, bring them to this version, or print their SQL for your migrations.
 
     Producers and relays need those of the outbox, consumers those of the inbox; one database may hold both.
     """
 
 
-@group.command()
+@schema.command()
 @_part_argument
 @click.option(
     "--wait",
     "wait_seconds",
-    type=Number("seconds", 0, _DAY_SECONDS),
+    type=Number("seconds", 0, DAY_SECONDS),
     default=0,
     show_default=True,
     metavar="SECONDS",
@@ -38,8 +37,14 @@ def group() -> None:
 @declaration_option
 @dsn_option("The database, e.g. sqlite:///outbox.db")
 @log_level_option
-@runs("sluice.cli.tables.schema")
-def apply(**given: Any) -> None:
+def apply(
+    part: str | None,
+    wait_seconds: float,
+    environment_name: str,
+    declaration: Path | None,
+    dsn: str | None,
+    log_level: str,
+) -> None:
     """Create what is missing, and bring tables of an older version to this one; without a part both parts.
 
     \b
@@ -48,11 +53,23 @@ def apply(**given: Any) -> None:
     were changed by somebody else, 3 this version is too old for the tables.
       sluice schema apply --dsn sqlite:///shop.db
     """
+    from sluice.cli.upgrading import upgrade
+
+    upgrade(
+        part,
+        wait_seconds=wait_seconds,
+        environment_name=environment_name,
+        declaration=declaration,
+        dsn=dsn,
+        log_level=log_level,
+    )
 
 
-@group.command()
+@schema.command()
 @click.argument("kind", type=click.Choice(_KINDS))
 @_part_argument
-@runs("sluice.cli.tables.schema")
-def sql(**given: Any) -> None:
+def sql(kind: str, part: str | None) -> None:
     """Print the SQL that creates the tables in this kind of database, for your own migrations."""
+    from sluice.cli.upgrading import print_sql
+
+    print_sql(kind, part)

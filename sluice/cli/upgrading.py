@@ -1,4 +1,4 @@
-"""What `sluice schema …` does, and how the tables of a part differ."""
+"""The tables of outbox and inbox: how a command upgrades them, and says how they differ from what is needed."""
 
 import os
 import random
@@ -31,15 +31,16 @@ _BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
 _ANSWER_SECONDS = 60  # for one statement of a step
 
 
-def apply(
-    *,
+def upgrade(
     part: str | None,
+    *,
     wait_seconds: float,
     environment_name: str,
     declaration: Path | None,
     dsn: str | None,
     log_level: str,
 ) -> None:
+    """Upgrade the tables of a part, or of both, of the database that is named."""
     log_to(sys.stderr, log_level)
     stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
     stop.on_signals()
@@ -56,7 +57,8 @@ def apply(
         engine.dispose()
 
 
-def sql(*, kind: str, part: str | None) -> None:
+def print_sql(kind: str, part: str | None) -> None:
+    """Print the SQL that creates the tables of a part, or of both, in a kind of database."""
     parts = _PARTS.values() if part is None else [_PARTS[part]]
     output.lines("\n".join(schema.sql(kind, tables.metadata) for tables in parts).removesuffix("\n"))
 

@@ -1,13 +1,20 @@
-"""What `sluice delays` does."""
+"""`sluice delays`: where the time went in a recorded history."""
 
 from pathlib import Path
 
+import click
+
+from sluice.cli.options import json_option
 from sluice.errors import ConfigError
 from sluice.history.delays import measured, percentile
 from sluice.terminal import output
 
 
-def delays(*, folder: Path, as_json: bool) -> None:
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+def delays(folder: Path, as_json: bool) -> None:
+    """Show where the time went in the recorded history of FOLDER: outbox wait, API time, receive wait."""
     from sluice.recorder.journal import SUFFIX, events_of, read_journal
 
     paths = sorted(folder.glob(f"*{SUFFIX}"))

@@ -1,21 +1,40 @@
-"""What `sluice record` does."""
+"""`sluice record`: a program run as it is, and its SNS and SQS calls recorded."""
 
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
 from sluice.errors import ConfigError, unwritable
-from sluice.recorder import every_client
-from sluice.recorder.journal import SUFFIX
 from sluice.terminal import output
+from sluice.terminal.values import Whole
 
 
-def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
-    """Run the command, and end with its exit code."""
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--one-group-in",
+    type=Whole(1, 1_000_000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Record one message group in N, as a whole.",
+)
+def record(folder: Path, command: tuple[str, ...], one_group_in: int) -> None:
+    """Run a Python program, and record what its SNS and SQS clients do.
+
+    \b
+    The program is not changed, and its exit code is returned. Python programs that it starts are recorded, too.
+      sluice record --one-group-in 10 tuesday -- python -m my_service
+      sluice check tuesday --queue my-queue.fifo=30
+    """
+    from sluice.recorder import every_client
+
     if shutil.which(command[0]) is None:
         raise ConfigError(f"there is no program {command[0]!r}; name one, as after `--`")
     try:
@@ -46,4 +65,6 @@ def record(*, folder: Path, command: Sequence[str], one_group_in: int) -> None:
 
 
 def _journals(folder: Path) -> set[Path]:
+    from sluice.recorder.journal import SUFFIX
+
     return set(folder.glob(f"*{SUFFIX}"))

@@ -1,4 +1,4 @@
-"""What `sluice env diff` does: what a change of the declaration does to blocking, ceilings, scaling and cost."""
+"""`sluice env diff`: what a change of the declaration does to blocking, ceilings, scaling and cost."""
 
 import io
 import multiprocessing
@@ -7,19 +7,19 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import click
+
+from sluice.cli.options import json_option
 from sluice.cost.bill import MonthlyMessages, bill
 from sluice.declaration import RETRY_SECONDS_MAX, Consumer, Environment, load_declaration
 from sluice.declaration.loading import Declaration
 from sluice.errors import ConfigError
-from sluice.rehearse.advice import ceilings
-from sluice.rehearse.declared import service_of, tasks_of
-from sluice.rehearse.scenarios import scenarios
-from sluice.rehearse.simulation import simulate
 from sluice.terminal import output
+from sluice.terminal.options import declaration_option
 
 _GIT_SECONDS_MAX = 60
 _READ_SECONDS_MAX = 30
@@ -37,16 +37,36 @@ class Difference:
     after: str
 
 
-def diff(*, name: str, against: str, declaration: Path | None, as_json: bool) -> None:
+@click.command()
+@click.argument("name", metavar="ENV")
+@click.option(
+    "--against",
+    default="HEAD",
+    show_default=True,
+    metavar="REV|FILE",
+    help="What to compare with: a revision of git, or another declaration.",
+)
+@declaration_option
+@json_option
+def diff(name: str, against: str, declaration: Path | None, as_json: bool) -> None:
+    """Compare ENV as it is declared with what it was: fields, blocking, ceilings, scaling, cost.
+
+    It calls nothing. Scaling is simulated on a day of traffic and on a burst, as `sluice rehearse` does; `make diff`
+    shows what a deployment would change in the account.
+
+    \b
+    Examples:
+      sluice env diff prod
+      sluice env diff prod --against HEAD~1
+      sluice env diff prod --against ../main/environments.py --json
+    """
     declared = load_declaration(declaration)
     after = declared.environment(name)
     with _declared_at(against, declared) as path:
         before = _environment(path, name)
     found = list(differences(before, after))
     if as_json:
-        output.as_json(
-            [{"of": each.of, "name": each.name, "before": each.before, "after": each.after} for each in found]
-        )
+        output.as_json([asdict(each) for each in found])
         return
     if not found:
         output.line(f"{name} is as it was at {against}")
@@ -166,6 +186,11 @@ def _behaviour(
     environment: Environment, consumer: Consumer, sized_in: Environment, sized_by: Consumer
 ) -> Mapping[str, str]:
     """Return what a consumer does, on the traffic of the consumer it was."""
+    from sluice.rehearse.advice import ceilings
+    from sluice.rehearse.declared import service_of, tasks_of
+    from sluice.rehearse.scenarios import scenarios
+    from sluice.rehearse.simulation import simulate
+
     lowest = ceilings(
         environment, consumer, groups=consumer.expected_groups, hottest_share=1 / consumer.expected_groups
     )[0]

@@ -1,0 +1,98 @@
+"""`sluice inbox …`: the groups and tables of a consumer's inbox."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.acts import act, actor, written
+from sluice.cli.options import audited, consumer_options, json_option, limit_option
+from sluice.terminal import output
+from sluice.terminal.groups import Group
+from sluice.terminal.values import SEQ
+
+if TYPE_CHECKING:
+    from sluice.cli.place import ConsumerTarget
+
+_COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
+
+
+@click.group(cls=Group)
+def inbox() -> None:
+    """Look after a consumer's inbox: its tables, its groups, and how many messages wait in it.
+
+    To act on messages that wait: `sluice dlq`.
+    """
+
+
+@inbox.command()
+@consumer_options
+def check(place: "ConsumerTarget") -> None:
+    """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
+    from sluice.cli.upgrading import report_drift
+    from sluice.messaging.inbox import tables
+
+    report_drift(place.engine, tables.metadata)
+
+
+@inbox.command()
+@json_option
+@consumer_options
+def status(place: "ConsumerTarget", as_json: bool) -> None:
+    """Tell how many groups are parked, messages set aside or held, and numbers missing or dead."""
+    from sluice.messaging.inbox import maintenance
+
+    counted = maintenance.counts(place.engine, place.consumer.name)
+    if as_json:
+        output.as_json({"consumer": place.consumer.name, **counted})
+        return
+    output.line(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
+
+
+@inbox.command()
+@click.option("--group", "group_id", help="Only this message group.")
+@limit_option(100_000, default=50)
+@json_option
+@consumer_options
+def ls(place: "ConsumerTarget", group_id: str | None, most: int, as_json: bool) -> None:
+    """List groups: where each begins for this consumer (its baseline), and how far it is."""
+    from sluice.messaging.database import engines
+    from sluice.messaging.inbox import operations
+
+    name = place.consumer.name
+    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
+        found, count = operations.listed_groups(connection, name, group_id=group_id, most=most)
+    if as_json:
+        output.as_json({"consumer": name, "count": count, "groups": found})
+        return
+    rows = [
+        (
+            row["group_id"],
+            row["epoch"],
+            row["first_seq"],
+            row["last_seq"],
+            "" if row["parked_at_us"] is None else f"since {written(row['parked_at_us'])}",
+            written(row["updated_at_us"]),
+        )
+        for row in found
+    ]
+    output.table(_COLUMNS, rows, title=name)
+    output.line(f"{len(found)} of {count}", is_error=True)
+
+
+@inbox.command("lower-baseline")
+@click.argument("group_id", metavar="GROUP")
+@click.argument("seq", metavar="SEQ", type=SEQ)
+@audited
+@consumer_options
+def lower_baseline(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
+    """Expect the numbers of a group from SEQ on: those before its baseline are missing until they come.
+
+    For a consumer that joined late, if a group's baseline is too high. A message from before the baseline is handled
+    in any case, once, as late. Missing numbers are listed (`dlq ls`) and counted (`InboxOpenExceptions`).
+    """
+    from sluice.messaging.inbox.operations import InboxOperator
+
+    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    do = partial(operator.lower_baseline, group_id=group_id, seq=seq)
+    act(place.engine, f"expect the numbers of group {group_id} from {seq} on", do, confirmed=confirmed)

@@ -1,0 +1,166 @@
+"""`sluice outbox …`: what is in an outbox, and what an operator does to its messages."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.acts import act, actor, print_acts, written
+from sluice.cli.options import audited, database_options, json_option, limit_option
+from sluice.terminal import output
+from sluice.terminal.groups import Group
+from sluice.terminal.values import SEQ
+
+if TYPE_CHECKING:
+    from sluice.cli.place import DatabaseTarget
+    from sluice.messaging.outbox.operations import OutboxOperator
+
+_STATUSES = ["pending", "sent", "quarantined"]
+_COLUMNS = ("group", "seq", "status", "type", "tries", "committed", "last error")
+
+
+@click.group(cls=Group)
+def outbox() -> None:
+    """Look at an outbox and act on its messages. Every act needs a reason; the audit keeps it.
+
+    \b
+    A message is pending, then sent; or quarantined, when SNS refuses it for good, and its group waits:
+      sluice outbox ls
+      sluice outbox unquarantine GROUP SEQ --reason "..." --yes
+    """
+
+
+@outbox.command()
+@click.option("--status", type=click.Choice(_STATUSES), help="Only these.  [default: what is not sent]")
+@click.option("--group", "group_id", help="Only this message group.")
+@limit_option(100_000, default=50)
+@json_option
+@database_options
+def ls(place: "DatabaseTarget", status: str | None, group_id: str | None, most: int, as_json: bool) -> None:
+    """List messages of the outbox, by group and number."""
+    from sluice.messaging.database import engines
+    from sluice.messaging.outbox import operations
+
+    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
+        found, count = operations.listed(connection, place.topic, status=status, group_id=group_id, most=most)
+    if as_json:
+        output.as_json({"topic": place.topic, "count": count, "messages": found})
+        return
+    rows = [
+        (
+            row["group_id"],
+            row["group_seq"],
+            row["status"],
+            row["type"],
+            row["attempts"],
+            written(row["created_at_us"]),
+            row["last_error"] or "",
+        )
+        for row in found
+    ]
+    output.table(_COLUMNS, rows, title=place.topic)
+    output.line(f"{len(found)} of {count}", is_error=True)
+
+
+@outbox.command()
+@json_option
+@database_options
+def lag(place: "DatabaseTarget", as_json: bool) -> None:
+    """Tell how long the oldest unpublished message has waited, and how many there are: 100000 are so many or more."""
+    from sluice.messaging.database import engines
+    from sluice.messaging.outbox.store import Store
+
+    store = Store(place.engine, place.topic)
+    with engines.explaining_missing_tables():
+        found, elsewhere = store.lag(), store.pending_elsewhere()
+    if as_json:
+        fields = {
+            "topic": place.topic,
+            "lag_seconds": found.seconds,
+            "pending": found.pending_count,
+            "quarantined": found.quarantined_count,
+            "pending_elsewhere": elsewhere,
+        }
+        output.as_json(fields)
+        return
+    pending, quarantined = found.shown(found.pending_count), found.shown(found.quarantined_count)
+    output.line(f"{found.seconds:.1f} s, {pending} pending, {quarantined} quarantined")
+    for topic, count in elsewhere.items():
+        output.line(f"{count} pending for another topic, {topic}, and not for {place.topic}", is_error=True)
+
+
+def _operator(place: "DatabaseTarget", reason: str) -> "OutboxOperator":
+    from sluice.messaging.outbox.operations import OutboxOperator
+
+    return OutboxOperator(topic=place.topic, actor=actor(), reason=reason)
+
+
+@outbox.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=SEQ)
+@audited
+@database_options
+def resend(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
+    """Publish a sent message again, under a fresh deduplication id.
+
+    For consumers that lost it. The others drop it, because it is the same event.
+    """
+    do = partial(_operator(place, reason).resend, group_id=group_id, group_seq=group_seq)
+    act(place.engine, f"resend message {group_seq} of group {group_id}", do, confirmed=confirmed)
+
+
+@outbox.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=SEQ)
+@audited
+@database_options
+def unquarantine(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
+    """Try a quarantined message again as it is, after its cause was mended."""
+    do = partial(_operator(place, reason).unquarantine, group_id=group_id, group_seq=group_seq)
+    act(place.engine, f"try message {group_seq} of group {group_id} again", do, confirmed=confirmed)
+
+
+@outbox.command()
+@click.argument("group_id", metavar="GROUP")
+@click.argument("group_seq", metavar="SEQ", type=SEQ)
+@audited
+@database_options
+def skip(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
+    """Give a quarantined message up: a tombstone with its number is published in its place.
+
+    Consumers see no hole; the audit keeps the body.
+    """
+    do = partial(_operator(place, reason).skip, group_id=group_id, group_seq=group_seq)
+    act(place.engine, f"skip message {group_seq} of group {group_id}", do, confirmed=confirmed)
+
+
+@outbox.command("begin-epoch")
+@audited
+@database_options
+def begin_epoch(place: "DatabaseTarget", reason: str, confirmed: bool) -> None:
+    """Begin another epoch, once, after the database was restored to an earlier state and before producers start.
+
+    Numbers given from now on repeat numbers given before the restore; the epoch tells consumers that they are new.
+    Groups go on from their last numbers; those that the restore lost begin a later epoch by themselves.
+    """
+    act(place.engine, "begin another epoch", _operator(place, reason).begin_epoch, confirmed=confirmed)
+
+
+@outbox.command()
+@limit_option(100_000, default=50)
+@database_options
+def audit(place: "DatabaseTarget", most: int) -> None:
+    """Print what operators did, newest first, as lines of JSON."""
+    from sluice.messaging.outbox import tables
+
+    print_acts(place.engine, tables.audit.c.topic, place.topic, most=most)
+
+
+@outbox.command()
+@database_options
+def check(place: "DatabaseTarget") -> None:
+    """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
+    from sluice.cli.upgrading import report_drift
+    from sluice.messaging.outbox import tables
+
+    report_drift(place.engine, tables.metadata)
