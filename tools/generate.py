@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from contract_tests.proving import conformance_page
-from tools import capacity, cost_table, declared_fields, promises_page, stack_counts
+from tools import alarm_table, capacity, cost_table, declared_fields, promises_page, stack_counts
 from tools.declared_fields import ENVIRONMENTS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -56,6 +56,7 @@ def _parts() -> dict[str, str]:
     return {
         "counts": _table(("stack", "type", *names), stack_counts.rows(), right=len(names)),
         "environments": _table(("field", *names), differences),
+        "alarms": _table(alarm_table.COLUMNS, alarm_table.rows()),
         "costs": _table(("US dollars a month", *cost_table.COLUMNS), cost_table.rows(), right=len(cost_table.COLUMNS)),
         "prices": _table(("for", "US dollars", "per", "read in"), cost_table.price_rows()),
         **{f"fields of {kind.__name__}": _fields(kind) for kind in declared_fields.DECLARED},

@@ -18,8 +18,10 @@ from contract_tests.deployment.policies import Decision, Request, decide
 from contract_tests.resources import NotArranged, QueueUnderTest, Resources, Topic, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReached, eventually
-from sluice.declaration import Consumer, Encryption, Environment, ExistingTopic, Gaps, Removal, naming
+from sluice.declaration import Encryption, ExistingTopic, Removal, naming
 from sluice.declaration import Topic as DeclaredTopic
+from sluice.declaration.alarms import Alarm, Hearer, alarms
+from sluice.declaration.watched import Expression, Metric
 from sluice.limits import FIFO_SUFFIX, MESSAGE_BYTES_MAX
 
 pytestmark = pytest.mark.deployment
@@ -260,176 +262,48 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
     assert seen == expected
 
 
-def _alarm(
-    metric_name: str, namespace: str, dimension: tuple[str, str], threshold: float, **more: Any
-) -> dict[str, Any]:
-    """Return an alarm of one metric that rings at the first minute at or above the threshold; `more` replaces parts."""
-    name, value = dimension
-    return {
-        "MetricName": metric_name,
-        "Namespace": namespace,
-        "Statistic": "Maximum",
-        "Dimensions": [{"Name": name, "Value": value}],
-        "Period": 60,
-        "DatapointsToAlarm": 1,
-        "EvaluationPeriods": 1,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "Threshold": float(threshold),
-        "TreatMissingData": "notBreaching",
-    } | more
-
-
-def _topic_alarms(environment: Environment, declared: DeclaredTopic) -> dict[str, Any]:
-    topic = ("TopicName", naming.topic_name(environment, declared.name))
-    subject = naming.of_topic(environment, "topic", declared)
-    failed, lost = "NumberOfNotificationsFailed", "NumberOfNotificationsFailedToRedriveToDlq"
-    return {
-        naming.alarm_name(environment, subject, "failed"): _alarm(failed, "AWS/SNS", topic, 1, Statistic="Sum"),
-        naming.alarm_name(environment, subject, "lost"): _alarm(lost, "AWS/SNS", topic, 1, Statistic="Sum"),
+def _expected(alarm: Alarm) -> dict[str, Any]:
+    """Return a declared alarm as `_flat` returns one that is deployed."""
+    if isinstance(alarm.watches, Expression):
+        inputs = {id_: _input(metric) for id_, metric in alarm.watches.metrics.items()}
+        watches: dict[str, Any] = {"Expression": alarm.watches.text, "Inputs": inputs}
+    else:
+        watches = _input(alarm.watches)
+    return watches | {
+        "AlarmDescription": alarm.description,
+        "DatapointsToAlarm": alarm.minutes,
+        "EvaluationPeriods": alarm.evaluated_minutes,
+        "ComparisonOperator": alarm.comparison.value,
+        "Threshold": float(alarm.threshold),
+        "TreatMissingData": alarm.missing.value,
     }
 
 
-def _relay_alarms(environment: Environment, declared: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
-    topic = ("Topic", naming.topic_name(environment, declared.name))
-    subject = naming.of_topic(environment, "relay", declared)
-    relay = [
-        {"Name": "ClusterName", "Value": naming.cluster_name(environment)},
-        {"Name": "ServiceName", "Value": naming.service_name(environment, subject)},
-    ]
+def _input(metric: Metric) -> dict[str, Any]:
+    """Return a metric, by the minute."""
     return {
-        naming.alarm_name(environment, subject, "lagging"): _alarm(
-            "OutboxLag",
-            "Sluice",
-            topic,
-            environment.outbox_lag_seconds,
-            DatapointsToAlarm=3,
-            EvaluationPeriods=5,
-            ComparisonOperator="GreaterThanThreshold",
-            TreatMissingData="breaching",
-        ),
-        naming.alarm_name(environment, subject, "quarantined"): _alarm("OutboxQuarantined", "Sluice", topic, 1),
-        naming.alarm_name(environment, subject, "alone"): _alarm(
-            "RunningTaskCount",
-            "ECS/ContainerInsights",
-            ("", ""),
-            2,
-            Dimensions=relay,
-            Statistic="Average",
-            DatapointsToAlarm=15,
-            EvaluationPeriods=15,
-            ComparisonOperator="LessThanThreshold",
-            TreatMissingData="breaching",
-        ),
-    }
-
-
-def _queue_alarm(name: str, metric_name: str, threshold: float, **more: Any) -> dict[str, Any]:
-    return _alarm(metric_name, "AWS/SQS", ("QueueName", name), threshold, TreatMissingData="ignore", **more)
-
-
-def _math_alarm(expression: str, inputs: dict[str, Any], minutes: int, of_minutes: int) -> dict[str, Any]:
-    """Return an alarm that rings while an expression of these metrics is 1."""
-    return {
-        "Expression": expression,
-        "Inputs": inputs,
-        "DatapointsToAlarm": minutes,
-        "EvaluationPeriods": of_minutes,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "Threshold": 1.0,
-        "TreatMissingData": "ignore",
-    }
-
-
-def _input(namespace: str, metric_name: str, dimensions: dict[str, str], statistic: str) -> dict[str, Any]:
-    """Return a metric that an expression is made of, by the minute."""
-    return {
-        "Namespace": namespace,
-        "MetricName": metric_name,
-        "Dimensions": dimensions,
-        "Stat": statistic,
+        "Namespace": metric.namespace,
+        "MetricName": metric.name,
+        "Dimensions": dict(metric.dimensions),
+        "Statistic": metric.statistic,
         "Period": 60,
     }
-
-
-def _consumer_alarms(deployment: Deployment, consumer: Consumer) -> dict[str, Any]:
-    environment = deployment.environment
-    age, visible = "ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"
-    in_flight = "ApproximateNumberOfMessagesNotVisible"
-    queue = naming.queue_name(environment, consumer)
-    service = {
-        "ClusterName": naming.cluster_name(environment),
-        "ServiceName": naming.service_name(environment, consumer.name),
-    }
-    running = _input("ECS/ContainerInsights", "RunningTaskCount", service, "Average")
-
-    def of_queue(metric_name: str, statistic: str = "Average") -> dict[str, Any]:
-        return _input("AWS/SQS", metric_name, {"QueueName": queue}, statistic)
-
-    alarms = {
-        "dead-letters": _queue_alarm(naming.dead_letter_queue_name(environment, consumer), visible, 1),
-        "undelivered": _queue_alarm(naming.undelivered_queue_name(environment, consumer), visible, 1),
-        "late": _queue_alarm(
-            queue,
-            age,
-            consumer.acceptable_latency_seconds,
-            DatapointsToAlarm=3,
-            EvaluationPeriods=5,
-            ComparisonOperator="GreaterThanThreshold",
-        ),
-        "expiring": _queue_alarm(queue, age, consumer.message_retention_seconds / 2),
-        "stuck": _math_alarm(
-            consumer.group_stuck.text(),
-            {"age": of_queue(age, "Maximum"), "inflight": of_queue(in_flight), "running": running},
-            minutes=8,
-            of_minutes=10,
-        ),
-        "pinned": _math_alarm(
-            consumer.capacity_pinned.text(),
-            {"visible": of_queue(visible), "inflight": of_queue(in_flight), "running": running},
-            minutes=15,
-            of_minutes=15,
-        ),
-    }
-    if not consumer.fifo:
-        del alarms["stuck"]
-    if consumer.automatic_redrive is not None:
-        alarms["redrive-off"] = _alarm("InboxRedriveOff", "Sluice", ("Queue", queue), 1, TreatMissingData="ignore")
-    if consumer.parks:
-        minutes = 10 + (consumer.gap_wait_seconds // 60 if consumer.gaps is Gaps.WAIT else 0)
-        alarms["parked"] = _alarm(
-            "InboxParkedGroups",
-            "Sluice",
-            ("Queue", queue),
-            1,
-            DatapointsToAlarm=minutes,
-            EvaluationPeriods=minutes,
-            TreatMissingData="ignore",
-        )
-    return {naming.alarm_name(environment, consumer.name, condition): alarm for condition, alarm in alarms.items()}
 
 
 @pytest.mark.promise("STK-05")
 def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
-    environment = deployment.environment
-    expected: dict[str, Any] = {}
-    for topic in deployment.own_topics.values():
-        expected |= _topic_alarms(environment, topic)
-    for published in environment.published_topics if environment.has_relay else ():
-        expected |= _relay_alarms(environment, published)
-    for consumer in deployment.environment.consumers:
-        expected |= _consumer_alarms(deployment, consumer)
+    """What wakes a service, takes a version back or begins a redrive is no word to operators: unit tests hold it."""
+    declared = alarms(deployment.environment)
+    expected = {alarm.name: _expected(alarm) for alarm in declared if alarm.hearer is Hearer.OPERATORS}
+    others = {alarm.name for alarm in declared} - expected.keys()
     operators = [deployment.operator_topic_arn]
     notified = {"AlarmActions": operators, "OKActions": operators, "InsufficientDataActions": []}
     described = {"ActionsEnabled": True, **notified}
 
-    # What wakes a service, takes a version back or begins a redrive is no word to operators; the unit tests hold it.
-    of_services = ("-asleep", "-failing", "-dying", "-delayed", "-redrive")
-    alarms = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if not name.endswith(of_services)}
-    seen = {
-        name: {key: alarms[name].get(key) for key in expected[name] | described} for name in alarms.keys() & expected
-    }
+    live = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if name not in others}
+    seen = {name: {key: live[name].get(key) for key in expected[name] | described} for name in live.keys() & expected}
 
-    assert sorted(alarms) == sorted(expected)
+    assert sorted(live) == sorted(expected)
     assert seen == {name: alarm | described for name, alarm in expected.items()}
 
 
@@ -438,21 +312,24 @@ def _flat(alarm: dict[str, Any]) -> dict[str, Any]:
     queries = alarm.get("Metrics", [])
     expressions = [query["Expression"] for query in queries if "Expression" in query]
     if not expressions:
-        return alarm
+        return alarm | {"Dimensions": _dimensions(alarm)}
     inputs = {query["Id"]: _flat_input(query["MetricStat"]) for query in queries if "MetricStat" in query}
     return alarm | {"Expression": "; ".join(expressions), "Inputs": inputs}
 
 
 def _flat_input(statistic: dict[str, Any]) -> dict[str, Any]:
     metric = statistic["Metric"]
-    dimensions = {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
     return {
         "Namespace": metric["Namespace"],
         "MetricName": metric["MetricName"],
-        "Dimensions": dimensions,
-        "Stat": statistic["Stat"],
+        "Dimensions": _dimensions(metric),
+        "Statistic": statistic["Stat"],
         "Period": statistic["Period"],
     }
+
+
+def _dimensions(metric: dict[str, Any]) -> dict[str, str]:
+    return {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
 
 
 @pytest.fixture

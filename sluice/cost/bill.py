@@ -15,7 +15,9 @@ from sluice import limits
 from sluice.cost import prices
 from sluice.cost.prices import MONTH_HOURS, usd
 from sluice.declaration import AutomaticRedrive, Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
+from sluice.declaration.alarms import alarms
 from sluice.declaration.fields.image import Architecture
+from sluice.declaration.metric_math import metric_ids
 from sluice.declaration.topics import RELAY_TASKS
 
 _MONTH_SECONDS = MONTH_HOURS * 3_600
@@ -27,10 +29,7 @@ _SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # a relay's task, and one of automatic
 _REDRIVE_RUNS, _REDRIVE_START_SECONDS, _REDRIVES_PER_SECOND = 30, 60, 10
 # As counted in AWS's list of Container Insights metrics on 2026-11-21; its page was not noted.
 _CLUSTER_METRICS, _SERVICE_METRICS = 13, 25
-_TOPIC_ALARM_METRICS, _RELAY_ALARM_METRICS = 2, 3
-_CONSUMER_ALARM_METRICS = 10 + 6  # six of two alarms that target tracking makes
-_STUCK_ALARM_METRICS = 3
-_ASLEEP_ALARM_METRICS = 4
+_TRACKING_ALARMS = 2  # that target tracking makes for a service
 _ACUS_AWAKE = 0.5  # the least of an instance that is connected to
 _ENDPOINTS = 4  # SQS, two of ECR, CloudWatch Logs
 # Of the topic and of each queue in five minutes, with one producer and one consumer, as AWS estimates it; noted on
@@ -246,10 +245,6 @@ def _insights_metrics(environment: Environment) -> int:
 
 
 def _alarm_metrics(environment: Environment) -> int:
-    asleep = sum(consumer.min_tasks == 0 for consumer in environment.consumers)
-    consumers = len(environment.consumers) * _CONSUMER_ALARM_METRICS + asleep * _ASLEEP_ALARM_METRICS
-    ordered = _STUCK_ALARM_METRICS * sum(consumer.fifo for consumer in environment.consumers)
-    parking = sum(consumer.parks for consumer in environment.consumers)
-    redrives = 2 * sum(consumer.automatic_redrive is not None for consumer in environment.consumers)
-    topics = len(_own_topics(environment)) * _TOPIC_ALARM_METRICS + _relays(environment) * _RELAY_ALARM_METRICS
-    return topics + consumers + ordered + parking + redrives
+    """Return how many metrics the alarms read, also those that target tracking makes by itself."""
+    tracked = sum(len(metric_ids(consumer.demand_per_task)) for consumer in environment.consumers)
+    return sum(len(alarm.metrics) for alarm in alarms(environment)) + _TRACKING_ALARMS * tracked

@@ -1,42 +1,44 @@
-"""One alarm, by the name of its environment, subject and condition."""
+"""Alarms and metrics of the declaration, as CDK makes them."""
 
+import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from sluice.declaration import Environment, naming
+from sluice.declaration.alarms import Alarm
+from sluice.declaration.watched import Expression, Metric
 
-IGNORE, NOT_BREACHING = cloudwatch.TreatMissingData.IGNORE, cloudwatch.TreatMissingData.NOT_BREACHING
-BREACHING = cloudwatch.TreatMissingData.BREACHING
-AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-MORE_THAN = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
-LESS_THAN = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+MINUTE = cdk.Duration.minutes(1)
 
 
-def make_alarm(
-    scope: Construct,
-    id_: str,
-    *,
-    environment: Environment,
-    subject: str,
-    condition: str,
-    metric: cloudwatch.IMetric,
-    threshold: float,
-    missing: cloudwatch.TreatMissingData,
-    description: str,
-    operator: cloudwatch.ComparisonOperator = AT_LEAST,
-    minutes: int = 1,
-    of_minutes: int | None = None,
-) -> cloudwatch.Alarm:
-    """Make an alarm without actions, which rings when so many of the last minutes breach; all of them by default."""
+def make_alarm(scope: Construct, id_: str, alarm: Alarm) -> cloudwatch.Alarm:
+    """Make an alarm, without actions."""
     return cloudwatch.Alarm(
         scope,
         id_,
-        alarm_name=naming.alarm_name(environment, subject, condition),
-        alarm_description=description,
-        metric=metric,
-        threshold=threshold,
-        comparison_operator=operator,
-        datapoints_to_alarm=minutes,
-        evaluation_periods=minutes if of_minutes is None else of_minutes,
-        treat_missing_data=missing,
+        alarm_name=alarm.name,
+        alarm_description=alarm.description,
+        metric=to_cloudwatch(alarm.watches),
+        threshold=alarm.threshold,
+        comparison_operator=cloudwatch.ComparisonOperator[alarm.comparison.name],
+        datapoints_to_alarm=alarm.minutes,
+        evaluation_periods=alarm.evaluated_minutes,
+        treat_missing_data=cloudwatch.TreatMissingData[alarm.missing.name],
+    )
+
+
+def to_cloudwatch(watched: Metric | Expression) -> cloudwatch.IMetric:
+    """Return a metric, or metric math, by the minute."""
+    if isinstance(watched, Expression):
+        return cloudwatch.MathExpression(
+            expression=watched.text,
+            using_metrics={id_: to_cloudwatch(metric) for id_, metric in watched.metrics.items()},
+            label=watched.label,
+            period=MINUTE,
+        )
+    return cloudwatch.Metric(
+        namespace=watched.namespace,
+        metric_name=watched.name,
+        dimensions_map=watched.dimensions,
+        statistic=watched.statistic,
+        period=MINUTE,
     )

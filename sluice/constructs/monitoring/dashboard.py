@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from sluice.constructs.monitoring import metrics
-from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, backlog, naming
+from sluice.constructs.monitoring.alarm import MINUTE, to_cloudwatch
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, backlog, naming, watched
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
+from sluice.declaration.watched import Expression, Metric
 
 _WIDTH = 8
 
@@ -38,26 +39,31 @@ def _heading(name: str) -> cloudwatch.TextWidget:
 
 def _graph(
     title: str,
-    left: Sequence[cloudwatch.IMetric],
+    left: Sequence[Metric | Expression],
     *,
-    right: Sequence[cloudwatch.IMetric] = (),
+    right: Sequence[Metric | Expression] = (),
     line: tuple[str, float] | None = None,
 ) -> cloudwatch.GraphWidget:
     lines = [] if line is None else [cloudwatch.HorizontalAnnotation(label=line[0], value=line[1])]
     return cloudwatch.GraphWidget(
-        title=title, left=list(left), right=list(right), left_annotations=lines, width=_WIDTH, period=metrics.MINUTE
+        title=title,
+        left=[to_cloudwatch(watches) for watches in left],
+        right=[to_cloudwatch(watches) for watches in right],
+        left_annotations=lines,
+        width=_WIDTH,
+        period=MINUTE,
     )
 
 
 def _topic_row(environment: Environment, topic: Topic) -> list[cloudwatch.IWidget]:
     name = naming.topic_name(environment, topic.name)
     return [
-        _graph("Published", [metrics.topic_metric(name, "NumberOfMessagesPublished")]),
-        _graph("Delivered", [metrics.topic_metric(name, "NumberOfNotificationsDelivered")]),
+        _graph("Published", [watched.topic_metric(name, "NumberOfMessagesPublished")]),
+        _graph("Delivered", [watched.topic_metric(name, "NumberOfNotificationsDelivered")]),
         _graph(
             "Not delivered",
             [
-                metrics.topic_metric(name, f"NumberOfNotifications{ending}")
+                watched.topic_metric(name, f"NumberOfNotifications{ending}")
                 for ending in ("Failed", "RedrivenToDlq", "FailedToRedriveToDlq", "FilteredOut")
             ],
         ),
@@ -65,42 +71,32 @@ def _topic_row(environment: Environment, topic: Topic) -> list[cloudwatch.IWidge
 
 
 def _outbox_row(environment: Environment, topic: Topic | ExistingTopic) -> list[cloudwatch.IWidget]:
-    def metric(name: str, statistic: str) -> cloudwatch.Metric:
-        return metrics.outbox_metric(environment, topic, name, statistic)
-
+    lag, pending, quarantined, published = (
+        watched.outbox_metric(environment, topic, name)
+        for name in (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
+    )
     return [
-        _graph(
-            "Oldest unpublished, s",
-            [metric(OUTBOX_LAG, "Maximum")],
-            line=("outbox_lag_seconds", environment.outbox_lag_seconds),
-        ),
-        _graph(
-            "Unpublished, and quarantined",
-            [metric(OUTBOX_PENDING, "Maximum")],
-            right=[metric(OUTBOX_QUARANTINED, "Maximum")],
-        ),
-        _graph("Published from the outbox a minute", [metric(OUTBOX_PUBLISHED, "Sum")]),
+        _graph("Oldest unpublished, s", [lag], line=("outbox_lag_seconds", environment.outbox_lag_seconds)),
+        _graph("Unpublished, and quarantined", [pending], right=[quarantined]),
+        _graph("Published from the outbox a minute", [published]),
     ]
 
 
 def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
-    inputs = metrics.inputs(environment, consumer)
+    inputs = watched.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
     counts = [
-        metrics.queue_metric(name, metric_name, "Sum")
+        watched.queue_metric(name, metric_name, "Sum")
         for metric_name in (
             "NumberOfMessagesSent",
             "NumberOfMessagesDeleted",
             *(("NumberOfDeduplicatedSentMessages",) if consumer.fifo else ()),
         )
     ]
-    dead = [
-        metrics.queue_metric(dlq, "ApproximateNumberOfMessagesVisible", "Maximum")
-        for dlq in (
-            naming.dead_letter_queue_name(environment, consumer),
-            naming.undelivered_queue_name(environment, consumer),
-        )
-    ]
+    dead_letter_queues = (
+        naming.dead_letter_queue_name(environment, consumer),
+        naming.undelivered_queue_name(environment, consumer),
+    )
     return [
         _graph(
             "Oldest message, s",
@@ -108,25 +104,28 @@ def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.
             line=("acceptable latency", consumer.acceptable_latency_seconds),
         ),
         _graph("Sent and deleted a minute", counts),
-        _graph("Messages, and dead letters", [inputs[backlog.VISIBLE], inputs[backlog.IN_FLIGHT]], right=dead),
+        _graph(
+            "Messages, and dead letters",
+            [inputs[backlog.VISIBLE], inputs[backlog.IN_FLIGHT]],
+            right=list(map(watched.queue_content, dead_letter_queues)),
+        ),
     ]
 
 
 def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
-    inputs = metrics.inputs(environment, consumer)
+    inputs = watched.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
-    groups = metrics.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
-    per_task = metrics.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
-    scaled_on = metrics.evaluated(consumer.demand_per_task, environment, consumer, label="what scaling sees")
-    drain = cloudwatch.MathExpression(
-        expression="IF(deleted > sent, visible / (deleted - sent))",
-        using_metrics={
+    groups = watched.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
+    per_task = watched.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
+    scaled_on = watched.evaluated(consumer.demand_per_task, environment, consumer, label="what scaling sees")
+    drain = Expression(
+        text="IF(deleted > sent, visible / (deleted - sent))",
+        metrics={
             "visible": inputs[backlog.VISIBLE],
-            "sent": metrics.queue_metric(name, "NumberOfMessagesSent", "Sum"),
-            "deleted": metrics.queue_metric(name, "NumberOfMessagesDeleted", "Sum"),
+            "sent": watched.queue_metric(name, "NumberOfMessagesSent", "Sum"),
+            "deleted": watched.queue_metric(name, "NumberOfMessagesDeleted", "Sum"),
         },
         label="minutes to drain",
-        period=metrics.MINUTE,
     )
     return [
         _graph("Backlog per task", [per_task, scaled_on], line=("target", consumer.target_backlog)),

@@ -14,18 +14,17 @@ rules with a schedule legacy, but one role then starts the task for both, and Ev
 """
 
 import aws_cdk as cdk
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice.constructs.monitoring import metrics
-from sluice.constructs.monitoring.alarm import IGNORE, make_alarm
+from sluice.constructs.monitoring.alarm import make_alarm
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, naming
+from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import typed
 
 
@@ -54,6 +53,7 @@ class AutomaticRedriveRule(Construct):
     ) -> None:
         super().__init__(scope, id_)
         _grant_queues(task_definition.task_role, environment, consumer, key_arn)
+        (alarm,) = of_consumer(environment, consumer, Hearer.REDRIVE)
         rule = events.Rule(
             self,
             "Rule",
@@ -61,7 +61,7 @@ class AutomaticRedriveRule(Construct):
             event_pattern=events.EventPattern(
                 source=["aws.cloudwatch"],
                 detail_type=["CloudWatch Alarm State Change"],
-                resources=[self._alarm(environment, consumer, declared).alarm_arn],
+                resources=[make_alarm(self, "Alarm", alarm).alarm_arn],
                 detail={"state": {"value": ["ALARM"]}},
             ),
         )
@@ -90,26 +90,6 @@ class AutomaticRedriveRule(Construct):
                 "Serverless-EventBusDLQ",
                 "a run that does not start leaves dead letters, and their alarm goes on ringing",
             )
-
-    def _alarm(self, environment: Environment, consumer: Consumer, declared: AutomaticRedrive) -> cloudwatch.Alarm:
-        """Return the alarm that a run waits for. It tells no operator: the alarm of the DLQ has, at its first message.
-
-        It ignores gaps, as that one does: a DLQ nobody touches reports nothing, whatever it holds.
-        """
-        dead_letters = naming.dead_letter_queue_name(environment, consumer)
-        return make_alarm(
-            self,
-            "Alarm",
-            environment=environment,
-            subject=consumer.name,
-            condition="redrive",
-            metric=metrics.queue_metric(dead_letters, "ApproximateNumberOfMessagesVisible", "Maximum"),
-            threshold=1,
-            minutes=declared.quiet_minutes,
-            missing=IGNORE,
-            description=f"Messages have been dead for {declared.quiet_minutes} minutes: a task brings back what it"
-            " may.",
-        )
 
 
 def _of_old(task_definition: ecs.FargateTaskDefinition, declared: AutomaticRedrive) -> targets.ContainerOverride:

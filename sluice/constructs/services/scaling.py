@@ -7,15 +7,14 @@ work.
 
 import aws_cdk as cdk
 from aws_cdk import aws_applicationautoscaling as autoscaling
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice.constructs.monitoring import metrics
-from sluice.constructs.monitoring.alarm import NOT_BREACHING, make_alarm
-from sluice.declaration import Consumer, Environment, backlog, naming
+from sluice.constructs.monitoring.alarm import make_alarm
+from sluice.declaration import Consumer, Environment, backlog, naming, watched
+from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import typed
 from sluice.declaration.metric_math import metric_ids
 
@@ -58,7 +57,7 @@ class BacklogScaling(Construct):
 
     def _track(self, environment: Environment, consumer: Consumer) -> None:
         # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
-        term, inputs = consumer.demand_per_task, metrics.inputs(environment, consumer)
+        term, inputs = consumer.demand_per_task, watched.inputs(environment, consumer)
         autoscaling.CfnScalingPolicy(
             self,
             "BacklogPerTask",
@@ -91,20 +90,8 @@ class BacklogScaling(Construct):
             cooldown=cdk.Duration.seconds(backlog.WAKE_COOLDOWN_SECONDS),
         )
         step.add_adjustment(adjustment=1, lower_bound=0)
-        alarm = make_alarm(
-            self,
-            "WorkWithoutWorkers",
-            environment=environment,
-            subject=consumer.name,
-            condition="asleep",
-            metric=metrics.evaluated(
-                backlog.work_without_workers(), environment, consumer, label="work without workers"
-            ),
-            threshold=1,
-            missing=NOT_BREACHING,  # an idle queue reports nothing
-            description="Messages wait and no task polls: starts one. No operator is needed.",
-        )
-        alarm.add_alarm_action(actions.ApplicationScalingAction(step))
+        (alarm,) = of_consumer(environment, consumer, Hearer.SCALING)
+        make_alarm(self, "WorkWithoutWorkers", alarm).add_alarm_action(actions.ApplicationScalingAction(step))
 
 
 def _service_linked_role(scope: Construct) -> str:
@@ -122,12 +109,12 @@ def _service_linked_role(scope: Construct) -> str:
     )
 
 
-def _metric_stat(metric: cloudwatch.Metric) -> dict[str, object]:
+def _metric_stat(metric: watched.Metric) -> dict[str, object]:
     return {
         "stat": metric.statistic,
         "metric": {
             "namespace": metric.namespace,
-            "metricName": metric.metric_name,
-            "dimensions": [{"name": name, "value": value} for name, value in (metric.dimensions or {}).items()],
+            "metricName": metric.name,
+            "dimensions": [{"name": name, "value": value} for name, value in metric.dimensions.items()],
         },
     }

@@ -19,7 +19,7 @@ from sluice.constructs.database import DatabaseAccess
 from sluice.constructs.fan_out import Keys, topic_key_arn
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.logs import log_group
-from sluice.constructs.monitoring.deployment_alarms import DeploymentAlarms
+from sluice.constructs.monitoring.alarm import make_alarm
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.constructs.services.automatic_redrive import AutomaticRedriveRule
@@ -27,6 +27,7 @@ from sluice.constructs.services.images import Images, TaskImage
 from sluice.constructs.services.scaling import BacklogScaling
 from sluice.constructs.services.schema_container import apply_schema_first
 from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, task_settings
+from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import typed
 from sluice.declaration.topics import RELAY_TASKS
 
@@ -200,7 +201,7 @@ class ConsumerService(Construct):
             key_arn = consumer.queue.key_arn
         if key_arn is not None:
             tasks.task_role.add_to_principal_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key_arn]))
-        DeploymentAlarms(self, "DeploymentAlarms", environment=environment, consumer=consumer, service=self.service)
+        self._let_alarms_take_a_version_back(environment, consumer)
         self._allow_task_protection(tasks, environment=environment)
         if consumer.automatic_redrive is not None:
             redrive = Task(
@@ -228,6 +229,17 @@ class ConsumerService(Construct):
                 key_arn=key_arn,
             )
         self.scaling = BacklogScaling(self, "Scaling", environment=environment, consumer=consumer, service=self.service)
+
+    def _let_alarms_take_a_version_back(self, environment: Environment, consumer: Consumer) -> None:
+        """Make the alarms by which ECS judges a new version, before the service that names them."""
+        scope = Construct(self, "DeploymentAlarms")
+        alarms = of_consumer(environment, consumer, Hearer.DEPLOYMENT)
+        for alarm in alarms:
+            make_alarm(scope, alarm.condition, alarm)
+        self.service.enable_deployment_alarms(
+            [alarm.name for alarm in alarms], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM
+        )
+        self.service.node.add_dependency(scope)
 
     def _allow_task_protection(self, tasks: Task, *, environment: Environment) -> None:
         """Let a worker protect its own task from scale-in while it works on messages.

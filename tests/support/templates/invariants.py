@@ -6,13 +6,12 @@ What no option changes is compared whole in tests/unit/constructs, or is a rule 
 from collections.abc import Iterator
 from typing import Any
 
-from sluice.declaration import Consumer, Encryption, Environment, ExistingDatabase, NewDatabase, Topic, naming
+from sluice.declaration import Consumer, Encryption, Environment, ExistingDatabase, NewDatabase, naming
+from sluice.declaration.alarms import Hearer, alarms
 from tests.support.templates.resources import Resource
 
 _TOPIC, _QUEUE, _KEY = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key"
 _POLICY, _ALARM, _TASK_DEFINITION = "AWS::IAM::Policy", "AWS::CloudWatch::Alarm", "AWS::ECS::TaskDefinition"
-_ALARMS_OF_CONSUMER = ("dead-letters", "undelivered", "late", "expiring", "pinned")
-_ALARMS_OF_SERVICE = ("failing", "dying", "delayed")
 _OF_QUEUE = (
     *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"),
     *("sqs:GetQueueUrl", "sqs:GetQueueAttributes"),
@@ -169,51 +168,27 @@ def _needed(environment: Environment, consumer: Consumer) -> dict[str, list[str]
 
 
 def _alarms(found: list[Resource], environment: Environment) -> Iterator[str]:
-    """Check that every alarm is there, and tells the operators that it began and that it is over, or wakes a task."""
-    conditions = {
-        **{
-            naming.of_topic(environment, "topic", topic): ("failed", "lost")
-            for topic in environment.topics
-            if isinstance(topic, Topic)
-        },
-        **{
-            naming.of_topic(environment, "relay", topic): ("lagging", "quarantined", "alone")
-            for topic in environment.published_topics
-            if environment.has_relay
-        },
-        **{
-            consumer.name: (
-                *_ALARMS_OF_CONSUMER,
-                *(("stuck",) if consumer.fifo else ()),
-                *_ALARMS_OF_SERVICE,
-                *(("asleep",) if consumer.min_tasks == 0 else ()),
-                *(("parked",) if consumer.parks else ()),
-            )
-            for consumer in environment.consumers
-        },
-    }
-    expected = {
-        naming.alarm_name(environment, subject, condition) for subject, of in conditions.items() for condition in of
-    }
-    alarms = {resource.name: resource.properties for resource in _of_kind(found, _ALARM)}
-    for name in sorted(expected ^ set(alarms)):
-        yield f"alarm {name} is {'missing' if name in expected else 'unknown'}"
+    """Check that every declared alarm is there, and tells whom it is for."""
+    declared = {alarm.name: alarm for alarm in alarms(environment)}
+    made = {resource.name: resource.properties for resource in _of_kind(found, _ALARM)}
+    for name in sorted(declared.keys() ^ made.keys()):
+        yield f"alarm {name} is {'missing' if name in declared else 'unknown'}"
     operators = [environment.alarm_topic_arn or f"Ref({naming.operator_topic_name(environment)})"]
     services = {service.name: service.properties for service in _of_kind(found, "AWS::ECS::Service")}
     for consumer in environment.consumers:
         name = naming.service_name(environment, consumer.name)
         seen = services[name]["DeploymentConfiguration"].get("Alarms", {}).get("AlarmNames", [])
-        if seen != [f"{name}-{condition}" for condition in _ALARMS_OF_SERVICE]:
+        if seen != [f"{name}-{condition}" for condition in ("failing", "dying", "delayed")]:
             yield f"{name} is deployed while {seen} are watched"
-    for name, alarm in alarms.items():
-        if name.endswith(tuple(f"-{condition}" for condition in _ALARMS_OF_SERVICE)):
-            if alarm.get("AlarmActions") or alarm.get("OKActions"):
-                yield f"alarm {name}, which is for ECS, does more"
-        elif name.endswith("-asleep"):
-            if "WakeFromZero" not in str(alarm["AlarmActions"]):
+    for name in declared.keys() & made.keys():
+        begun, ended = (made[name].get(actions) for actions in ("AlarmActions", "OKActions"))
+        match declared[name].hearer:
+            case Hearer.OPERATORS if [begun, ended] != [operators, operators]:
+                yield f"alarm {name} does not tell the operators"
+            case Hearer.SCALING if "WakeFromZero" not in str(begun):
                 yield f"alarm {name} wakes nobody"
-        elif [alarm.get("AlarmActions"), alarm.get("OKActions")] != [operators, operators]:
-            yield f"alarm {name} does not tell the operators"
+            case Hearer.DEPLOYMENT | Hearer.REDRIVE if begun or ended:
+                yield f"alarm {name}, which is for {declared[name].hearer.value}, does more"
 
 
 def _as_list(value: Any) -> list[Any]:

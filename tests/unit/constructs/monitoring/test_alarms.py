@@ -304,10 +304,10 @@ def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, Stacks]) -
     assert found == {"OperatorTopicArn": "Ref(sluice-prod-operators)"}
 
 
-def test_every_alarm_has_a_row_and_something_to_do_on_the_page(
+def test_every_alarm_is_explained_on_the_page(
     by_environment: Mapping[str, list[Resource]], edited: Mapping[str, Stacks]
 ) -> None:
-    """In the table of docs/architecture/stacks.md and in the list under it; neither is about an alarm there is not."""
+    """In the table of docs/architecture/stacks.md; the list under it is about no alarm that there is not."""
     page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
     every = (*by_environment.values(), resources(edited[REDRIVEN]))
     names = {name for found in every for name in of_kind(found, ALARM)}
@@ -316,7 +316,8 @@ def test_every_alarm_has_a_row_and_something_to_do_on_the_page(
     )
 
     conditions = {re.sub(subject, "", name) for name in names}
-    rows = re.findall(r"^\| `sluice-ENV-(?:topic|relay|CONSUMER)-([a-z-]+)` \| \S", page, flags=re.MULTILINE)
+    row = r"^\| `sluice-ENV-(?:topic|relay|CONSUMER)-([a-z-]+)` \|.*\| [A-Z][^|]{20,}\. \|$"
+    rows = re.findall(row, page, flags=re.MULTILINE)
     paragraphs = re.findall(r"^- \*\*([a-z-]+)\*\*: ", page, flags=re.MULTILINE)
     assert sorted(rows) == sorted(conditions)
-    assert sorted(paragraphs) == sorted(conditions)
+    assert len(paragraphs) == len({*paragraphs} & conditions) > 10

@@ -1,0 +1,337 @@
+"""Every alarm of an environment, as a value: what it watches, when it rings, what it means, and what to do about it.
+
+The stacks make these alarms, the bill counts what they read, docs/architecture/stacks.md lists them (`make docs`), and
+the contracts look for them where they are deployed.
+
+Missing data. What a queue holds is not reported once nobody has touched the queue for six hours, whatever it holds; so
+those alarms *ignore* gaps: a forgotten dead letter goes on ringing, and an idle queue stays silent. What SNS counts is
+not reported while there is nothing to count; those alarms take a gap for zero. The leading relay reports twice a
+minute whatever there is to report, so a gap in the outbox's lag *is* the failure: nobody publishes.
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
+(read 2026-11-21).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+from sluice.declaration import backlog, metrics, naming, watched
+from sluice.declaration.consumer import Consumer, Gaps
+from sluice.declaration.environment import Environment
+from sluice.declaration.topics import RELAY_TASKS, ExistingTopic, Topic
+
+_PINNED_MINUTES = 15
+_PARKED_MINUTES = 10
+_ALONE_MINUTES = 15
+_DEPLOYMENT_MINUTES = 15
+"""How long an increase counts: ECS goes on watching after the last task was replaced, longer for a longer alarm, and a
+message takes some minutes to use up its attempts."""
+
+
+class Comparison(Enum):
+    """When a minute breaches the threshold, as CloudWatch says it."""
+
+    GREATER_THAN_OR_EQUAL_TO_THRESHOLD = "GreaterThanOrEqualToThreshold"
+    GREATER_THAN_THRESHOLD = "GreaterThanThreshold"
+    LESS_THAN_THRESHOLD = "LessThanThreshold"
+
+
+class Missing(Enum):
+    """What a minute without data is to an alarm, as CloudWatch says it."""
+
+    NOT_BREACHING = "notBreaching"
+    IGNORE = "ignore"
+    BREACHING = "breaching"
+
+
+class Hearer(Enum):
+    """Whom an alarm tells: operators, or a service that does something about it."""
+
+    OPERATORS = "operators"
+    DEPLOYMENT = "ECS"  # takes a version back
+    SCALING = "scaling"  # starts a task
+    REDRIVE = "EventBridge"  # starts a run of automatic redrive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One alarm; it rings when so many of the last minutes breach.
+
+    Args:
+        subject: a consumer's name, or what a topic or its relay is called.
+        condition: what is wrong when it rings; with the subject its name.
+        watches: what it reads.
+        threshold: what a minute is compared with.
+        bound: what the threshold is in the declaration, if it is not this number everywhere.
+        minutes: that have to breach.
+        of_minutes: of these last minutes; None: of as many.
+        duration: what the minutes are in the declaration, if they are not this number everywhere.
+        description: what it means, and what to do.
+    """
+
+    environment: Environment
+    subject: str
+    condition: str
+    watches: watched.Metric | watched.Expression
+    threshold: float = 1
+    bound: str | None = None
+    comparison: Comparison = Comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+    minutes: int = 1
+    of_minutes: int | None = None
+    duration: str | None = None
+    missing: Missing
+    description: str
+    hearer: Hearer = Hearer.OPERATORS
+
+    @property
+    def name(self) -> str:
+        """Return its name in CloudWatch."""
+        return naming.alarm_name(self.environment, self.subject, self.condition)
+
+    @property
+    def evaluated_minutes(self) -> int:
+        """Return how many of the last minutes are looked at."""
+        return self.minutes if self.of_minutes is None else self.of_minutes
+
+    @property
+    def metrics(self) -> tuple[watched.Metric, ...]:
+        """Return the metrics it reads, each of which is paid for."""
+        return tuple(self.watches.metrics.values()) if isinstance(self.watches, watched.Expression) else (self.watches,)
+
+
+def alarms(environment: Environment) -> tuple[Alarm, ...]:
+    """Return every alarm of an environment."""
+    # Of an existing topic the metrics also count what others subscribed.
+    own = [topic for topic in environment.topics if isinstance(topic, Topic)]
+    published = environment.published_topics if environment.has_relay else ()
+    return (
+        *(alarm for topic in own for alarm in _of_topic(environment, topic)),
+        *(alarm for topic in published for alarm in _of_relay(environment, topic)),
+        *(alarm for consumer in environment.consumers for alarm in of_consumer(environment, consumer)),
+    )
+
+
+def of_consumer(environment: Environment, consumer: Consumer, hearer: Hearer | None = None) -> list[Alarm]:
+    """Return the alarms about a consumer; with a hearer those that tell it."""
+    every = (
+        *_of_queues(environment, consumer),
+        *_of_latency(environment, consumer),
+        *_of_inbox(environment, consumer),
+        *_of_deployment(environment, consumer),
+        *_of_services(environment, consumer),
+    )
+    return [alarm for alarm in every if hearer in (None, alarm.hearer)]
+
+
+def _of_topic(environment: Environment, topic: Topic) -> Iterator[Alarm]:
+    name = naming.topic_name(environment, topic.name)
+    alarm = partial(
+        Alarm,
+        environment=environment,
+        subject=naming.of_topic(environment, "topic", topic),
+        missing=Missing.NOT_BREACHING,
+    )
+    yield alarm(
+        condition="failed",
+        watches=watched.topic_metric(name, "NumberOfNotificationsFailed"),
+        description="SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy and"
+        " key.",
+    )
+    yield alarm(
+        condition="lost",
+        watches=watched.topic_metric(name, "NumberOfNotificationsFailedToRedriveToDlq"),
+        description="Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
+        " Publish them again; consumers that had them need an inbox.",
+    )
+
+
+def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterator[Alarm]:
+    subject = naming.of_topic(environment, "relay", topic)
+    alarm = partial(Alarm, environment=environment, subject=subject)
+    yield alarm(
+        condition="lagging",
+        watches=watched.outbox_metric(environment, topic, metrics.OUTBOX_LAG),
+        threshold=environment.outbox_lag_seconds,
+        bound="`outbox_lag_seconds`",
+        comparison=Comparison.GREATER_THAN_THRESHOLD,
+        minutes=3,  # a relay that dies is replaced sooner
+        of_minutes=5,
+        missing=Missing.BREACHING,
+        description=f"A committed message has waited longer than {environment.outbox_lag_seconds} s to be"
+        " published, or no relay leads. See the relay's log: SNS refuses, the database does not answer, no task"
+        " starts, or a message is quarantined.",
+    )
+    yield alarm(
+        condition="quarantined",
+        watches=watched.outbox_metric(environment, topic, metrics.OUTBOX_QUARANTINED),
+        missing=Missing.NOT_BREACHING,  # without a relay `lagging` rings
+        description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
+        " outbox ls`, mend what refuses it, then unquarantine or skip it.",
+    )
+    yield alarm(
+        condition="alone",
+        watches=watched.running_tasks(environment, subject),
+        threshold=RELAY_TASKS,
+        comparison=Comparison.LESS_THAN_THRESHOLD,
+        minutes=_ALONE_MINUTES,
+        missing=Missing.BREACHING,  # with no task there is no number
+        description=f"Fewer than {RELAY_TASKS} relays have run for {_ALONE_MINUTES} minutes, so nobody takes over"
+        " when the last one fails. See the events of its ECS service, and its log.",
+    )
+
+
+def _of_queues(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=Missing.IGNORE)
+    yield alarm(
+        condition="dead-letters",
+        watches=watched.queue_content(naming.dead_letter_queue_name(environment, consumer)),
+        description=f"A message failed {consumer.max_attempts} times. Inspect it, fix the cause, redrive it.",
+    )
+    yield alarm(
+        condition="undelivered",
+        watches=watched.queue_content(naming.undelivered_queue_name(environment, consumer)),
+        description="SNS could not deliver a message to the queue: its policy or its key is wrong. Fix it, then send"
+        " these messages to that queue.",
+    )
+
+
+def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=Missing.IGNORE)
+    age = watched.inputs(environment, consumer)[backlog.AGE]
+    yield alarm(
+        condition="late",
+        watches=age,
+        threshold=consumer.acceptable_latency_seconds,
+        bound="`acceptable_latency_seconds`",
+        comparison=Comparison.GREATER_THAN_THRESHOLD,
+        minutes=3,
+        of_minutes=5,
+        description=f"A message has waited longer than {consumer.acceptable_latency_seconds} s. See the dashboard:"
+        " failing tasks, too few tasks, or a stuck group.",
+    )
+    yield alarm(
+        condition="expiring",
+        watches=age,
+        threshold=consumer.message_retention_seconds / 2,
+        bound="half of `message_retention_seconds`",
+        description=f"A message has waited half of the {consumer.message_retention_seconds} s after which SQS"
+        " deletes it.",
+    )
+    if consumer.fifo:
+        yield alarm(
+            condition="stuck",
+            watches=watched.evaluated(consumer.group_stuck, environment, consumer, label="late while lanes are idle"),
+            minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
+            of_minutes=10,
+            description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
+            " message, or holds most of the load. More tasks do not help.",
+        )
+    yield alarm(
+        condition="pinned",
+        watches=watched.evaluated(
+            consumer.capacity_pinned, environment, consumer, label="behind with all tasks at work"
+        ),
+        minutes=_PINNED_MINUTES,
+        description=f"All {consumer.max_tasks} tasks have had more than they can do in time for"
+        f" {_PINNED_MINUTES} minutes. Raise max_tasks, or make the handler faster.",
+    )
+
+
+def _of_inbox(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=Missing.IGNORE)
+    if consumer.parks:
+        minutes = _PARKED_MINUTES + consumer.gap_wait_seconds // 60 * (consumer.gaps is Gaps.WAIT)
+        yield alarm(
+            condition="parked",
+            watches=watched.inbox_metric(environment, consumer, metrics.PARKED_GROUPS),
+            minutes=minutes,
+            duration=f"{_PARKED_MINUTES} min; with `Gaps.WAIT` `gap_wait_seconds` more",
+            description=f"A group has been parked for {minutes} minutes: a message is missing, dead or held, and what"
+            " follows it is set aside. See `sluice dlq ls`, then redrive, replace, retry or skip it.",
+        )
+    if consumer.automatic_redrive is not None:
+        yield alarm(
+            condition="redrive-off",
+            watches=watched.inbox_metric(environment, consumer, metrics.REDRIVE_OFF),
+            description="Automatic redrive is off: a message that it brought back died again, a run died, or an"
+            " operator switched it off. See `sluice dlq audit`, mend the cause, then `sluice dlq automatic-on`.",
+        )
+
+
+def _of_deployment(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarms by which ECS judges a new version of the workers, and takes it back while it is deployed.
+
+    The circuit breaker sees only tasks that do not start. A version that starts and then fails every message shows in
+    what its workers count and in the queues. `failing` is of what workers count themselves and write within a minute or
+    two. A worker that is killed by its message counts nothing; for that there is `dying`, of the DLQ. An increase is
+    one since the minute before. A DLQ that nobody has used for six hours reports nothing, and then up to 15 minutes
+    late. Its first minute with dead letters has nothing that it could have increased from; the next minute that brings
+    more has.
+
+    An alarm that rings when a deployment starts makes ECS watch none of them during that deployment. So these do not
+    ring for as long as a dead letter lies there, which may be weeks, but only for some minutes after there are more of
+    them. The version that mends a late queue is not taken back either.
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/deployment-alarm-failure.html and
+    https://aws.github.io/copilot-cli/docs/manifest/backend-service/ (rollback_alarms), read 2026-11-23.
+    """
+    alarm = partial(
+        Alarm,
+        environment=environment,
+        subject=consumer.name,
+        missing=Missing.NOT_BREACHING,  # an idle queue reports nothing
+        hearer=Hearer.DEPLOYMENT,
+    )
+    dead_letters = watched.queue_content(naming.dead_letter_queue_name(environment, consumer))
+    yield alarm(
+        condition="failing",
+        watches=watched.inbox_metric(environment, consumer, metrics.DEAD),
+        of_minutes=_DEPLOYMENT_MINUTES,
+        description="Workers give messages up. While a version is deployed, ECS takes it back.",
+    )
+    yield alarm(
+        condition="dying",
+        watches=watched.Expression(
+            text="DIFF(FILL(dead, REPEAT))",
+            metrics={"dead": dead_letters},
+            label="more dead letters than a minute before",
+        ),
+        of_minutes=_DEPLOYMENT_MINUTES,
+        description="Dead letters increase. While a version is deployed, ECS takes it back.",
+    )
+    yield alarm(
+        condition="delayed",
+        watches=watched.inputs(environment, consumer)[backlog.AGE],
+        threshold=consumer.acceptable_latency_seconds,
+        bound="`acceptable_latency_seconds`",
+        comparison=Comparison.GREATER_THAN_THRESHOLD,
+        minutes=3,
+        of_minutes=5,
+        description="Messages are late. While a version is deployed, ECS takes it back.",
+    )
+
+
+def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarms that start a task: a worker where there is none, and a run of automatic redrive."""
+    alarm = partial(Alarm, environment=environment, subject=consumer.name)
+    if consumer.min_tasks == 0:
+        yield alarm(
+            condition="asleep",
+            watches=watched.evaluated(
+                backlog.work_without_workers(), environment, consumer, label="work without workers"
+            ),
+            missing=Missing.NOT_BREACHING,  # an idle queue reports nothing
+            description="Messages wait and no task polls: starts one. No operator is needed.",
+            hearer=Hearer.SCALING,
+        )
+    redrive = consumer.automatic_redrive
+    if redrive is not None:
+        yield alarm(
+            condition="redrive",
+            watches=watched.queue_content(naming.dead_letter_queue_name(environment, consumer)),
+            minutes=redrive.quiet_minutes,
+            duration="all of `quiet_seconds`",
+            missing=Missing.IGNORE,
+            description=f"Messages have been dead for {redrive.quiet_minutes} minutes: a task brings back what it may.",
+            hearer=Hearer.REDRIVE,
+        )

@@ -1,0 +1,95 @@
+"""The CloudWatch metrics that alarms, graphs and scaling read, and metric math over them: values, by the minute.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html,
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read 2026-11-21).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sluice.declaration import backlog, metrics, naming
+from sluice.declaration.consumer import Consumer
+from sluice.declaration.environment import Environment
+from sluice.declaration.metric_math import Term, metric_ids
+from sluice.declaration.topics import ExistingTopic, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric, and how a minute's values of it become one."""
+
+    namespace: str
+    name: str
+    dimensions: Mapping[str, str]
+    statistic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """Metric math, with the metrics it names by their ids in it."""
+
+    text: str
+    metrics: Mapping[str, Metric]
+    label: str
+
+
+def queue_metric(queue_name: str, metric_name: str, statistic: str) -> Metric:
+    """Return a metric of a queue."""
+    return Metric("AWS/SQS", metric_name, {"QueueName": queue_name}, statistic)
+
+
+def queue_content(queue_name: str) -> Metric:
+    """Return how many messages of a queue are visible.
+
+    Of a DLQ it is the one to watch: NumberOfMessagesSent does not count what SQS moves there itself.
+    """
+    return queue_metric(queue_name, "ApproximateNumberOfMessagesVisible", "Maximum")
+
+
+def topic_metric(topic_name: str, metric_name: str) -> Metric:
+    """Return a metric of a topic, summed."""
+    return Metric("AWS/SNS", metric_name, {"TopicName": topic_name}, "Sum")
+
+
+def outbox_metric(environment: Environment, topic: Topic | ExistingTopic, metric_name: str) -> Metric:
+    """Return a metric that a topic's leading relay writes; not reported while no relay leads."""
+    return Metric(
+        metrics.NAMESPACE, metric_name, metrics.dimensions(environment, topic.name), _statistic_of(metric_name)
+    )
+
+
+def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str) -> Metric:
+    """Return what a consumer's workers write of its inbox; not reported while no worker runs."""
+    return Metric(
+        metrics.NAMESPACE, metric_name, metrics.inbox_dimensions(environment, consumer), _statistic_of(metric_name)
+    )
+
+
+def _statistic_of(metric_name: str) -> str:
+    """Return how values of several tasks are put together: what they count is summed, of a gauge all write the same."""
+    return "Sum" if metric_name in metrics.COUNTED else "Maximum"
+
+
+def running_tasks(environment: Environment, service: str) -> Metric:
+    """Return how many tasks of a consumer's service, or of `relay`, run; not reported at all while there are none."""
+    dimensions = {
+        "ClusterName": naming.cluster_name(environment),
+        "ServiceName": naming.service_name(environment, service),
+    }
+    return Metric("ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average")
+
+
+def inputs(environment: Environment, consumer: Consumer) -> dict[str, Metric]:
+    """Return every metric that an expression of `sluice.declaration.backlog` may name, by its id there."""
+    name = naming.queue_name(environment, consumer)
+    of_queue = {id_: queue_metric(name, metric, statistic) for id_, (metric, statistic) in backlog.OF_QUEUE.items()}
+    return of_queue | {backlog.RUNNING: running_tasks(environment, consumer.name)}
+
+
+def evaluated(term: Term, environment: Environment, consumer: Consumer, *, label: str) -> Expression:
+    """Return an expression about a consumer, with the metrics it names and no others."""
+    named = metric_ids(term)
+    known = inputs(environment, consumer)
+    return Expression(
+        text=term.text(), metrics={id_: metric for id_, metric in known.items() if id_ in named}, label=label
+    )

@@ -1,0 +1,85 @@
+"""Which alarms an environment has, by what it declares. What each is: tests/unit/constructs/monitoring."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sluice.declaration import AutomaticRedrive, Consumer, Environment, ExistingTopic, Gaps, NewDatabase, Topic
+from sluice.declaration.alarms import Hearer, alarms, of_consumer
+
+BILLING = Consumer(name="billing", handlers="their.handlers")
+ENVIRONMENT = Environment(name="dev", consumers=(BILLING,))
+STOCK = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:stock.fifo")
+
+ALWAYS = {
+    *("topic-failed", "topic-lost", "billing-dead-letters", "billing-undelivered", "billing-late", "billing-expiring"),
+    *("billing-stuck", "billing-pinned", "billing-failing", "billing-dying", "billing-delayed"),
+}
+RELAY = {"relay-lagging", "relay-quarantined", "relay-alone"}
+
+
+def _seen(environment: Environment) -> set[str]:
+    names = [alarm.name.removeprefix("sluice-dev-") for alarm in alarms(environment)]
+    assert len(set(names)) == len(names)
+    return set(names)
+
+
+def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> None:
+    assert _seen(ENVIRONMENT) == ALWAYS
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ({"database": NewDatabase()}, RELAY),
+        ({"database": NewDatabase(), "relay": False}, set()),
+        ({"topics": (Topic(), Topic(name="payments"))}, {"topic-payments-failed", "topic-payments-lost"}),
+        ({"topics": (Topic(), STOCK), "database": NewDatabase()}, RELAY),
+        (
+            {"topics": (Topic(), replace(STOCK, relay=True)), "database": NewDatabase()},
+            RELAY | {"relay-stock-lagging", "relay-stock-quarantined", "relay-stock-alone"},
+        ),
+    ],
+)
+def test_a_topic_and_a_relay_have_their_own(changes: dict[str, Any], more: set[str]) -> None:
+    """Of an existing topic the metrics also count what others subscribed, so it has none."""
+    assert _seen(replace(ENVIRONMENT, **changes)) == ALWAYS | more
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "fewer"),
+    [
+        ({"min_tasks": 0, "acceptable_latency_seconds": 1_200}, {"billing-asleep"}, set()),
+        ({"gaps": Gaps.HALT}, {"billing-parked"}, set()),
+        ({"automatic_redrive": AutomaticRedrive()}, {"billing-redrive", "billing-redrive-off"}, set()),
+        ({"fifo": False}, set(), {"billing-stuck"}),
+    ],
+)
+def test_an_option_of_a_consumer_has_its_alarm(changes: dict[str, Any], more: set[str], fewer: set[str]) -> None:
+    environment = replace(ENVIRONMENT, consumers=(replace(BILLING, **changes),))
+
+    assert _seen(environment) == (ALWAYS | more) - fewer
+
+
+@pytest.mark.parametrize(
+    ("hearer", "conditions"),
+    [
+        (Hearer.DEPLOYMENT, ["failing", "dying", "delayed"]),
+        (Hearer.SCALING, ["asleep"]),
+        (Hearer.REDRIVE, ["redrive"]),
+    ],
+)
+def test_a_service_is_told_by_its_own_alarms(hearer: Hearer, conditions: list[str]) -> None:
+    every = replace(BILLING, min_tasks=0, acceptable_latency_seconds=1_200, automatic_redrive=AutomaticRedrive())
+
+    assert [alarm.condition for alarm in of_consumer(ENVIRONMENT, every, hearer)] == conditions
+
+
+@pytest.mark.parametrize(("gaps", "minutes"), [(Gaps.HALT, 10), (Gaps.WAIT, 17)])
+def test_a_group_that_waits_for_its_gap_is_not_yet_parked_for_long(gaps: Gaps, minutes: int) -> None:
+    consumer = replace(BILLING, gaps=gaps, gap_wait_seconds=450)
+
+    (parked,) = (alarm for alarm in of_consumer(ENVIRONMENT, consumer) if alarm.condition == "parked")
+
+    assert (parked.minutes, parked.evaluated_minutes) == (minutes, minutes)

@@ -1,0 +1,51 @@
+"""The alarms of the declaration as rows of a table: those of one topic, its relay, and a consumer with every option."""
+
+from collections.abc import Iterator
+
+from sluice.declaration import AutomaticRedrive, Consumer, Environment, Gaps, NewDatabase, naming
+from sluice.declaration.alarms import Alarm, Comparison, Missing, alarms
+from sluice.declaration.watched import Expression, Metric
+
+COLUMNS = ("alarm", "watches", "rings at", "for", "a gap", "tells", "means, with the default numbers")
+
+_CONSUMER = Consumer(name="consumer", handlers="their.handlers", gaps=Gaps.HALT, automatic_redrive=AutomaticRedrive())
+_ASLEEP = Consumer(name="asleep", min_tasks=0, acceptable_latency_seconds=1_200)
+_ENVIRONMENT = Environment(name="env", database=NewDatabase(), consumers=(_CONSUMER, _ASLEEP))
+_COMPARED = {
+    Comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD: "at least",
+    Comparison.GREATER_THAN_THRESHOLD: "more than",
+    Comparison.LESS_THAN_THRESHOLD: "less than",
+}
+_GAPS = {Missing.NOT_BREACHING: "counts as fine", Missing.IGNORE: "keeps its state", Missing.BREACHING: "rings"}
+_OF = {
+    naming.topic_name(_ENVIRONMENT): "topic",
+    naming.service_name(_ENVIRONMENT, "relay"): "relay",
+    naming.queue_name(_ENVIRONMENT, _CONSUMER): "queue",
+    naming.dead_letter_queue_name(_ENVIRONMENT, _CONSUMER): "queue's DLQ",
+    naming.undelivered_queue_name(_ENVIRONMENT, _CONSUMER): "subscription's DLQ",
+}
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+    """Yield a row for each condition there is an alarm for."""
+    first: dict[str, Alarm] = {}
+    for alarm in alarms(_ENVIRONMENT):
+        first.setdefault(alarm.condition, alarm)
+    for alarm in first.values():
+        subject = "CONSUMER" if alarm.subject in (_CONSUMER.name, _ASLEEP.name) else alarm.subject
+        yield (
+            f"`{naming.alarm_name(_ENVIRONMENT, subject, alarm.condition).replace('-env-', '-ENV-')}`",
+            _watches(alarm.watches),
+            f"{_COMPARED[alarm.comparison]} {alarm.bound or f'{alarm.threshold:g}'}",
+            alarm.duration or f"{alarm.minutes} of {alarm.evaluated_minutes} min",
+            _GAPS[alarm.missing],
+            alarm.hearer.value,
+            alarm.description,
+        )
+
+
+def _watches(watched: Metric | Expression) -> str:
+    if isinstance(watched, Expression):
+        return f"expression: {watched.label}"
+    of = "outbox" if "Topic" in watched.dimensions else _OF[tuple(watched.dimensions.values())[-1]]
+    return f"{watched.statistic} of `{watched.name}` of the {of}"
