@@ -4,15 +4,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
+from typing import Any
 
 from sluice import limits
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
-from sluice.declaration.fields.existing import ExistingKeys, check_existing
+from sluice.declaration.fields.existing import ExistingKeys
 from sluice.declaration.fields.image import Architecture, check_image, parse_image
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
-from sluice.declaration.fields.operators import SlackChannel, check_operators
-from sluice.declaration.topics import LABEL, ExistingTopic, Topic, check_topics
+from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
+from sluice.declaration.topics import LABEL, ExistingTopic, Topic
 from sluice.declaration.validation import between, checked, declared, did_you_mean, matching, nearest, require, shown
 from sluice.errors import ConfigError
 
@@ -150,29 +151,36 @@ class Environment:
         """Return the tags on every resource."""
         return {"application": self.application, "environment": self.name, **self.tags}
 
+    @property
+    def has_relay(self) -> bool:
+        """Whether a relay publishes what is in this environment's outbox."""
+        return self.relay and self.database is not None
+
     def __post_init__(self) -> None:
         _check_region_and_consumers(self)
-        check_topics(self)
-        check_existing(self)
-        require(
-            self,
-            self.keys is None or self.encryption is Encryption.CMK,
-            field="keys",
-            allowed="None without Encryption.CMK: nothing would be encrypted with them",
-        )
+        _check_topics(self)
+        _check_keys(self)
+        _check_existing_queues(self)
         _check_tasks(self)
         match self.database:
             case NewDatabase():
                 _check_zones(self)
             case ExistingDatabase() as database:
                 _check_database(self, database)
-        check_operators(self)
+        _check_operators(self)
         _check_tags(self)
 
-    @property
-    def has_relay(self) -> bool:
-        """Whether a relay publishes what is in this environment's outbox."""
-        return self.relay and self.database is not None
+
+def _require_region(environment: Environment, value: Any, *names: str, kind: str = "an ARN") -> None:
+    """Refuse a field that holds an ARN of another region."""
+    for name in names:
+        arn = getattr(value, name)
+        require(
+            value,
+            arn is None or arn.split(":")[3] == environment.region,
+            field=name,
+            allowed=f"{kind} in {environment.region}, the region of environment {environment.name!r}",
+        )
 
 
 def _check_region_and_consumers(environment: Environment) -> None:
@@ -204,6 +212,85 @@ def _check_region_and_consumers(environment: Environment) -> None:
         environment.archive_days is None or environment.removal is Removal.RETAIN,
         field="archive_days",
         allowed="None with Removal.DESTROY: AWS refuses to delete a topic that archives",
+    )
+
+
+def _check_topics(environment: Environment) -> None:
+    """Refuse topics that cannot be told apart, that consumers do not find, or that are out of reach."""
+    names = [topic.name for topic in environment.topics]
+    require(environment, len(set(names)) == len(names), field="topics", seen=names, allowed="each topic's name once")
+    taken = {f"{part}-{name}" for name in names[1:] for part in ("relay", "topic")}
+    for consumer in environment.consumers:
+        require(
+            consumer,
+            consumer.topic is None or consumer.topic in names,
+            field="topic",
+            allowed=f"None or one of {', '.join(names)}, the topics of environment {environment.name!r}",
+        )
+        require(
+            consumer,
+            consumer.name not in taken,
+            field="name",
+            allowed="another name: a topic's relay or its alarms have this one",
+        )
+    for topic in environment.topics:
+        if isinstance(topic, ExistingTopic):
+            _require_region(environment, topic, "arn", "key_arn")
+            continue
+        for name in ("producer_accounts", "subscriber_accounts"):
+            require(
+                topic,
+                environment.account not in getattr(topic, name),
+                field=name,
+                allowed=f"other accounts than {environment.account}, the environment's own: there a role's policy"
+                " suffices",
+            )
+    require(
+        environment,
+        environment.archive_days is None or any(isinstance(topic, Topic) for topic in environment.topics),
+        field="archive_days",
+        allowed="None without a topic of the environment's own: what an existing one archives is its owner's part",
+    )
+
+
+def _check_keys(environment: Environment) -> None:
+    keys = environment.keys
+    if keys is not None:
+        _require_region(environment, keys, "topic_arn", "queues_arn", kind="a key")
+    require(
+        environment,
+        keys is None or environment.encryption is Encryption.CMK,
+        field="keys",
+        allowed="None without Encryption.CMK: nothing would be encrypted with them",
+    )
+
+
+def _check_existing_queues(environment: Environment) -> None:
+    """Refuse existing queues that the environment's tasks do not reach."""
+    queues = [consumer.queue for consumer in environment.consumers if consumer.queue is not None]
+    require(
+        environment,
+        environment.account is not None or not queues,
+        field="account",
+        allowed=f"the account of {queues[0].arn}: an environment with existing queues names it" if queues else "",
+    )
+    place = f"arn:aws:sqs:{environment.region}:{environment.account}:"
+    for queue in queues:
+        require(
+            queue,
+            queue.arn.startswith(place),
+            field="arn",
+            allowed=f"a queue in {place}…: those elsewhere have their metrics there, and workers scale on them; a queue"
+            " of another account is subscribed by its owner (Topic.subscriber_accounts)",
+        )
+        _require_region(environment, queue, "key_arn", kind="a key")
+    arns = [arn for queue in queues for arn in (queue.arn, queue.dead_letter_queue_arn)]
+    require(
+        environment,
+        len(set(arns)) == len(arns),
+        field="consumers",
+        seen=arns,
+        allowed="each existing queue and DLQ once: two consumers of one queue would take each other's messages",
     )
 
 
@@ -261,19 +348,37 @@ def _check_database(environment: Environment, database: ExistingDatabase) -> Non
         allowed="a NewDatabase in a NewNetwork: from there nothing leads to a database elsewhere; or declare the VPC"
         " that reaches it, as ExistingNetwork",
     )
-    for name, arn in (("secret_arn", database.secret_arn), ("secret_key_arn", database.secret_key_arn)):
-        require(
-            database,
-            arn is None or arn.split(":")[3] == environment.region,
-            field=name,
-            allowed=f"an ARN in {environment.region}, the region of environment {environment.name!r}",
-        )
+    _require_region(environment, database, "secret_arn", "secret_key_arn")
     require(
         database,
         environment.account in (None, database.secret_arn.split(":")[4]) or database.secret_key_arn is not None,
         field="secret_arn",
         allowed=f"a secret of account {environment.account}, or one with a secret_key_arn: without a key of its own no"
         " other account reads it",
+    )
+
+
+def _check_operators(environment: Environment) -> None:
+    """Refuse whom no alarm would reach."""
+    addresses = (
+        ("alarm_emails", EMAIL, "e-mail addresses"),
+        ("alarm_urls", HTTPS, "addresses that begin with https://"),
+    )
+    for field_name, pattern, allowed in addresses:
+        for address in getattr(environment, field_name):
+            require(environment, re.fullmatch(pattern, address), field=field_name, seen=address, allowed=allowed)
+    arn = environment.alarm_topic_arn
+    require(
+        environment,
+        arn is None or (arn.split(":")[3] == environment.region and not arn.endswith(limits.FIFO_SUFFIX)),
+        field="alarm_topic_arn",
+        allowed=f"a standard topic in {environment.region}: alarms publish to no other",
+    )
+    require(
+        environment,
+        arn is None or not (environment.alarm_emails or environment.alarm_urls or environment.alarm_slack),
+        field="alarm_topic_arn",
+        allowed="None beside alarm_emails, alarm_urls and alarm_slack: they belong to a topic of the environment's own",
     )
 
 

@@ -6,14 +6,10 @@ AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-acc
 """
 
 import re
-from typing import TYPE_CHECKING
 
 from sluice.declaration.fields.existing import KEY_ARN
-from sluice.declaration.validation import checked, declared, matching, require
+from sluice.declaration.validation import checked, declared, matching
 from sluice.limits import FIFO_SUFFIX
-
-if TYPE_CHECKING:
-    from sluice.declaration.environment import Environment
 
 # Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
 LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
@@ -75,54 +71,3 @@ class ExistingTopic:
     def account(self) -> str:
         """Return whose it is."""
         return self.arn.split(":")[4]
-
-
-def check_topics(environment: "Environment") -> None:
-    """Refuse topics that cannot be told apart, that consumers do not find, or that are out of reach.
-
-    Raises:
-        FieldError: there are such.
-    """
-    names = [topic.name for topic in environment.topics]
-    require(environment, len(set(names)) == len(names), field="topics", seen=names, allowed="each topic's name once")
-    taken = {f"{part}-{name}" for name in names[1:] for part in ("relay", "topic")}
-    for consumer in environment.consumers:
-        require(
-            consumer,
-            consumer.topic is None or consumer.topic in names,
-            field="topic",
-            allowed=f"None or one of {', '.join(names)}, the topics of environment {environment.name!r}",
-        )
-        require(
-            consumer,
-            consumer.name not in taken,
-            field="name",
-            allowed="another name: a topic's relay or its alarms have this one",
-        )
-    for topic in environment.topics:
-        _check_reach(environment, topic)
-    require(
-        environment,
-        environment.archive_days is None or any(isinstance(topic, Topic) for topic in environment.topics),
-        field="archive_days",
-        allowed="None without a topic of the environment's own: what an existing one archives is its owner's part",
-    )
-
-
-def _check_reach(environment: "Environment", topic: Topic | ExistingTopic) -> None:
-    if isinstance(topic, ExistingTopic):
-        for name, arn in (("arn", topic.arn), ("key_arn", topic.key_arn)):
-            require(
-                topic,
-                arn is None or arn.split(":")[3] == environment.region,
-                field=name,
-                allowed=f"an ARN in {environment.region}, the region of environment {environment.name!r}",
-            )
-        return
-    for name in ("producer_accounts", "subscriber_accounts"):
-        require(
-            topic,
-            environment.account not in getattr(topic, name),
-            field=name,
-            allowed=f"other accounts than {environment.account}, the environment's own: there a role's policy suffices",
-        )

@@ -4,13 +4,8 @@ Their policies are their owner's, too: nothing is attached to them, and `sluice 
 have to allow. `cdk destroy` leaves them as they are.
 """
 
-from typing import TYPE_CHECKING
-
 from sluice.declaration.validation import declared, matching, require
 from sluice.limits import FIFO_SUFFIX
-
-if TYPE_CHECKING:
-    from sluice.declaration.environment import Environment
 
 KEY_ARN = (r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", "the whole ARN of a KMS key")
 _QUEUE = (r"arn:aws:sqs:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,80}(\.fifo)?", "the ARN of an SQS queue")
@@ -66,50 +61,3 @@ class ExistingKeys:
 
     topic_arn: str = matching(*KEY_ARN)
     queues_arn: str = matching(*KEY_ARN)
-
-
-def check_existing(environment: "Environment") -> None:
-    """Refuse existing queues and keys that the environment's tasks do not reach.
-
-    Raises:
-        FieldError: there are such.
-    """
-    keys = environment.keys
-    if keys is not None:
-        for name in ("topic_arn", "queues_arn"):
-            require(
-                keys,
-                getattr(keys, name).split(":")[3] == environment.region,
-                field=name,
-                allowed=f"a key in {environment.region}, the region of environment {environment.name!r}",
-            )
-    queues = [consumer.queue for consumer in environment.consumers if consumer.queue is not None]
-    require(
-        environment,
-        environment.account is not None or not queues,
-        field="account",
-        allowed=f"the account of {queues[0].arn}: an environment with existing queues names it" if queues else "",
-    )
-    place = f"arn:aws:sqs:{environment.region}:{environment.account}:"
-    for queue in queues:
-        require(
-            queue,
-            queue.arn.startswith(place),
-            field="arn",
-            allowed=f"a queue in {place}…: those elsewhere have their metrics there, and workers scale on them; a queue"
-            " of another account is subscribed by its owner (Topic.subscriber_accounts)",
-        )
-        require(
-            queue,
-            queue.key_arn is None or queue.key_arn.split(":")[3] == environment.region,
-            field="key_arn",
-            allowed=f"a key in {environment.region}, where the queue is",
-        )
-    arns = [arn for queue in queues for arn in (queue.arn, queue.dead_letter_queue_arn)]
-    require(
-        environment,
-        len(set(arns)) == len(arns),
-        field="consumers",
-        seen=arns,
-        allowed="each existing queue and DLQ once: two consumers of one queue would take each other's messages",
-    )

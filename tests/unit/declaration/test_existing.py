@@ -128,7 +128,8 @@ def test_a_relays_task_knows_the_largest_message() -> None:
         ),
         (
             {"consumers": (replace(BILLING, queue=replace(INVOICES, key_arn=KEY_ELSEWHERE)),)},
-            f"ExistingQueue.key_arn is '{KEY_ELSEWHERE}', allowed is a key in us-east-1, where the queue is",
+            f"ExistingQueue.key_arn is '{KEY_ELSEWHERE}', allowed is a key in us-east-1, the region of environment"
+            " 'dev'",
         ),
         (
             {"consumers": (BILLING, replace(BILLING, name="audit"))},
