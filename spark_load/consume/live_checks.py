@@ -18,7 +18,7 @@ class LiveChecks:
 
     def __init__(self, progress: Progress, run: str, profile: Profile) -> None:
         self._progress, self._run = progress, run
-        self._is_ordered = profile.producers_per_group == 1 and not profile.late_duplicate_share
+        self._is_ordered = not profile.late_duplicate_share
         self._last: dict[str, int] = defaultdict(lambda: -1)
 
     def look(self, identity: Identity | None, *, receive_count: int) -> None:

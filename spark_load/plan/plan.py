@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
     offset_us        when, in microseconds from the start of the load; negative in the warm-up
     task             which publish task does it
 """
-_GROUP, _REPEAT, _PRODUCER, _OUTCOME_DRAW = range(4)  # what is drawn for a message
+_GROUP, _REPEAT, _OUTCOME_DRAW = 0, 1, 3  # what is drawn for a message; another number is another plan of a seed
 _GROUP_IDS_KEPT = 100_000
 _POOL_STARTS = 65_536
 _POOL_STRIDE = 40_503  # odd, so that as many messages in a row begin at different places of the pool
@@ -110,9 +110,6 @@ class Plan:
         groups = self._groups(idx, drawn)
         offsets = self._offsets_us(idx)
         tasks = self._group_shape.tasks[groups]
-        if self.profile.producers_per_group > 1:
-            which = uniform(self.seed, drawn, _PRODUCER) * self.profile.producers_per_group
-            tasks = (tasks + which.astype(np.int32)) % self.profile.publish_tasks
         attempts = np.ones(len(idx), np.int32)
         again, after_us = self._repeats(idx, drawn)
         if not len(again):

@@ -51,23 +51,12 @@ def _warm_up(profile: "Profile") -> str | None:
     )
 
 
-def _producers(profile: "Profile") -> str | None:
-    if profile.producers_per_group <= profile.publish_tasks:
-        return None
-    return (
-        f"producers_per_group is {profile.producers_per_group}, allowed is at most publish_tasks"
-        f" ({profile.publish_tasks}): each is a task of its own"
-    )
-
-
 def _tasks(profile: "Profile") -> str | None:
-    if profile.publish_tasks <= profile.group_count * profile.producers_per_group:
+    if profile.publish_tasks <= profile.group_count:
         return None
-    several = profile.producers_per_group > 1
-    times = f" x producers_per_group ({profile.producers_per_group})" if several else ""
     return (
-        f"publish_tasks is {profile.publish_tasks}, allowed is at most group_count ({profile.group_count}){times}:"
-        f" a group belongs to {'so many tasks' if several else 'one task'}"
+        f"publish_tasks is {profile.publish_tasks}, allowed is at most group_count ({profile.group_count}): a group"
+        " belongs to one task"
     )
 
 
@@ -116,15 +105,6 @@ def _failures(profile: "Profile") -> str | None:
     if profile.redrive and not profile.poison_share:
         return "redrive is true, and poison_share is 0: nothing would be dead-lettered; give a poison_share"
     return _shares_above_one(profile, "failure_share", "crash_share", "poison_share")
-
-
-def _numbering(profile: "Profile") -> str | None:
-    if profile.consumer == "raw" or profile.producers_per_group == 1:
-        return None
-    return (
-        f"producers_per_group is {profile.producers_per_group}, allowed with consumer 'worker' is 1: its inbox goes"
-        " by numbers, and one producer counts them"
-    )
 
 
 def _injected(profile: "Profile") -> str | None:
@@ -195,13 +175,11 @@ _RULES = (
     _rate,
     _size,
     _warm_up,
-    _producers,
     _tasks,
     _repeats,
     _fan_out,
     _through_outbox,
     _failures,
-    _numbering,
     _injected,
     _scaled,
     _lease,

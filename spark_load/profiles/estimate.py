@@ -179,10 +179,10 @@ class Estimate(LoadEstimate):
         )
         yield Use(
             name="send, hottest group",
-            used=self._published_per_second * self.hottest_share / (full if profile.batch_same_group else 1),
+            used=self._published_per_second * self.hottest_share,
             allowed=limits.GROUP_CALLS_PER_SECOND,
             unit="calls/s",
-            instead="lower group_skew or the rate, add groups, or allow batch_same_group",
+            instead="lower group_skew or the rate, or add groups",
         )
 
     @property
@@ -215,14 +215,13 @@ class Estimate(LoadEstimate):
                 f"{use.name}: {use.used:,.0f} {use.unit} are offered, it can do about {use.allowed:,.0f}:"
                 f" a backlog builds; {use.instead}"
             )
-        in_call = limits.PUBLISH_BATCH_ENTRIES_MAX if profile.batch_same_group else 1
-        able = profile.producers_per_group * in_call / CALL_SECONDS
+        able = 1 / CALL_SECONDS
         offered = self._published_per_second * self.hottest_share
         if offered > able:
             yield (
                 f"the hottest group has {self.hottest_share:.1%} of the messages, {offered:,.0f}/s at the peak,"
                 f" and each after the answer to the one before about {able:,.0f}/s can be published: it will be late;"
-                " lower group_skew or the rate, or allow batch_same_group"
+                " lower group_skew or the rate"
             )
         come = profile.messages_per_second * self.queue_share
         greatest, left = self.backlogs

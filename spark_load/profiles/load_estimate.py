@@ -109,9 +109,8 @@ class LoadEstimate:
         profile = self.profile
         addresses = 1 if profile.has_topic else self.queue_count
         rate = profile.messages_per_second / profile.publish_tasks / addresses
-        room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, self.event_bytes_max // self.profile.largest_bytes)
-        if not profile.batch_same_group:
-            room = min(room, math.ceil(profile.group_count * profile.producers_per_group / profile.publish_tasks))
+        groups = math.ceil(profile.group_count / profile.publish_tasks)
+        room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, self.event_bytes_max // self.profile.largest_bytes, groups)
         return max(1.0, min(rate * (profile.publish_linger_seconds + CALL_SECONDS), room))
 
     @cached_property

@@ -87,9 +87,7 @@ class Profile:
         duplicate_after_seconds: when that happens; must lie inside the deduplication window.
         late_duplicate_share: share of messages published a second time when the window is over; none of those above.
         late_duplicate_after_seconds: when that happens; must lie outside the window.
-        publish_tasks: Spark tasks that publish; a group belongs to one of them, unless it has several producers.
-        producers_per_group: publish tasks a group's messages are spread over; more than one race each other.
-        batch_same_group: whether a call may hold several messages of one group, of which each may fail alone.
+        publish_tasks: Spark tasks that publish; a group belongs to one of them.
         publish_linger_seconds: how long a due message may wait for others to share its call; counts as latency. Unless
             it is 0, what fills no call waits for the answer of the call before it, too.
         catch_up_ratio: after a stall at most this multiple of the highest rate is offered.
@@ -135,8 +133,6 @@ class Profile:
         Annotated[float, Field(ge=constraints.LATE_DUPLICATE_SECONDS_MIN, le=SECONDS_MAX)] | None
     ) = None
     publish_tasks: Annotated[int, Field(ge=1, le=1_000)] = 1
-    producers_per_group: Annotated[int, Field(ge=1, le=1_000)] = 1
-    batch_same_group: bool = False
     publish_linger_seconds: Annotated[float, Field(ge=0, le=10)] = 0
     catch_up_ratio: Annotated[float, Field(gt=1, le=100)] = 2
     consumers_per_queue: Annotated[int, Field(ge=1, le=1_000)] = 1
@@ -220,9 +216,7 @@ class Profile:
         """Return when the first end marker is due, from the start of the load: when everything else was."""
         early = self.duplicate_after_seconds if self.duplicate_share else 0
         late = self.late_duplicate_after_seconds or 0
-        # Of a group's producers one sends its end marker: the others may be late, but not later than allowed.
-        margin = END_MARKERS_AFTER_SECONDS if self.producers_per_group == 1 else self.lateness_budget_seconds
-        return self.duration_seconds + max(early, late) + margin
+        return self.duration_seconds + max(early, late) + END_MARKERS_AFTER_SECONDS
 
     @property
     def end_markers_per_second(self) -> float:
@@ -241,14 +235,9 @@ class Profile:
 
     def allowed(self) -> Mapping[str, str]:
         """Return the anomalies that are lawful under this profile, by id, and why."""
-        reasons = {}
         if self.consumer == "raw":
-            reasons["R2"] = "raw consumers keep no inbox: what comes twice has its effect twice"
-        if self.batch_same_group:
-            reasons["C7"] = "a call holds several messages of a group, and one may fail while a later one succeeds"
-        if self.producers_per_group > 1:
-            reasons["C7"] = f"{self.producers_per_group} producers publish each group, and nothing orders them"
-        return reasons
+            return {"R2": "raw consumers keep no inbox: what comes twice has its effect twice"}
+        return {}
 
     def thresholds(self) -> Thresholds:
         """Return the thresholds of the run's measures."""

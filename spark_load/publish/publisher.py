@@ -52,9 +52,7 @@ class Publisher:
         self._plan, self._run, self._addresses, self._transport = plan, run, addresses, transport
         self._coordinator, self._clock = coordinator, clock
         profile = plan.profile
-        self._scheduler = GroupScheduler(
-            group_count=profile.group_count, address_count=len(addresses), is_batched=profile.batch_same_group
-        )
+        self._scheduler = GroupScheduler(group_count=profile.group_count, address_count=len(addresses))
         self._retry_policy = RetryPolicy(self._uniform)
         self._progress = Progress(worker=name, role="publish")
         self._room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, event_bytes_max // profile.largest_bytes)
@@ -219,28 +217,24 @@ class Publisher:
             self._scheduler.settle(rows)
 
     def _take_partly(self, rows: list[int], errors: Mapping[int, str]) -> None:
-        """Go on with the groups of a call that were taken whole; what failed of the others is to be tried again."""
-        groups = self._scheduler.groups(rows)
-        codes = {groups[position]: code for position, code in sorted(errors.items())}
-        self._settle([row for row, group in zip(rows, groups, strict=True) if group not in codes])
-        for group, code in codes.items():
-            own = [position for position, owner in enumerate(groups) if owner == group]
-            failed = [rows[position] for position in own if position in errors]
-            self._failed(group, [rows[position] for position in own], failed, code)
+        """Go on with the groups whose message was taken; those that failed are to be tried again."""
+        self._settle([row for position, row in enumerate(rows) if position not in errors])
+        for position, code in sorted(errors.items()):
+            self._failed(rows[position], code)
 
-    def _failed(self, group: int, rows: list[int], failed: list[int], code: str) -> None:
-        """Try again what failed of a group's messages that were on their way, later; or give the group up."""
-        self._progress.done += len(rows) - len(failed)
+    def _failed(self, row: int, code: str) -> None:
+        """Try a message again that failed, later; or give its group up."""
         if is_throttled(code):
-            self._progress.throttled += len(failed)
+            self._progress.throttled += 1
         else:
-            self._progress.failed += len(failed)
+            self._progress.failed += 1
+        (group,) = self._scheduler.groups([row])
         now = self._clock.monotonic()
         rest_seconds = self._retry_policy.rest_seconds(group, code, now)
         if rest_seconds is None:
-            self._progress.abandoned += len(failed) + self._scheduler.abandon(rows)
+            self._progress.abandoned += 1 + self._scheduler.abandon(row)
         else:
-            self._scheduler.put_back(rows, failed=failed, until=now + rest_seconds)
+            self._scheduler.put_back(row, until=now + rest_seconds)
 
 
 class _PlanCursor:

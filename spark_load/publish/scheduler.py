@@ -72,11 +72,11 @@ class _Rows:
 class GroupScheduler:
     """The messages that are due; those of group g go to address g modulo their number.
 
-    If `is_batched`, a call may hold several messages of one group. It never holds one message twice.
+    A call never holds two messages of one group.
     """
 
-    def __init__(self, *, group_count: int, address_count: int, is_batched: bool) -> None:
-        self._address_count, self._is_batched = address_count, is_batched
+    def __init__(self, *, group_count: int, address_count: int) -> None:
+        self._address_count = address_count
         self._rows = _Rows()
         self._last = np.zeros(group_count, np.int64)  # the last row of each group that is open; 0 for none
         self._is_abandoned = np.zeros(group_count, np.bool_)
@@ -149,22 +149,9 @@ class GroupScheduler:
     def take(self, queue_index: int, room: int) -> list[int]:
         """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
         ready = self._sorted(queue_index)
-        if self._is_batched:
-            taken = self._taken_in_batches(ready, room)
-        else:
-            taken = ready[: -room - 1 : -1]
-            del ready[-room:]
+        taken = ready[: -room - 1 : -1]
+        del ready[-room:]
         self.waiting_count -= len(taken)
-        return taken
-
-    def _taken_in_batches(self, ready: list[int], room: int) -> list[int]:
-        taken: list[int] = []
-        while ready and len(taken) < room:
-            row, seen = ready.pop(), set[int]()
-            while row and len(taken) < room and (idx := int(self._rows.get("idx", row))) not in seen:
-                seen.add(idx)
-                taken.append(row)
-                row = int(self._rows.get("following", row))
         return taken
 
     def columns(self, rows: Sequence[int]) -> dict[str, Any]:
@@ -178,32 +165,18 @@ class GroupScheduler:
         return groups
 
     def settle(self, rows: Sequence[int]) -> None:
-        """Let go on with groups all of whose messages on their way, these, were acknowledged."""
+        """Let go on with groups whose messages on their way, these, were acknowledged."""
         done = np.array(rows, np.int64)
         self._open_count -= len(done)
         self._rows.put("is_open", done, values=False)
         following = self._rows.get("following", done)
-        if self._is_batched:
-            is_last = ~np.isin(following, done)
-            done, following = done[is_last], following[is_last]
         self._last[self._rows.get("group_number", done[following == 0])] = 0
         self._make_ready(following[following > 0])
 
-    def put_back(self, rows: Sequence[int], *, failed: Sequence[int], until: float) -> None:
-        """Put what failed of a group's messages on their way before what waits; nothing goes until that instant."""
-        self._close(rows, failed)
-        behind = int(self._rows.get("following", rows[-1]))
-        for row, following in zip(failed, (*failed[1:], behind), strict=True):
-            self._rows.put("following", row, following)
-        if behind == 0:
-            self._last[self._rows.get("group_number", rows[-1])] = failed[-1]
-        self.waiting_count += len(failed)
-        heapq.heappush(self._resting, (until, failed[0]))
-
-    def _close(self, rows: Sequence[int], but: Sequence[int]) -> None:
-        closed = np.array([row for row in rows if row not in but], np.int64)
-        self._open_count -= len(closed)
-        self._rows.put("is_open", closed, values=False)
+    def put_back(self, row: int, *, until: float) -> None:
+        """Put a message that failed before what waits of its group; nothing of it goes until that instant."""
+        self.waiting_count += 1
+        heapq.heappush(self._resting, (until, row))
 
     def wake(self, now: float) -> None:
         """Let go on with the groups that have rested."""
@@ -216,15 +189,14 @@ class GroupScheduler:
         """Return when the next group has rested; None when none rests."""
         return self._resting[0][0] if self._resting else None
 
-    def abandon(self, rows: Sequence[int]) -> int:
-        """Give a group up, for good, with its messages on their way; return how many waited behind those."""
-        group = self._rows.get("group_number", rows[0])
+    def abandon(self, row: int) -> int:
+        """Give a group up, for good, with its message on its way; return how many waited behind that."""
+        group = self._rows.get("group_number", row)
         self._is_abandoned[group], self._last[group] = True, 0
-        behind = []
-        row = int(self._rows.get("following", rows[-1]))
-        while row:
-            behind.append(row)
-            row = int(self._rows.get("following", row))
-        self._close((*rows, *behind), ())
-        self.waiting_count -= len(behind)
-        return len(behind)
+        given_up = [row]
+        while following := int(self._rows.get("following", given_up[-1])):
+            given_up.append(following)
+        self._open_count -= len(given_up)
+        self._rows.put("is_open", np.array(given_up, np.int64), values=False)
+        self.waiting_count -= len(given_up) - 1
+        return len(given_up) - 1

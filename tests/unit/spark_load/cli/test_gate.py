@@ -80,7 +80,6 @@ def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -
     ("fields", "consumer", "why"),
     [
         ("failure_share: 0.1", "worker", "failure_share is 0.1, allowed with consumer 'worker' is none"),
-        ("publish_tasks: 2\nproducers_per_group: 2", "worker", "producers_per_group is 2, allowed with consumer"),
     ],
 )
 def test_a_consumer_that_cannot_do_what_the_profile_says_is_refused(

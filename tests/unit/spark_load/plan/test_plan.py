@@ -202,26 +202,6 @@ def test_end_markers_are_spread_as_fast_as_a_stall_is_caught_up_with() -> None:
     assert profile.publish_seconds == pytest.approx(2.6)
 
 
-def test_several_producers_share_a_group() -> None:
-    profile = Profile(
-        messages_per_second=300,
-        duration_seconds=10,
-        group_count=2,
-        publish_tasks=4,
-        producers_per_group=3,
-        duplicate_share=0.5,
-    )
-    rows = _rows(Plan(profile, seed=1))
-
-    for group in range(2):
-        tasks = Counter(row.task for row in rows if row.group_number == group and row.publish_attempt == 1)
-        assert len(tasks) == 3
-        assert min(tasks.values()) > 400  # of about 500
-    task_of = {row.idx: row.task for row in rows if row.publish_attempt == 1}
-    assert all(row.task == task_of[row.idx] for row in rows)
-    assert len([row for row in rows if row.idx < 0]) == 2
-
-
 def test_a_message_has_one_fate() -> None:
     profile = Profile(
         messages_per_second=1_000,

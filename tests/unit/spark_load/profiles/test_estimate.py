@@ -204,12 +204,11 @@ _STRAIGHT = replace(FAST, destination="queue")
             "receive, a queue in eu-north-1: 6,670 calls/s at the peak, allowed is 2,400; lower the rate, or choose a"
             " region with more",
         ),
-        (replace(_STRAIGHT, group_skew=1, batch_same_group=True), "us-east-1", None),
         (
             replace(_STRAIGHT, group_skew=1),
             "us-east-1",
-            "send, hottest group: 2,445 calls/s at the peak, allowed is 300; lower group_skew or the rate, add groups,"
-            " or allow batch_same_group",
+            "send, hottest group: 2,445 calls/s at the peak, allowed is 300; lower group_skew or the rate, or add"
+            " groups",
         ),
     ],
 )
@@ -229,7 +228,7 @@ HUNDRED = Profile(messages_per_second=100, duration_seconds=100, group_count=30)
         (
             replace(HUNDRED, group_skew=3),
             "the hottest group has 83.2% of the messages, 83/s at the peak, and each after the answer to the one before"
-            " about 50/s can be published: it will be late; lower group_skew or the rate, or allow batch_same_group",
+            " about 50/s can be published: it will be late; lower group_skew or the rate",
         ),
         (
             replace(HUNDRED, handler_seconds=0.1),  # ten in 1.04 s, for 100.65 s, of 10,030

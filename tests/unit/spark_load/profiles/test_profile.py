@@ -102,17 +102,6 @@ def test_a_profile_stored_by_an_earlier_version_is_read() -> None:
     [
         ("consumer: worker", {}),
         ("", {"R2": "raw consumers keep no inbox: what comes twice has its effect twice"}),
-        (
-            "consumer: worker\nbatch_same_group: true",
-            {"C7": "a call holds several messages of a group, and one may fail while a later one succeeds"},
-        ),
-        (
-            "publish_tasks: 2\nproducers_per_group: 2",
-            {
-                "R2": "raw consumers keep no inbox: what comes twice has its effect twice",
-                "C7": "2 producers publish each group, and nothing orders them",
-            },
-        ),
     ],
 )
 def test_what_a_shape_makes_lawful_is_said_with_its_reason(fields: str, reason: dict[str, str]) -> None:
@@ -164,13 +153,6 @@ REFUSED_BEHIND_GOOD = {
         " up for longer"
     ),
     "publish_tasks: 3": "publish_tasks is 3, allowed is at most group_count (2): a group belongs to one task",
-    "publish_tasks: 5\nproducers_per_group: 2": (
-        "publish_tasks is 5, allowed is at most group_count (2) x producers_per_group (2): a group belongs to so"
-        " many tasks"
-    ),
-    "producers_per_group: 2": (
-        "producers_per_group is 2, allowed is at most publish_tasks (1): each is a task of its own"
-    ),
     "late_duplicate_share: 0.1": (
         "late_duplicate_after_seconds is missing, and late_duplicate_share is 0.1: give 360 or more"
     ),

@@ -147,17 +147,15 @@ def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
     assert where == {("q0", 0), ("q1", 1), ("q2", 2)}
 
 
-def test_a_call_may_hold_a_group_twice_only_where_asked_for(tmp_path: Path) -> None:
-    def most(**profile: Any) -> int:
-        service = Service(latency_seconds=0.2)
-        _published(tmp_path / str(len(profile)), service, group_count=2, **profile)
-        calls = [[message.idx for message in call.messages] for _, call in service.calls]
-        groups = [Counter(message.message_group_id for message in call.messages) for _, call in service.calls]
-        assert sorted(idx for call in calls for idx in call) == list(range(-2, 500))
-        return max(max(of_call.values()) for of_call in groups)
+def test_a_call_never_holds_a_group_twice(tmp_path: Path) -> None:
+    service = Service(latency_seconds=0.2)
 
-    assert most() == 1
-    assert most(batch_same_group=True) == 10
+    _published(tmp_path, service, group_count=2)
+
+    calls = [[message.idx for message in call.messages] for _, call in service.calls]
+    groups = [Counter(message.message_group_id for message in call.messages) for _, call in service.calls]
+    assert sorted(idx for call in calls for idx in call) == list(range(-2, 500))
+    assert max(max(of_call.values()) for of_call in groups) == 1
 
 
 def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
@@ -270,11 +268,8 @@ def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_pat
     assert 100 < progress.abandoned < 300
 
 
-@pytest.mark.parametrize("batch_same_group", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_is_answered_groups_go_in_order_and_each_message_is_accounted_for(
-    tmp_path: Path, *, batch_same_group: bool, seed: int
-) -> None:
+def test_whatever_is_answered_groups_go_in_order_and_each_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
     """Calls take their time, entries fail or are throttled, and two messages fail for good."""
 
     def fails(idx: int, _now: float) -> str | None:
@@ -289,8 +284,8 @@ def test_whatever_is_answered_groups_go_in_order_and_each_message_is_accounted_f
         "duration_seconds": 40,
         "group_count": 6,
         "duplicate_share": 0.1,
+        "payload_bytes": 10,
     }
-    profile |= {"payload_bytes": 10, "batch_same_group": batch_same_group}
     progress = _published(tmp_path, service, **profile)
 
     answered_at = {answer.call: instant for instant, answer in service.answered}
@@ -312,7 +307,7 @@ def test_whatever_is_answered_groups_go_in_order_and_each_message_is_accounted_f
     for row in _rows(Plan(Profile(**profile), 3)).to_pylist():
         planned[f"g{row['group_number']:06d}"].append((row["idx"], row["publish_attempt"]))
     for group, of_group in requests.items():
-        in_order = [*dict.fromkeys(of_group)] if batch_same_group else [key for key, _ in groupby(of_group)]
+        in_order = [key for key, _ in groupby(of_group)]
         assert in_order == planned[group][: len(in_order)]
 
     acked = Counter(

@@ -21,10 +21,10 @@ def _due(first: int, groups: Sequence[int]) -> dict[str, Any]:
 
 
 def test_a_message_that_rests_is_still_there_after_any_number_of_others() -> None:
-    scheduler = GroupScheduler(group_count=3, address_count=1, is_batched=False)
+    scheduler = GroupScheduler(group_count=3, address_count=1)
     scheduler.add(_due(0, [0, 0, 1]))
     held, other = scheduler.take(0, 10)
-    scheduler.put_back([held], failed=[held], until=60.0)
+    scheduler.put_back(held, until=60.0)
     scheduler.settle([other])
 
     seen: list[int] = []
@@ -46,27 +46,12 @@ def test_a_message_that_rests_is_still_there_after_any_number_of_others() -> Non
     assert scheduler.is_empty
 
 
-def test_what_failed_in_the_middle_of_a_group_goes_before_what_waits() -> None:
-    """Four of a group in one call, of which the second and the last fail; a fifth waits."""
-    scheduler = GroupScheduler(group_count=1, address_count=1, is_batched=True)
-    scheduler.add(_due(0, [0] * 5))
-    taken = scheduler.take(0, 4)
-
-    scheduler.put_back(taken, failed=[taken[1], taken[3]], until=1.0)
-    scheduler.add(_due(5, [0]))
-    assert scheduler.ready_count(0) == 0
-    scheduler.wake(1.0)
-
-    assert scheduler.columns(scheduler.take(0, 10))["idx"].tolist() == [1, 3, 4, 5]
-    assert scheduler.waiting_count == 0
-
-
 def test_of_a_group_that_is_given_up_nothing_goes_any_more() -> None:
-    scheduler = GroupScheduler(group_count=2, address_count=1, is_batched=False)
+    scheduler = GroupScheduler(group_count=2, address_count=1)
     scheduler.add(_due(0, [0, 0, 0, 1]))
     first, other = scheduler.take(0, 10)
 
-    assert scheduler.abandon([first]) == 2
+    assert scheduler.abandon(first) == 2
     assert scheduler.add(_due(4, [0, 1, 0])) == 2
     scheduler.settle([other])
 

@@ -20,12 +20,11 @@ type _Message = tuple[int, int, int]
 class _Model:
     """What `GroupScheduler` says of itself, done plainly."""
 
-    def __init__(self, *, is_batched: bool) -> None:
-        self._is_batched = is_batched
+    def __init__(self) -> None:
         self._waiting: dict[int, list[_Message]] = {group: [] for group in range(_GROUPS)}
         self._abandoned: set[int] = set()
         self.resting: dict[int, float] = {}
-        self.on_their_way: dict[int, list[_Message]] = {}
+        self.on_their_way: dict[int, _Message] = {}
 
     def add(self, due: list[_Message]) -> int:
         for message in due:
@@ -43,24 +42,16 @@ class _Model:
         )
 
     def take(self, address: int, room: int) -> list[_Message]:
-        taken: list[_Message] = []
-        for _, _, group in self.ready(address):
-            waiting, own = self._waiting[group], list[_Message]()
-            while waiting and len(taken) < room and waiting[0][1] not in [idx for _, idx, _ in own]:
-                own.append(waiting.pop(0))
-                taken.append(own[-1])
-                if not self._is_batched:
-                    break
-            if own:
-                self.on_their_way[group] = own
+        taken = self.ready(address)[:room]
+        for message in taken:
+            self.on_their_way[message[2]] = self._waiting[message[2]].pop(0)
         return taken
 
     def settle(self, group: int) -> None:
         del self.on_their_way[group]
 
-    def put_back(self, group: int, failed: list[_Message], until: float) -> None:
-        del self.on_their_way[group]
-        self._waiting[group][:0] = failed
+    def put_back(self, group: int, until: float) -> None:
+        self._waiting[group].insert(0, self.on_their_way.pop(group))
         self.resting[group] = until
 
     def wake(self, now: float) -> None:
@@ -101,15 +92,14 @@ def _add(tested: GroupScheduler, due: list[_Message]) -> int:
     return tested.add(dict(zip(names, columns, strict=True)))
 
 
-@pytest.mark.parametrize("is_batched", [False, True])
 @settings(max_examples=50, deadline=None)  # of a scheduler broken in eight ways none got past 11, of 60 starts each
 @given(rng=st.randoms(use_true_random=True))
-def test_the_scheduler_does_what_its_plain_model_does(*, is_batched: bool, rng: Random) -> None:
+def test_the_scheduler_does_what_its_plain_model_does(rng: Random) -> None:
     """Messages come, some twice; of calls all, some or none are acknowledged; groups rest, or are given up."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(scheduler, "_ROWS", 4)  # so that rings go round and grow
-        tested = GroupScheduler(group_count=_GROUPS, address_count=_ADDRESSES, is_batched=is_batched)
-    model, rows, added = _Model(is_batched=is_batched), dict[int, int](), 0
+        tested = GroupScheduler(group_count=_GROUPS, address_count=_ADDRESSES)
+    model, rows, added = _Model(), dict[int, int](), 0
     for now in range(80):
         groups = rng.choices(range(_GROUPS), k=rng.randrange(6))
         due = [(added + place, rng.randrange(3), group) for place, group in enumerate(groups)]
@@ -125,17 +115,16 @@ def test_the_scheduler_does_what_its_plain_model_does(*, is_batched: bool, rng: 
         rows |= dict(zip([number for number, *_ in expected], taken, strict=True))
 
         settled: list[int] = []
-        for group, messages in [*model.on_their_way.items()]:
-            own = [rows[number] for number, *_ in messages]
+        for group, (number, *_) in [*model.on_their_way.items()]:
+            own = rows[number]
             answer = rng.choices(["none", "ok", "failed", "abandoned"], [4, 8, 4, 0.1])[0]
             if answer == "ok":
-                settled += own
+                settled.append(own)
                 model.settle(group)
             elif answer == "failed":
-                failed = sorted(rng.sample(messages, rng.randint(1, len(messages))))
                 until = now + rng.randrange(9)
-                tested.put_back(own, failed=[rows[number] for number, *_ in failed], until=until)
-                model.put_back(group, failed, until)
+                tested.put_back(own, until=until)
+                model.put_back(group, until)
             elif answer == "abandoned":
                 assert tested.abandon(own) == model.abandon(group)
         tested.settle(settled)
@@ -148,8 +137,8 @@ def _empty(tested: GroupScheduler, model: _Model, rows: dict[int, int]) -> None:
     tested.wake(1_000)
     model.wake(1_000)
     for step in range(1_000):
-        for group, messages in [*model.on_their_way.items()]:
-            tested.settle([rows[number] for number, *_ in messages])
+        for group, (number, *_) in [*model.on_their_way.items()]:
+            tested.settle([rows[number]])
             model.settle(group)
         assert _state(tested) == model.state()
         if tested.is_empty:
@@ -161,21 +150,18 @@ def _empty(tested: GroupScheduler, model: _Model, rows: dict[int, int]) -> None:
     raise AssertionError("it is never empty")
 
 
-@pytest.mark.parametrize("is_batched", [False, True])
-def test_what_is_done_makes_room_for_what_comes(*, is_batched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acknowledged, in part or at once, or given up; else a publisher would need more memory with every message."""
+def test_what_is_done_makes_room_for_what_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledged, at once or later, or given up; else a publisher would need more memory with every message."""
     monkeypatch.setattr(scheduler, "_ROWS", 4)
-    tested = GroupScheduler(group_count=1_000, address_count=1, is_batched=is_batched)
+    tested = GroupScheduler(group_count=1_000, address_count=1)
     sizes = set[int]()
     for number in range(0, 900, 3):
         for group in (number, number + 1, number + 2):
             _add(tested, [(2 * group, 0, group), (2 * group + 1, 1, group)])
-        settled = tested.take(0, 1 + is_batched)
-        failed = tested.take(0, 1 + is_batched)
-        abandoned = tested.take(0, 1 + is_batched)
-        tested.put_back(failed, failed=failed[-1:], until=number)
+        settled, failed, abandoned = tested.take(0, 3)
+        tested.put_back(failed, until=number)
         tested.abandon(abandoned)
-        tested.settle(settled)
+        tested.settle([settled])
         tested.wake(number)
         while taken := tested.take(0, 1):
             tested.settle(taken)
