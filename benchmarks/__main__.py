@@ -1,4 +1,4 @@
-"""Measure outbox, relay, worker and load test, and write docs/benchmarks.md: `python -m benchmarks [relay] …`."""
+"""Measure outbox, relay, worker and load test, and keep the results as JSON: `python -m benchmarks [relay] …`."""
 
 import logging
 import os
@@ -14,32 +14,26 @@ import structlog
 from sqlalchemy import text
 
 from benchmarks import databases, report
-from benchmarks.baselines import detection
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
-from benchmarks.outbox import backlog, delays, growth, relay, storage, writers
-from benchmarks.publishing import client, executors, publish
-from benchmarks.report import Section
+from benchmarks.outbox import growth, relay, storage, writers
+from benchmarks.publishing import client, publish
+from benchmarks.report import Section, Table
 from benchmarks.rounds import Measured
-from benchmarks.worker import lanes, pace, standard
+from benchmarks.worker import lanes, pace
 from sluice.clock import SystemClock
 from sluice.messaging.database import engines
 
 _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "relay": relay.measure,
     "writers": writers.measure,
-    "delays": delays.measure,
-    "backlog": backlog.measure,
     "growth": growth.measure,
     "storage": storage.measure,
     "lanes": lanes.measure,
-    "standard": standard.measure,
     "client": client.measure,
     "worker": pace.measure,
     "publish": publish.measure,
-    "executors": executors.measure,
     "check": check.measure,
-    "baselines": detection.measure,
 }
 _FLUSHES = 100
 _clock = SystemClock()
@@ -51,25 +45,20 @@ _clock = SystemClock()
     "--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="How often each cell is measured."
 )
 def main(names: tuple[str, ...], rounds: int) -> None:
-    """Measure all parts, or those named; rewrite their tables and plots in docs/benchmarks.md.
+    """Measure all parts, or those named; write their results and plots; `make docs` shows them.
 
     \b
     relay     messages a second from outbox to topic
     writers   what the outbox costs those who write to it
-    delays    how long a commit waits to be taken
-    backlog   one group far behind, beside small ones
     growth    look and mark while the outbox grows
     storage   bytes a message leaves in Postgres
     lanes     what a worker costs over a plain receive and delete
-    standard  a worker on a standard queue
     client    what a call to AWS costs the processor, beside boto3
     worker    what workers do by processes, beside others; an inbox of ten million rows
     publish   what a message costs the load test to publish, beside other clients
-    executors what more Spark executors publish, each in a network namespace of its own
     check     events the checker judges in a second, beside DuckDB
-    baselines how often a run is called slower, where it is and where it is not
 
-    publish, executors and check need Java, worker needs redis-server; publish and check install what they are held
+    publish and check need Java, lanes a LocalStack of its own; worker, publish and check install what they are held
     against. The machine has to be quiet for all.
 
     \b
@@ -86,14 +75,19 @@ def main(names: tuple[str, ...], rounds: int) -> None:
             began, load = _clock.monotonic(), os.getloadavg()[0]
             section = _BENCHMARKS[name](urls, rounds)
             report.write(section, measured=_measured(rounds, load))
-            print(*section.tables.values(), f"{name}: {_clock.monotonic() - began:.0f} s", sep="\n", flush=True)
-        report.write(Section(tables={"machine": _machine(urls[POSTGRES], rounds)}, plots={}))
+            print(
+                *(made.markdown() for made in section.tables.values()),
+                f"{name}: {_clock.monotonic() - began:.0f} s",
+                sep="\n",
+                flush=True,
+            )
+        report.write(Section(tables={"machine": Table(note=_machine(urls[POSTGRES], rounds))}, plots={}))
 
 
 def _measured(rounds: int, load: float) -> str:
     """Return what a reader has to know of one run: its day, its rounds, and whether the machine was quiet before it."""
     today = datetime.fromtimestamp(_clock.now_us() / 1_000_000, tz=UTC).date()
-    return f"*{today}, {rounds} {'rounds' if rounds > 1 else 'round'}, load average before: {load:.1f}.*"
+    return f"{today}, {rounds} {'rounds' if rounds > 1 else 'round'}, load average before: {load:.1f}"
 
 
 def _machine(postgres: str, rounds: int) -> str:

@@ -1,38 +1,75 @@
-"""docs/benchmarks.md: what was measured stands between markers, what it means is written by hand around them."""
+"""What was measured, as JSON in benchmarks/results/: the pages of docs/ are made of it, their prose is written by hand.
 
-import re
+A table is one file; its name stands between the markers of its place in docs/benchmarks.md. `python -m tools.generate`
+writes the pages.
+"""
+
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = DOCS / "benchmarks.md"
+RESULTS = Path(__file__).resolve().parent / "results"
+_PLOTS = RESULTS.parents[1] / "docs" / "plots"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of results, each cell as it is shown.
+
+    Args:
+        measured: when and how; "" where the note says it.
+        note: a sentence beside the table, or in place of one.
+        text_columns: all columns after so many hold numbers.
+    """
+
+    measured: str = ""
+    note: str = ""
+    text_columns: int = 0
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+    def markdown(self) -> str:
+        """Return the table as a page shows it."""
+        right = len(self.head) - self.text_columns
+        rule = ["---"] * self.text_columns + ["---:"] * right
+        lines = [f"| {' | '.join(row)} |" for row in (self.head, rule, *self.rows)] if self.head else []
+        parts = ("\n".join(lines), self.note, f"*{self.measured}.*" if self.measured else "")
+        return "\n\n".join(part for part in parts if part)
+
+    def to_json(self) -> str:
+        """Return the table as JSON, one row a line."""
+        fields = {"measured": self.measured, "note": self.note, "text_columns": self.text_columns, "head": self.head}
+        facts = "".join(f" {json.dumps(name)}: {_dumped(value)},\n" for name, value in fields.items())
+        rows = ",\n".join(f"  {_dumped(row)}" for row in self.rows)
+        return f'{{\n{facts} "rows": [\n{rows}\n ]\n}}\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """What one benchmark found: tables by the name of their place in the page, plots by the name of their file."""
 
-    tables: Mapping[str, str]
+    tables: Mapping[str, Table]
     plots: Mapping[str, str]
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, text_columns: int) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, text_columns: int) -> Table:
     """Return a table; all columns after the first `text_columns` hold numbers."""
-    rule = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
-    lines = [head, rule, *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return Table(head=head, rows=[[str(cell) for cell in row] for row in rows], text_columns=text_columns)
 
 
 def write(section: Section, *, measured: str = "") -> None:
-    """Put tables between their markers in the page, each with how it was measured, and plots beside it."""
-    page = PAGE.read_text(encoding="utf-8")
+    """Keep tables, each with how it was measured, and plots."""
     for name, made in section.tables.items():
-        place = re.compile(f"(<!-- generated: {name} -->).*?(<!-- end of {name} -->)", re.DOTALL)
-        found = place.search(page)
-        assert found is not None, f"{PAGE} has no place for {name}"
-        parts = (found[1], made, *([measured] if measured else ()), found[2])
-        page = page[: found.start()] + "\n\n".join(parts) + page[found.end() :]
-    PAGE.write_text(page, encoding="utf-8")
+        (RESULTS / f"{name}.json").write_text(replace(made, measured=measured).to_json(), encoding="utf-8")
     for name, drawn in section.plots.items():
-        (DOCS / "plots" / f"{name}.svg").write_text(drawn, encoding="utf-8")
+        (_PLOTS / f"{name}.svg").write_text(drawn, encoding="utf-8")
+
+
+def stored() -> dict[str, Table]:
+    """Return the tables that are kept, by name."""
+    return {path.stem: Table(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(RESULTS.glob("*.json"))}
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,19 +1,18 @@
-"""What a rate of messages needs, for docs/capacity.md: figures of docs/benchmarks.md, AWS's quotas and its prices.
+"""What a rate of messages needs, for docs/capacity.md: figures of benchmarks/results, AWS's quotas and its prices.
 
 Each row says whether its figure was measured, computed from measured ones, or is documented by AWS.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 
+from benchmarks import report
+from benchmarks.report import Table
 from sluice import limits
 from sluice.cost import prices
 from sluice.cost.prices import MONTH_HOURS, usd
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 RATES = (1_000, 30_000, 700_000)
 """Messages a second: a busy service, a topic at its quota, a queue at its quota with calls of ten."""
 _REGION = "us-east-1"
@@ -30,43 +29,34 @@ _PUBLISHER, _JUDGING = "Sluice in Spark, sockets", "judging, as the load test wr
 
 
 class NotMeasuredError(LookupError):
-    """The page of the benchmarks lacks a figure."""
+    """The results of the benchmarks lack a figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Tables of the benchmarks' page."""
+    """Tables of the benchmarks, by name."""
 
-    page: str
+    tables: Mapping[str, Table]
 
     def get(self, name: str, column: str, **where: str) -> float:
         """Return a number of the table of that name, from the first row whose other columns are as asked for.
 
         Args:
-            name: what stands in the table's marker.
+            name: of the table.
             column: its heading.
             where: other columns' values; `_` stands for a space in a heading.
 
         Raises:
             NotMeasuredError: there is no such table, column or row.
         """
+        if name not in self.tables:
+            raise NotMeasuredError(f"benchmarks/results has no table '{name}'")
         wanted = {heading.replace("_", " "): value for heading, value in where.items()}
-        for row in self._rows(name):
+        for cells in self.tables[name].rows:
+            row = dict(zip(self.tables[name].head, cells, strict=True))
             if column in row and wanted.items() <= row.items():
                 return float(row[column].split()[0].replace(",", ""))
-        raise NotMeasuredError(f"docs/benchmarks.md has no '{column}' where {wanted} in its table '{name}'")
-
-    def _rows(self, name: str) -> Iterator[Mapping[str, str]]:
-        found = re.search(f"<!-- generated: {re.escape(name)} -->(.*?)<!-- end of", self.page, re.DOTALL)
-        if found is None:
-            raise NotMeasuredError(f"docs/benchmarks.md has no table '{name}'")
-        head, _, *lines = [line for line in found[1].splitlines() if line.startswith("|")]
-        for line in lines:
-            yield dict(zip(_cells(head), _cells(line), strict=True))
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
+        raise NotMeasuredError(f"benchmarks/results/{name}.json has no '{column}' where {wanted}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +71,7 @@ class Need:
 
 def rows() -> Iterator[tuple[str, ...]]:
     """Yield what is needed, a column for each rate, and where the figures come from."""
-    figures = Figures(BENCHMARKS.read_text(encoding="utf-8"))
+    figures = Figures(report.stored())
     for part, needs in _parts(figures).items():
         yield (f"**{part}**", *("" for _ in RATES), "")
         for need in needs:

@@ -1,15 +1,15 @@
 """Write the pages that follow from the code: `python -m tools.generate` (or `make docs`).
 
 docs/promises.md and docs/conformance.md are generated whole, and so is what git does not have: docs/conformance.html
-and .json. In docs/architecture/stacks.md and
-docs/capacity.md only what stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it
-is written by hand, there.
+and .json. In docs/architecture/stacks.md, docs/benchmarks.md and docs/capacity.md only what stands between
+`<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand, there.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import report
 from contract_tests.proving import conformance_page
 from tools import alarm_table, capacity, cost_table, declared_fields, promises_page, stack_counts
 from tools.declared_fields import ENVIRONMENTS
@@ -19,11 +19,12 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 def pages() -> dict[Path, str]:
     """Return every generated page that is committed, as it is to be now."""
-    stacks, needs = DOCS / "architecture" / "stacks.md", DOCS / "capacity.md"
+    stacks, needs, measured = (DOCS / name for name in ("architecture/stacks.md", "capacity.md", "benchmarks.md"))
     return {
         DOCS / "promises.md": promises_page.page(),
         DOCS / "conformance.md": conformance_page.markdown(conformance_page.stored(DOCS)),
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
+        measured: fill(measured.read_text("utf-8"), {name: of.markdown() for name, of in report.stored().items()}),
         needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity()}),
     }
 

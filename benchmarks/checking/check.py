@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import charts, locked
-from benchmarks.checking import histories, hot_group
+from benchmarks.checking import histories
 from benchmarks.processes import resident_bytes
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured
 from sluice.errors import EndpointError
 
 LARGE = "SLUICE_BENCH_LARGE"
-"""Set, it measures 100 M events, and a hot group of 10 M, in place of the others: 20 GB of disk, some 12 minutes."""
+"""Set, it measures 100 M events in place of the others: 20 GB of disk, some 12 minutes."""
 _PROJECT = Path(__file__).resolve().parents[2]
 _SIZES = (1_000_000, 10_000_000)
 _LARGE_SIZE = 100_000_000
@@ -60,7 +60,7 @@ class Took:
 
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
-    """Measure sizes with and without broken groups, and a hot group with one lost message; return tables and plots."""
+    """Measure sizes with and without broken groups; return tables and plots."""
     locked.install()
     rows: list[Sequence[object]] = []
     points: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
@@ -77,16 +77,10 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
                     points[line].append((events, events / found[step].seconds.median, ""))
     head = ["events", "broken groups", "what", "M events/s", "noise", "of all cores", "to judging", "peak memory, GB"]
     sizes = [charts.Line(line, given) for line, given in points.items() if line != "DuckDB, broken groups"]
-    hot, hot_plot = hot_group.measure(rounds, is_large=is_large)
     if is_large:
-        return Section(tables={"check-large": table(head, rows, text_columns=3), "check-hot-large": hot}, plots={})
-    return Section(
-        tables={"check": table(head, rows, text_columns=3), "check-hot": hot},
-        plots={
-            "check": charts.lines("Events judged a second, by size of the history", "events", "events/s", sizes),
-            "check-hot": hot_plot,
-        },
-    )
+        return Section(tables={"check-large": table(head, rows, text_columns=3)}, plots={})
+    plot = charts.lines("Events judged a second, by size of the history", "events", "events/s", sizes)
+    return Section(tables={"check": table(head, rows, text_columns=3)}, plots={"check": plot})
 
 
 def _judged(folder: Path, size: int, bad_share: float, rounds: int) -> tuple[int, dict[str, Took], dict[str, int]]:

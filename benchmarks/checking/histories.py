@@ -117,15 +117,6 @@ def _put_in_buckets(folder: Path, bucket_count: int, worker: str) -> None:
     parquet_files.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
 
 
-def hot_group(events: int) -> pa.Table:
-    """Return a group of about that many events, of which billing did not get the second message."""
-    place, group = np.arange(round(events / EVENTS_OF_MESSAGE / _BATCH) * _BATCH), np.array([0])
-    end = _Slice(place[-1:] + 1, np.array([-1]), group, group[:0])
-    tables = [*_Slice(place, place, np.zeros_like(place), group).tables(), *end.tables()]
-    found = pa.concat_tables(table for tables_of_worker in tables for table in tables_of_worker)
-    return found.filter(found.column("message_group_id").is_valid())
-
-
 def _put(path: Path, table: pa.Table) -> int:
     pq.write_table(table, path, use_dictionary=_FEW)
     return int(table.num_rows)

@@ -17,7 +17,7 @@ import boto3
 
 from benchmarks import sink
 from benchmarks.publishing.certificates import certificate
-from benchmarks.report import Section, table
+from benchmarks.report import Section, Table, table
 from benchmarks.rounds import Measured, interleaved
 from sluice import sdk
 from sluice.aws.client import fast_client, is_fast
@@ -107,7 +107,7 @@ def _microseconds(call: Callable[[], Any], count: int) -> float:
     return 1e6 * (time.process_time() - began) / count
 
 
-def _table(found: Mapping[tuple[str, str, str], Measured]) -> str:
+def _table(found: Mapping[tuple[str, str, str], Measured]) -> Table:
     rows = []
     for (name, wire, who), light in found.items():
         if who == "light":

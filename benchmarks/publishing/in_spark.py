@@ -1,7 +1,6 @@
 """The publishers of the load test, without consumers: `python -m benchmarks.publishing.in_spark`, a job for each line.
 
-With `--alone` one publisher runs in this process, without Spark: what is left is what Spark costs. With `--master` they
-run on the executors of a cluster that has as many `--slots`, and what these use is not in the processor time.
+With `--alone` one publisher runs in this process, without Spark: what is left is what Spark costs.
 
 A line of input is JSON: transport, service, url, messages, tasks, and a rate, or none for as fast as it goes. A line of
 output says what it took: the whole job, plan and exchange included, by the processor time of this process, the JVM and
@@ -15,7 +14,6 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 import numpy as np
@@ -37,20 +35,16 @@ from spark_load.runtime.task_context import Run
 _BODY_BYTES = 1_024
 _AROUND_BYTES = 99  # what stands around the payload
 _GROUPS = 1_000
+_SLOTS = 4
 _STARTING_US = 4_000_000  # until every task waits for the load to begin
 _clock = SystemClock()
 
 
 @click.command()
 @click.option("--alone", is_flag=True)
-@click.option("--master")
-@click.option("--slots", default=4)
-def main(*, alone: bool, master: str | None, slots: int) -> None:
+def main(*, alone: bool) -> None:
     """Do one job after the other until the input ends."""
-    if master is not None:
-        os.environ["SPARK_LOCAL_IP"] = urlsplit(master).hostname or ""  # where executors look for the driver
-    cluster = spark_session.Cluster(master=master)
-    with nullcontext() if alone else spark_session.running(slots, cluster, preload=TASK_MODULES) as spark:
+    with nullcontext() if alone else spark_session.running(_SLOTS, preload=TASK_MODULES) as spark:
         for line in sys.stdin:
             print(json.dumps(_took(spark, **json.loads(line))), flush=True)
 

@@ -22,7 +22,7 @@ from benchmarks import locked, sink
 from benchmarks.charts import Bar, bars
 from benchmarks.publishing.certificates import certificate
 from benchmarks.publishing.scaling import Publish, Scaled, measured, publishers, scaling_table
-from benchmarks.report import Section, table
+from benchmarks.report import Section, Table, table
 from benchmarks.rounds import Measured, interleaved
 from sluice.history.delays import percentile
 
@@ -109,14 +109,14 @@ def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, Scaled], late
     return Section(
         tables={
             "publish": _costs(found),
-            "publish-tasks": scaling_table("tasks", _TASK_PER_SECOND, scaled),
+            "publish-tasks": scaling_table(_TASK_PER_SECOND, scaled),
             "publish-accuracy": _accuracy(latencies_us),
         },
         plots={"publish": _plot(found)},
     )
 
 
-def _costs(found: Mapping[_Cell, Measured]) -> str:
+def _costs(found: Mapping[_Cell, Measured]) -> Table:
     rows = []
     for cell, rate in sorted(found.items(), key=_row_order):
         peer = found[_Cell(_THEIRS, "boto3", cell.service, cell.is_tls)]
@@ -145,7 +145,7 @@ def _plot(found: Mapping[_Cell, Measured]) -> str:
     return bars("What a message costs", "messages a processor second", series, drawn)
 
 
-def _accuracy(latencies_us: list[int]) -> str:
+def _accuracy(latencies_us: list[int]) -> Table:
     rows = [
         (f"p{share * 100:g}", f"{1_000 * _known(share):.1f}", f"{(percentile(latencies_us, share) or 0) / 1_000:.1f}")
         for share in _SHARES

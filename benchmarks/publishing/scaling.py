@@ -1,4 +1,4 @@
-"""What more publishers bring, each of which is offered the same: tasks of one machine, or executors of a cluster.
+"""What more publish tasks bring, each of which is offered the same.
 
 They are measured at a rate that leaves cores free: two cores cannot show more of tasks that go as fast as they can.
 """
@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from benchmarks.processes import processor_seconds
-from benchmarks.report import table
+from benchmarks.report import Table, table
 from benchmarks.rounds import Measured, interleaved
 from sluice.history.delays import percentile
 
@@ -55,25 +54,22 @@ def measured(
     counts: Sequence[int],
     per_second: int,
     rounds: int,
-    executor_pids: Sequence[int] = (),
 ) -> dict[int, Scaled]:
     """Return what so many publishers do, without what a job costs that publishes next to nothing.
 
-    Each is offered `per_second`. What the processes of `executor_pids` use counts, beside what `publish_with` returns.
+    Each is offered `per_second`.
     """
     costs: dict[int, list[float]] = {count: [] for count in counts}
     lates: dict[int, list[float]] = {count: [] for count in counts}
 
-    def done(count: int, messages: int) -> tuple[float, dict[str, Any]]:
+    def done(count: int, messages: int) -> dict[str, Any]:
         job = {"transport": "sockets", "service": "sqs", "url": url, "tasks": count, "rate": per_second * count}
-        before = sum(map(processor_seconds, executor_pids))
-        took = publish_with(**job, messages=messages, linger_seconds=_LINGER_SECONDS)
-        return took["processor_seconds"] + sum(map(processor_seconds, executor_pids)) - before, took
+        return publish_with(**job, messages=messages, linger_seconds=_LINGER_SECONDS)
 
     def rate(count: int) -> float:
-        few_seconds, few = done(count, _FEW_MESSAGES)
-        seconds, took = done(count, per_second * count * _SECONDS)
-        costs[count].append(1e6 * (seconds - few_seconds) / (took["messages"] - few["messages"]))
+        few, took = done(count, _FEW_MESSAGES), done(count, per_second * count * _SECONDS)
+        seconds = took["processor_seconds"] - few["processor_seconds"]
+        costs[count].append(1e6 * seconds / (took["messages"] - few["messages"]))
         lates[count].append((percentile(took["late_us"], 0.99) or 0) / 1e6)
         return float(took["messages"] / took["load_seconds"])
 
@@ -83,8 +79,8 @@ def measured(
     }
 
 
-def scaling_table(publishers_are: str, per_second: int, scaled: Mapping[int, Scaled]) -> str:
-    """Return the table of what was measured of so many tasks, or executors."""
+def scaling_table(per_second: int, scaled: Mapping[int, Scaled]) -> Table:
+    """Return the table of what was measured of so many tasks."""
     rows = [
         (
             count,
@@ -98,7 +94,7 @@ def scaling_table(publishers_are: str, per_second: int, scaled: Mapping[int, Sca
         for count, found in scaled.items()
     ]
     head = (
-        *(publishers_are, "offered/s", "answered/s", "to one"),
+        *("tasks", "offered/s", "answered/s", "to one"),
         *("99% answered within, s", "processor µs a message", "noise"),
     )
     return table(head, rows, text_columns=0)

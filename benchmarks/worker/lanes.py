@@ -17,9 +17,9 @@ from sqlalchemy import Engine
 
 from benchmarks import databases, sink
 from benchmarks.charts import Bar, bars
-from benchmarks.report import Section, table
+from benchmarks.report import Section, Table, table
 from benchmarks.rounds import Measured, interleaved
-from benchmarks.worker.workers import Conditions, Counts, working
+from benchmarks.worker.workers import Counts, working
 from emulator import localstack
 from sluice import limits, sdk
 from sluice.clock import SystemClock, eventually
@@ -162,16 +162,14 @@ def _client(cell: _Cell, endpoint: str) -> Any:
 
 
 def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
-    """Send a queue, FIFO or not, the events of groups in turn, each group's in order."""
-    is_fifo = url.endswith(".fifo")
+    """Send a queue the events of groups in turn, each group's in order."""
     for first in range(0, messages, _BATCH):
         entries = []
         for number in range(first, min(first + _BATCH, messages)):
             group, seq = f"order-{number % groups}", number // groups + 1
             event = Event(type="order.placed", group=group, data={"number": number}, id=f"{group}-{seq}")
             entry = {"Id": str(number), "MessageBody": Envelope(event=event, seq=seq, epoch=1).body}
-            ordered = {"MessageGroupId": group, "MessageDeduplicationId": event.id} if is_fifo else {}
-            entries.append(entry | ordered)
+            entries.append(entry | {"MessageGroupId": group, "MessageDeduplicationId": event.id})
         assert not sqs.send_message_batch(QueueUrl=url, Entries=entries).get("Failed")
 
 
@@ -181,7 +179,7 @@ def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Counts]
         with looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
             yield counts
         return
-    with inboxed(url) as engine, working(engine, source, _noop, Conditions(lanes=cell.lanes)) as counts:
+    with inboxed(url) as engine, working(engine, source, _noop, lanes=cell.lanes) as counts:
         yield counts
 
 
@@ -258,7 +256,7 @@ def _section(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> 
     return Section(tables=tables, plots={"lanes": bars(title, unit, (PLAIN, "worker"), drawn)})
 
 
-def _lanes_table(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> str:
+def _lanes_table(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> Table:
     rows = []
     for cell, rate in found.items():
         assert cell.delay_seconds is not None
@@ -284,7 +282,7 @@ def _cpu_milliseconds(spent: _Spent) -> float:
     return 1_000 * spent.cpu_seconds / spent.messages
 
 
-def _localstack_table(found: Mapping[_Cell, Measured]) -> str:
+def _localstack_table(found: Mapping[_Cell, Measured]) -> Table:
     rows = [
         (
             *(cell.what, cell.lanes, f"{rate.median:,.0f}", rate.noise, f"{1_000 * cell.lanes / rate.median:.1f}"),
@@ -296,7 +294,7 @@ def _localstack_table(found: Mapping[_Cell, Measured]) -> str:
     return table(head, rows, text_columns=1)
 
 
-def _calls_table(spent: Mapping[_Cell, _Spent]) -> str:
+def _calls_table(spent: Mapping[_Cell, _Spent]) -> Table:
     """Return calls as they were counted on LocalStack, and what AWS would ask for them."""
     worker = sum((entry.calls for cell, entry in spent.items() if "worker" in cell.what), Counter[str]())
     messages = sum(entry.messages for cell, entry in spent.items() if "worker" in cell.what and entry.calls)
@@ -322,7 +320,7 @@ def _calls_table(spent: Mapping[_Cell, _Spent]) -> str:
     return table(head, rows, text_columns=0)
 
 
-def _polls_table() -> str:
+def _polls_table() -> Table:
     """Return what empty polls add: a lane nothing comes for asks again when its long poll is over."""
     lanes = Consumer(name="benchmark").lanes
     rows = []

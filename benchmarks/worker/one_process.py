@@ -11,7 +11,7 @@ import sys
 import structlog
 
 from benchmarks.worker.lanes import REGION, cpu_seconds
-from benchmarks.worker.workers import Conditions, working
+from benchmarks.worker.workers import working
 from sluice.cli.services import running
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
@@ -31,7 +31,7 @@ def main() -> None:
     sqs = queue.client(endpoint, REGION, connections=lanes + threads_of(lanes) + 2)
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
     handlers = Handlers({ANY: lambda _, __, ___: Ack()})
-    with working(engines.engine(dsn), source, handlers, Conditions(lanes=lanes)) as counts:
+    with working(engines.engine(dsn), source, handlers, lanes=lanes) as counts:
         eventually(
             lambda: counts.so_far()[metrics.HANDLED] > lanes, timeout_seconds=60, describe="every lane to be connected"
         )

@@ -3,24 +3,20 @@
 import json
 import random
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import boto3
-import click
 from sqlalchemy import Engine, text
 
 from benchmarks import databases, locked, sink
 from benchmarks.charts import Line, lines
 from benchmarks.databases import POSTGRES
-from benchmarks.report import Section, table
+from benchmarks.report import Section, Table, table
 from benchmarks.rounds import Measured, interleaved
 from benchmarks.worker.lanes import REGION, cpu_seconds, inboxed, looping
 from benchmarks.worker.workers import CONSUMER, inbox_of
@@ -35,9 +31,8 @@ _HERE = Path(__file__).resolve().parent
 _DELAY_SECONDS = 0.01
 _LANES = 64
 _SECONDS = 4.0
-_PLAIN, _DRAMATIQ = f"boto3, {_LANES} threads that receive and delete", f"dramatiq on Redis, {_LANES} threads"
+_PLAIN = f"boto3, {_LANES} threads that receive and delete"
 _CELERY = f"Celery on SQS, {_LANES} threads"
-_DRAMATIQ_MESSAGES = 5_000
 _ROWS = (1_000, 100_000, 1_000_000, 10_000_000)
 _FILLED = text(
     "INSERT INTO sluice_inbox_group (consumer, group_id, epoch, first_seq, last_seq, updated_at_us)"
@@ -57,14 +52,12 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what workers on Postgres do on a queue 10 ms away, and others beside them; and the growth of the inbox."""
     url, cells = urls[POSTGRES], dict[str, Callable[[], _Worked]]()
     locked.install()
-    with ExitStack() as stack:
-        endpoint = stack.enter_context(sink.running(_DELAY_SECONDS))
+    with sink.running(_DELAY_SECONDS) as endpoint:
         cells[_PLAIN] = partial(_plain, endpoint)
         for processes in (1, 2):
             name = f"worker, {processes} process{'es' * (processes > 1)} with {_LANES // processes} lanes"
             cells[name] = partial(_workers, url, processes)
         cells[_CELERY] = partial(_celery, endpoint)
-        cells[_DRAMATIQ] = partial(_dramatiq, stack.enter_context(_redis()))
         worked: dict[str, list[_Worked]] = {name: [] for name in cells}
         rates = interleaved({name: partial(_rate, cell, worked[name]) for name, cell in cells.items()}, rounds)
     rows = [
@@ -122,7 +115,7 @@ def _workers(url: str, processes: int) -> _Worked:
         return _Worked(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
 
 
-def _start(url: str, rounds: int) -> str:
+def _start(url: str, rounds: int) -> Table:
     """Return the table of what passes from the start of a command to its end, or to a worker's first message."""
     spent: dict[str, list[float]] = {"sluice --help": [], "sluice worker, to its first handler": []}
     cells = {
@@ -170,35 +163,13 @@ def _first(url: str) -> Callable[[list[float]], float]:
     return start
 
 
-@contextmanager
-def _redis() -> Iterator[str]:
-    """Yield the socket of a Redis of its own, which keeps nothing on disk."""
-    if shutil.which("redis-server") is None:
-        raise click.UsageError("worker needs redis-server, which is not in the PATH: apt-get install redis-server")
-    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
-        path = f"{folder}/redis.sock"
-        command = ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            eventually(Path(path).exists, timeout_seconds=30, describe="Redis to listen")
-            yield path
-        finally:
-            server.terminate()
-            server.wait()
-
-
 def _celery(endpoint: str) -> _Worked:
     command = [locked.PYTHON, str(_HERE / "with_celery.py"), endpoint, str(_LANES), str(_SECONDS)]
     shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return _Worked(*json.loads(shown.splitlines()[-1]))  # behind its banner
 
 
-def _dramatiq(path: str) -> _Worked:
-    command = [locked.PYTHON, str(_HERE / "with_dramatiq.py"), path, str(_LANES), str(_DRAMATIQ_MESSAGES)]
-    return _Worked(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
-
-
-def _growth(url: str, rounds: int) -> tuple[str, str]:
+def _growth(url: str, rounds: int) -> tuple[Table, str]:
     """Return table and plot of a message's cost, by the groups that the inbox remembers."""
     rows, points, first_seconds = [], list[tuple[float, float, str]](), 0.0
     with databases.fresh(url, inbox_tables.metadata) as engine:

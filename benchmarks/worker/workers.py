@@ -4,7 +4,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
@@ -17,25 +16,6 @@ from sluice.messaging.worker.build import assemble_worker
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 
 CONSUMER = "benchmark"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """What a worker works under.
-
-    Args:
-        lanes: of it.
-        timeout_seconds: visibility timeout of the queue.
-        hold_seconds_max: a handler that takes longer has failed.
-        max_attempts: receives of a message before it is written down as dead.
-        is_ordered: whether the queue is FIFO.
-    """
-
-    lanes: int
-    timeout_seconds: int = 30
-    hold_seconds_max: float = 300
-    max_attempts: int = 5
-    is_ordered: bool = True
 
 
 class Counts:
@@ -56,20 +36,20 @@ class Counts:
 
 
 @contextmanager
-def working(engine: Engine, queue: Queue, handlers: Handlers, conditions: Conditions) -> Iterator[Counts]:
+def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> Iterator[Counts]:
     """Yield what a worker counts, which works until the end of the block."""
     settings = WorkerSettings(
-        lanes=conditions.lanes,
+        lanes=lanes,
         wait_seconds=1,
         drain_seconds=20,
         keep_inbox_seconds=5_184_000,
     )
     processor_settings = ProcessorSettings(
         consumer=CONSUMER,
-        max_attempts=conditions.max_attempts,
-        timeout_seconds=conditions.timeout_seconds,
-        hold_seconds_max=conditions.hold_seconds_max,
-        is_ordered=conditions.is_ordered,
+        max_attempts=5,
+        timeout_seconds=30,
+        hold_seconds_max=300,
+        is_ordered=True,
     )
     tally = Tally()
     worker = assemble_worker(

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.baselines.drawn import NAMES, runs, slowed
 from spark_load.baselines import page as drawn
 from spark_load.baselines.trend import trend
+from tests.support.drawn_results import NAMES, runs, slowed
 
 _CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="utf-8")
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.publishing import standalone
-from benchmarks.publishing.standalone import Standalone
 from spark_load.run.driver import TASK_MODULES
 from tests.support.endpoints import fake_aws
+from tests.support.processes import standalone_cluster
+from tests.support.processes.standalone_cluster import Standalone
 from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -40,7 +40,7 @@ drain_timeout_seconds: 30
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """Yield a cluster whose worker offers more cores than there are."""
-    with standalone.running(tmp_path_factory.mktemp("cluster"), cores=SLOTS, memory="2g") as running:
+    with standalone_cluster.running(tmp_path_factory.mktemp("cluster"), cores=SLOTS, memory="2g") as running:
         yield running
 
 
@@ -55,7 +55,7 @@ def _ended(
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        env=standalone.variables(folder) | {"AWS_ENDPOINT_URL": server.url} | more,
+        env=standalone_cluster.variables(folder) | {"AWS_ENDPOINT_URL": server.url} | more,
         cwd=folder,
         capture_output=True,
         text=True,
@@ -90,7 +90,7 @@ def test_a_standalone_cluster_runs_it(cluster: Standalone, endpoint: fake_aws.En
 
 @pytest.mark.slow
 def test_spark_submit_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
-    command = [str(standalone.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
+    command = [str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
 
     ended = _ended(command, server=endpoint, folder=work)
@@ -100,7 +100,7 @@ def test_spark_submit_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, 
 
 @pytest.mark.slow
 def test_a_spark_connect_server_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
-    serving = [str(standalone.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
+    serving = [str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     serving += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for name, value in {
         "spark.task.maxFailures": "1",
@@ -109,9 +109,9 @@ def test_a_spark_connect_server_runs_it(cluster: Standalone, endpoint: fake_aws.
         "spark.connect.grpc.binding.port": "0",
     }.items():
         serving += ["--conf", f"{name}={value}"]
-    with standalone.process(
+    with standalone_cluster.process(
         cluster.folder, "connect", [*serving, "spark-internal"], pattern=r"server started at: \S*:(\d+)"
-    ) as (_, ready):
+    ) as ready:
         ended = _ended(
             [sys.executable, str(PROJECT / "load.py"), *RUN],
             server=endpoint,
@@ -146,7 +146,7 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
     spark-submit puts all its program says on its own standard output.
     """
     command = [
-        str(standalone.SPARK_HOME / "bin" / "spark-submit"),
+        str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"),
         "--master",
         cluster.master,
         str(PROJECT / "load.py"),

@@ -7,15 +7,12 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from benchmarks import sink, source
-from benchmarks.worker import lanes, standard
 from sluice.messaging.envelope import decode
-from sluice.messaging.errors import TransientError
 from sluice.messaging.outbox.store import Head, Sent
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
-from sluice.simulator.hook import Simulator
 
 
 def _head(group: str) -> Head:
@@ -80,28 +77,3 @@ def test_the_benchmarks_queue_brings_the_messages_of_many_groups_in_turn(monkeyp
     assert len({event.group for event in events}) == 3
     assert [message.receive_count for message in messages] == [1, 1, 1]
     assert [dict(message.attributes) for message in messages] == [{"type": "order.placed"}] * 3
-
-
-def test_disorder_counts_the_later_ones_handled_before_each() -> None:
-    """3 and 4 were handled before 2, and 3 and 4 and 2 before 1."""
-    assert standard.disorder([3, 4, 2, 1, 5]) == [0, 0, 2, 3, 0]
-
-
-def test_a_delete_that_never_arrives_does_not_in_a_call_with_others_either() -> None:
-    sqs = Simulator().client("sqs")
-    url = sqs.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-    lanes.fill(sqs, url, messages=100, groups=100)
-    standard._watched(sqs)
-    watched = Queue(sqs, url)
-    received = [watched.receive(attempt_id=None, wait_seconds=0) for _ in range(100)]
-    handles = [message.receipt_handle for message in received if message is not None]
-
-    outcomes = [met for first in range(0, 100, 10) for met in watched.delete_batch(handles[first : first + 10])]
-
-    lost = [handle for handle, met in zip(handles, outcomes, strict=True) if met is not None]
-    assert 0 < len(lost) < 10
-    for handle in lost:
-        with pytest.raises(TransientError):
-            watched.delete(handle)
-    left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"])
-    assert left["Attributes"] == {"ApproximateNumberOfMessagesNotVisible": str(len(lost))}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.baselines.drawn import result
 from sluice.errors import ConfigError, HistoryError
 from sluice.judge.checker.verdict import Property, Status, Verdict
 from spark_load.baselines import results
 from spark_load.profiles import profile
+from tests.support.drawn_results import result
 
 TINY = profile.load("tiny").profile
 QUANTILES = {"p50": 1_000, "p95": 2_000, "p99": 3_000, "max": 9_000}

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchmarks.baselines.drawn import NAMES, result, runs, slowed
 from sluice.judge.checker.verdict import Status
 from spark_load.baselines import page
 from spark_load.baselines import trend as trends
 from spark_load.baselines.results import Result
 from spark_load.baselines.statistics import slower
 from spark_load.baselines.trend import LEVEL, Trend, comparable, markdown, trend
+from tests.support.drawn_results import NAMES, result, runs, slowed
 
 TRIES = 100
 

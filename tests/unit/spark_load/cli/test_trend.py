@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.baselines.drawn import runs, slowed
 from sluice.cli.commands import cli
 from sluice.errors import HistoryError
 from sluice.judge import report
@@ -18,6 +17,7 @@ from sluice.judge.checker.verdict import Status
 from spark_load.baselines import results
 from spark_load.baselines.trend import EXIT_TOO_FEW
 from spark_load.cli.trend import remember
+from tests.support.drawn_results import runs, slowed
 from tests.support.project import PROJECT
 from tests.unit.spark_load.baselines.test_results import verdict
 

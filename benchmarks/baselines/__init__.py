@@ -1,1 +1,0 @@
-"""How often a run is called slower: where nothing changed, and where something did."""
