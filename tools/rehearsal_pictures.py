@@ -9,7 +9,7 @@ from sluice.pages.parts import Figure
 from sluice.rehearse import figures
 from sluice.rehearse.alternatives import OWN_METRICS
 from sluice.rehearse.declared import service_of, tasks_of
-from sluice.rehearse.rehearsal import rehearse
+from sluice.rehearse.rehearsal import simulate_all
 from sluice.rehearse.scenarios import scenarios
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -51,17 +51,16 @@ def pictures() -> dict[str, str]:
     prod = load_declaration(_ROOT / "environments.py").environment("prod")
     billing = prod.consumers[0]
     service, tasks = service_of(prod, billing), tasks_of(billing)
-    done = rehearse(
+    rows = simulate_all(
         service,
-        lambda: scenarios(service, tasks, groups=billing.expected_groups),
-        ["day"],
+        [scenarios(service, tasks, groups=billing.expected_groups)["day"]],
         own=OWN_METRICS,
         compares=True,
     )
-    ways = figures.compared(done.rows, name="ways")
+    ways = figures.compared(rows, name="ways")
     assert ways is not None, "there are several ways"
     return {
-        "rehearsal-day.svg": picture(figures.over_time(done.rows[0], name="day"), columns=2),
+        "rehearsal-day.svg": picture(figures.over_time(rows[0], name="day"), columns=2),
         "rehearsal-ways.svg": picture([ways], columns=1),
     }
 

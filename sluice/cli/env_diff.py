@@ -201,9 +201,9 @@ def _behaviour(
         "ceiling": f"{lowest.per_second:,.3g}/s: {lowest.name}",
     }
     service, tasks = service_of(environment, consumer), tasks_of(consumer)
+    sized = scenarios(service_of(sized_in, sized_by), tasks_of(sized_by), groups=sized_by.expected_groups)
     for traffic in _TRAFFIC:
-        sized = scenarios(service_of(sized_in, sized_by), tasks_of(sized_by), groups=sized_by.expected_groups)[traffic]
-        result = simulate(service, sized.traffic, tasks)
+        result = simulate(service, sized[traffic].traffic, tasks)
         p95 = result.quantile_seconds(0.95) or 0.0
         found[f"{traffic}: p95"] = f"{p95:,.3g} s"
         found[f"{traffic}: task-hours"] = f"{result.task_hours:,.1f}"

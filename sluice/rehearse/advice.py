@@ -1,13 +1,12 @@
 """What limits a consumer, and which change of its declaration helps most, each change simulated."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sluice import limits
 from sluice.declaration import Consumer, Environment
 from sluice.errors import ConfigError
-from sluice.rehearse.alternatives import peak_per_second
 from sluice.rehearse.declared import service_of, tasks_of
 from sluice.rehearse.simulation import SimulationResult, simulate
 from sluice.rehearse.traffic import Traffic
@@ -100,20 +99,19 @@ def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hotte
     return sorted(found, key=lambda ceiling: ceiling.per_second)
 
 
-def advise(environment: Environment, consumer: Consumer, make: Callable[[], Traffic]) -> Advice:
+def advise(environment: Environment, consumer: Consumer, traffic: Traffic) -> Advice:
     """Return what limits a consumer on this traffic and what helps.
 
     Args:
         environment: whose it is.
         consumer: as it is declared.
-        make: makes the traffic anew: it is drawn as it is sent.
+        traffic: what is sent.
     """
-    traffic = make()
-    as_it_is = _outcome("as declared", environment, consumer, make)
+    as_it_is = _outcome("as declared", environment, consumer, traffic)
     latency = consumer.acceptable_latency_seconds
     changes: list[Change] = []
     if as_it_is.p95_seconds is not None and as_it_is.p95_seconds > latency:
-        made = [_outcome(text, environment, changed, make) for text, changed in _changes(consumer, traffic)]
+        made = [_outcome(text, environment, changed, traffic) for text, changed in _changes(consumer, traffic)]
         better = [
             change
             for change in made
@@ -122,7 +120,7 @@ def advise(environment: Environment, consumer: Consumer, make: Callable[[], Traf
         kept = sorted((each for each in better if _seconds(each) <= latency), key=lambda each: each.task_hours)
         changes = kept + sorted((each for each in better if each not in kept), key=_seconds)
     return Advice(
-        peak_per_second=peak_per_second(traffic),
+        peak_per_second=traffic.peak_per_second,
         ceilings=ceilings(environment, consumer, groups=traffic.groups, hottest_share=traffic.hottest_share),
         declared=as_it_is,
         changes=changes,
@@ -136,7 +134,7 @@ def _seconds(change: Change) -> float:
 def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]:
     """Return what might help, where the declaration allows it."""
     turn_seconds = consumer.processing_seconds
-    needed = math.ceil(peak_per_second(traffic) * turn_seconds / consumer.lanes)
+    needed = math.ceil(traffic.peak_per_second * turn_seconds / consumer.lanes)
     wanted: list[dict[str, float]] = [
         {"lanes": consumer.lanes * 2},
         {"max_tasks": consumer.max_tasks * 2},
@@ -164,6 +162,6 @@ def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]
     return list(found.items())
 
 
-def _outcome(text: str, environment: Environment, consumer: Consumer, make: Callable[[], Traffic]) -> Change:
-    result: SimulationResult = simulate(service_of(environment, consumer), make(), tasks_of(consumer))
+def _outcome(text: str, environment: Environment, consumer: Consumer, traffic: Traffic) -> Change:
+    result: SimulationResult = simulate(service_of(environment, consumer), traffic, tasks_of(consumer))
     return Change(text=text, p95_seconds=result.quantile_seconds(_JUDGED_SHARE), task_hours=result.task_hours)

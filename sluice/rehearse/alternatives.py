@@ -18,7 +18,7 @@ from sluice.rehearse.policies import (
 )
 from sluice.rehearse.scenarios import per_second
 from sluice.rehearse.simulation import TaskWork
-from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic, Traffic
+from sluice.rehearse.traffic import Traffic
 
 OWN_METRICS: Mapping[tuple[str, str], Term] = {
     ("Lambda", "BacklogPerTask"): parse("visible / IF(running > 0, running, 1)")
@@ -39,7 +39,7 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         traffic: the fixed number is what its busiest minute takes.
     """
     target = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
-    fixed = min(service.max_tasks, max(1, math.ceil(peak_per_second(traffic) / per_second(tasks, 1))))
+    fixed = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
     return {
         "backlog per task, without the clamp": _with(
             service, _tracking(service, "(visible + inflight) / IF(running > 0, running, 1)", target)
@@ -56,14 +56,6 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         "processor target": _with(service, _cpu()),
         f"{fixed} tasks, always": replace(service, min_tasks=fixed, max_tasks=fixed, policies=()),
     }
-
-
-def peak_per_second(traffic: Traffic) -> float:
-    """Return the rate of the busiest minute."""
-    if isinstance(traffic, DrawnTraffic):
-        return float(traffic.rates.reshape(-1, 60).mean(axis=1).max())
-    assert isinstance(traffic, RecordedTraffic)
-    return max(len(traffic.of_minute(minute).sent_at) for minute in range(traffic.minutes)) / 60
 
 
 def _with(service: ScaledService, *policies: Policy) -> ScaledService:

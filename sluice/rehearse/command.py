@@ -3,29 +3,27 @@
 import importlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sluice.declaration import Consumer, Environment, load_declaration, naming
+from sluice.declaration import Consumer, Declaration, Environment, load_declaration, naming
 from sluice.declaration.metric_math import Term, metric_ids
 from sluice.errors import ConfigError
 from sluice.judge.checker.verdict import EXIT_CROSSED
 from sluice.rehearse import shown
-from sluice.rehearse.advice import advise
+from sluice.rehearse.advice import Advice, advise
 from sluice.rehearse.alternatives import OWN_METRICS
 from sluice.rehearse.assembly import synthesized
 from sluice.rehearse.cloudformation import load_template
 from sluice.rehearse.declared import service_of, tasks_of
 from sluice.rehearse.expressions import parse
-from sluice.rehearse.mistakes import Mistake, Tried, mistakes
+from sluice.rehearse.mistakes import Tried, mistakes
 from sluice.rehearse.policies import ScaledService
-from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch
-from sluice.rehearse.rehearsal import rehearse as rehearsed
+from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch, simulate_all
 from sluice.rehearse.scenarios import Scenario, scenarios
 from sluice.rehearse.simulation import TO_EXPRESSIONS, TaskWork
 from sluice.rehearse.template import read_services
@@ -176,35 +174,57 @@ def rehearse(
     _check(name, template, options)
     if page is not None:
         require_writable(page, "--page")
-    environment = None if name is None else load_declaration(declaration).environment(name)
-    with _templates(name, template, declaration) as path:
-        services = read_services(*load_template(path))
-    chosen = _chosen(services, environment, service_name)
-    for service in chosen:
-        _require_known_metrics(service, options.own)
+    declared = None if name is None else load_declaration(declaration)
+    environment = None if name is None or declared is None else declared.environment(name)
+    services = _read(template, environment, declared)
+    subjects = _chosen(services, environment, service_name)
+    for subject in subjects:
+        _require_known_metrics(subject.service, options.own)
     with shown.progress() as watch:
-        done = [
-            _rehearse(service, _tasks(service, environment, options), options, environment, watch) for service in chosen
-        ]
+        done = [_rehearse(subject, options, watch) for subject in subjects]
     if as_json:
-        output.as_json([shown.as_json(rehearsal, found) for rehearsal, found in done])
+        output.as_json([shown.as_json(rehearsal) for rehearsal in done])
     else:
-        for rehearsal, found in done:
-            shown.terminal(rehearsal, found)
+        for rehearsal in done:
+            shown.terminal(rehearsal)
     if page is not None:
         _draw(page, done, options.seed, f"{template or f'synthesized for {name}, as cdk.json says'}")
-    if any(found for _, found in done):
+    if any(rehearsal.mistakes for rehearsal in done):
         sys.exit(PARTLY)
-    if any(rehearsal.is_missed for rehearsal, _ in done):
+    if any(rehearsal.is_missed for rehearsal in done):
         sys.exit(EXIT_CROSSED)
 
 
-def _draw(path: Path, done: Sequence[tuple[Rehearsal, Sequence[Mistake]]], seed: int, template: str) -> None:
+def _draw(path: Path, done: Sequence[Rehearsal], seed: int, template: str) -> None:
     from sluice.rehearse import page  # noqa: PLC0415 (what draws takes a second to load, and few draw)
 
     command = click.get_current_context().meta["command"]
     page.write(path, done, page.Origin(command=command, seed=seed, template=template))
     output.line(f"page: {path}", is_error=True)
+
+
+def _check(name: str | None, template: Path | None, options: Given) -> None:
+    """Refuse what does not go together."""
+    sources = {"--profile": options.profile_name, "--recording": options.recording, "--traffic": options.traffic}
+    given = [option for option, value in sources.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} are given, allowed is one of them")
+    if name is None and template is None:
+        raise ConfigError("neither ENV nor --template is given, needed is one of them; `sluice env` lists the former")
+    missing = [option for field, option in _WORK.items() if field not in options.work]
+    if name is None and missing:
+        raise ConfigError(f"without ENV no declaration tells how tasks work, needed are {', '.join(missing)}")
+
+
+def _read(
+    template: Path | None, environment: Environment | None, declared: Declaration | None
+) -> Sequence[ScaledService]:
+    if template is not None:
+        return read_services(*load_template(template))
+    assert environment is not None, "it was checked"
+    assert declared is not None, "it was checked"
+    with synthesized(environment.name, declared) as folder:
+        return read_services(*load_template(folder))
 
 
 def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str], Term]) -> None:
@@ -219,110 +239,83 @@ def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str],
                 )
 
 
-def _check(name: str | None, template: Path | None, options: Given) -> None:
-    """Refuse what does not go together."""
-    chosen = [
-        option
-        for option, value in (
-            ("--profile", options.profile_name),
-            ("--recording", options.recording),
-            ("--traffic", options.traffic),
-        )
-        if value
-    ]
-    if len(chosen) > 1:
-        raise ConfigError(f"{' and '.join(chosen)} are given, allowed is one of them")
-    if name is None and template is None:
-        raise ConfigError("neither ENV nor --template is given, needed is one of them; `sluice env` lists the former")
-    missing = [option for field, option in _WORK.items() if field not in options.work]
-    if name is None and missing:
-        raise ConfigError(f"without ENV no declaration tells how tasks work, needed are {', '.join(missing)}")
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A service, and the environment and the consumer that declare it, where one does."""
 
+    service: ScaledService
+    environment: Environment | None = None
+    consumer: Consumer | None = None
 
-@contextmanager
-def _templates(name: str | None, template: Path | None, declaration: Path | None) -> Iterator[Path]:
-    if template is not None:
-        yield template
-        return
-    assert name is not None, "it was checked"
-    with synthesized(name, load_declaration(declaration)) as folder:
-        yield folder
+    @property
+    def name(self) -> str:
+        """Return what `--service` calls it."""
+        return self.service.name if self.consumer is None else self.consumer.name
+
+    def tasks(self, options: Given) -> TaskWork:
+        """Return how its tasks work: as its consumer declares, or as the command line says."""
+        if self.consumer is not None:
+            return replace(tasks_of(self.consumer), start_seconds=options.start_seconds, **options.work)
+        if len(options.work) < len(_WORK):
+            raise ConfigError(
+                f"service {self.service.name} is no consumer of the declaration, needed are --lanes,"
+                " --handler-seconds and --latency"
+            )
+        return TaskWork(start_seconds=options.start_seconds, **options.work)
+
+    def groups(self, options: Given) -> int:
+        """Return how many message groups are active at a time."""
+        if options.groups is not None:
+            return options.groups
+        return _GROUPS if self.consumer is None else self.consumer.expected_groups
+
+    def advice(self, scenarios: Sequence[Scenario]) -> Mapping[str, Advice]:
+        """Return what limits the consumer and what helps, by traffic; nothing where another service is deployed."""
+        if self.environment is None or self.consumer is None:
+            return {}
+        if self.service != service_of(self.environment, self.consumer):
+            return {}
+        return {
+            scenario.name: advise(self.environment, self.consumer, scenario.traffic)
+            for scenario in scenarios
+            if scenario.traffic.message_count <= LARGE and scenario.tasks == tasks_of(self.consumer)
+        }
 
 
 def _chosen(
     services: Sequence[ScaledService], environment: Environment | None, service_name: str | None
-) -> Sequence[ScaledService]:
-    """Return the services that were named; all where none was."""
-    names = {service.name: service for service in services}
+) -> Sequence[Subject]:
+    """Return the services that were named; all where none was: of a declaration, its consumers'."""
+    subjects = [Subject(service, environment) for service in services]
     if environment is not None:
-        names = {
-            consumer.name: names[naming.service_name(environment, consumer.name)]
+        subjects = [
+            Subject(service, environment, consumer)
             for consumer in environment.consumers
-            if naming.service_name(environment, consumer.name) in names
-        } or names
-    if service_name is None:
-        return list(names.values())
-    if service_name not in names:
-        raise ConfigError(f"--service is {service_name!r}, allowed is one of {', '.join(names) or 'none'}")
-    return [names[service_name]]
+            for service in services
+            if service.name == naming.service_name(environment, consumer.name)
+        ] or subjects
+    chosen = [subject for subject in subjects if service_name in {None, subject.name}]
+    if not chosen:
+        names = ", ".join(subject.name for subject in subjects)
+        raise ConfigError(f"--service is {service_name!r}, allowed is one of {names}")
+    return chosen
 
 
-def _consumer(service: ScaledService, environment: Environment | None) -> Consumer | None:
-    """Return the consumer whose service it is; None where it is none of the declaration."""
-    if environment is None:
-        return None
-    found = [each for each in environment.consumers if naming.service_name(environment, each.name) == service.name]
-    return found[0] if found else None
-
-
-def _tasks(service: ScaledService, environment: Environment | None, options: Given) -> TaskWork:
-    """Return how a service's tasks work: as its consumer declares, or as the command line says."""
-    consumer = _consumer(service, environment)
-    if consumer is not None:
-        return replace(tasks_of(consumer), start_seconds=options.start_seconds, **options.work)
-    if len(options.work) < len(_WORK):
-        raise ConfigError(
-            f"service {service.name} is no consumer of the declaration, needed are --lanes, --handler-seconds and"
-            " --latency"
-        )
-    return TaskWork(start_seconds=options.start_seconds, **options.work)
-
-
-def _groups(service: ScaledService, environment: Environment | None, options: Given) -> int:
-    if options.groups is not None:
-        return options.groups
-    consumer = _consumer(service, environment)
-    return _GROUPS if consumer is None else consumer.expected_groups
-
-
-def _rehearse(
-    service: ScaledService, tasks: TaskWork, options: Given, environment: Environment | None, watch: Watch
-) -> tuple[Rehearsal, Sequence[Mistake]]:
-    groups = _groups(service, environment, options)
-
-    def kinds() -> Mapping[str, Scenario]:
-        return scenarios(service, tasks, groups=groups, seed=options.seed)
-
-    make: Callable[[], Mapping[str, Scenario]] = kinds
-    if options.profile_name is not None:
-        profile = options.profile_name
-        of_profile = importlib.import_module(_RECORDED_TRAFFIC).of_profile
-        make = lambda: {(made := of_profile(profile, tasks, seed=options.seed)).name: made}  # noqa: E731 (one line is what it is)
-    elif options.recording is not None:
-        recorded = importlib.import_module(_RECORDED_TRAFFIC).of_recording(options.recording, tasks)
-        make = lambda: {recorded.name: recorded}  # noqa: E731
-    names = list(dict.fromkeys(options.traffic or make()))
-    is_chosen = bool(options.traffic or options.profile_name or options.recording)
-    made = rehearsed(service, make, names, own=options.own, compares=is_chosen, watch=watch)
-    consumer = _consumer(service, environment)
-    if is_chosen and environment is not None and consumer is not None and service == service_of(environment, consumer):
-        advice = {
-            each: advise(environment, consumer, lambda each=each: make()[each].traffic)  # type: ignore[misc]
-            for each in names
-            if make()[each].traffic.message_count <= LARGE and make()[each].tasks == tasks_of(consumer)
-        }
-        made = replace(made, advice=advice)
-    found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
-    if is_chosen and any(make()[each].traffic.message_count > LARGE for each in names):
+def _rehearse(subject: Subject, options: Given, watch: Watch) -> Rehearsal:
+    service, tasks = subject.service, subject.tasks(options)
+    kinds = scenarios(service, tasks, groups=subject.groups(options), seed=options.seed)
+    asked = _asked(options, kinds, tasks)
+    rows = simulate_all(service, asked or list(kinds.values()), own=options.own, compares=bool(asked), watch=watch)
+    if any(scenario.traffic.message_count > LARGE for scenario in asked):
         output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)
-    return made, found
+    found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
+    return Rehearsal(service=service, rows=rows, mistakes=found, advice=subject.advice(asked))
+
+
+def _asked(options: Given, kinds: Mapping[str, Scenario], tasks: TaskWork) -> Sequence[Scenario]:
+    """Return the traffic that was named; none where all kinds are to be tried."""
+    if options.profile_name is not None:
+        return [importlib.import_module(_RECORDED_TRAFFIC).of_profile(options.profile_name, tasks, seed=options.seed)]
+    if options.recording is not None:
+        return [importlib.import_module(_RECORDED_TRAFFIC).of_recording(options.recording, tasks)]
+    return [kinds[name] for name in dict.fromkeys(options.traffic)]

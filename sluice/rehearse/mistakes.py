@@ -7,7 +7,7 @@ https://github.com/kedacore/keda/issues/5948, https://github.com/kedacore/keda/i
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,9 +16,9 @@ from sluice.declaration.backlog import SCALE_COOLDOWN_SECONDS
 from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, mapped, metric_ids
 from sluice.rehearse.control_loop import USUAL
 from sluice.rehearse.policies import Policy, ScaledService, TargetTracking, Watched
-from sluice.rehearse.queue_simulation import Arrivals
 from sluice.rehearse.scenarios import Scenario
 from sluice.rehearse.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
+from sluice.rehearse.traffic import RecordedTraffic
 
 VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
 RUNNING = "RunningTaskCount"
@@ -58,12 +58,12 @@ class Tried:
 
     service: ScaledService
     tasks: TaskWork
-    scenarios: Callable[[], Mapping[str, Scenario]]
+    scenarios: Mapping[str, Scenario]
     own: Mapping[tuple[str, str], Term]
 
     def on(self, scenario: str, service: ScaledService | None = None) -> SimulationResult:
         """Return what comes of the service, or of another one, in that traffic."""
-        tried = self.scenarios()[scenario]
+        tried = self.scenarios[scenario]
         return simulate(service or self.service, tried.traffic, tried.tasks, own=self.own)
 
 
@@ -173,21 +173,16 @@ def _is_filled_with_zero(term: Term, id_: str) -> bool:
     return any(_is_filled_with_zero(part, id_) for part in term.terms())
 
 
-class _Once:
-    """One message, ten minutes after the start."""
-
-    name, minutes, groups, message_count, hottest_share = "once", _WAKE_MINUTES + 10, 1, 1.0, 1.0
-
-    def of_minute(self, minute: int) -> Arrivals:
-        """Return the message in its minute."""
-        sent_at = np.array([610.0] if minute == 10 else [])
-        return Arrivals(sent_at, np.zeros(len(sent_at), dtype=np.int64), np.zeros(len(sent_at), dtype=np.uint8))
+_ONCE = RecordedTraffic(
+    name="once", sent_at=np.array([610.0]), group=np.zeros(1, dtype=np.int64), lasts_minutes=_WAKE_MINUTES + 10
+)
+"""One message, ten minutes after the start."""
 
 
 def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
     if tried.service.min_tasks:
         return
-    outcome = simulate(_on_its_queue(tried.service), _Once(), tried.tasks, own=tried.own)
+    outcome = simulate(_on_its_queue(tried.service), _ONCE, tried.tasks, own=tried.own)
     if outcome.first_task_seconds is None:
         yield Mistake(
             name="no-wake-from-zero",
@@ -308,7 +303,7 @@ def _no_protection(tried: Tried) -> Iterator[Mistake]:
         return
     outcome = tried.on("long-jobs")
     after = tried.on("long-jobs", replace(tried.service, is_protected=True))
-    seconds = tried.scenarios()["long-jobs"].tasks.handler_seconds
+    seconds = tried.scenarios["long-jobs"].tasks.handler_seconds
     yield Mistake(
         name="scale-in-without-protection",
         policy=tried.service.name,

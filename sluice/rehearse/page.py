@@ -15,9 +15,6 @@ from sluice.terminal.files import write_whole
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _MARKS = {"kept": ("holds", "✓"), "missed": ("violated", "✗"), "not judged": ("not-exercised", "○")}
 
-type Done = Sequence[tuple[Rehearsal, Sequence[Mistake]]]
-"""What was rehearsed of each service, and the mistakes of its policies."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
@@ -34,7 +31,7 @@ class Origin:
     template: str
 
 
-def write(path: Path, done: Done, origin: Origin) -> None:
+def write(path: Path, done: Sequence[Rehearsal], origin: Origin) -> None:
     """Draw the page and write it.
 
     Raises:
@@ -43,19 +40,19 @@ def write(path: Path, done: Done, origin: Origin) -> None:
     write_whole(path, html(done, origin), instead="name another file with --page")
 
 
-def html(done: Done, origin: Origin) -> str:
+def html(done: Sequence[Rehearsal], origin: Origin) -> str:
     """Return the page."""
     status, word = _verdict(done)
-    compares = any(row.policy != DEPLOYED or row.variant is not USUAL for made, _ in done for row in made.rows)
+    compares = any(row.policy != DEPLOYED or row.variant is not USUAL for made in done for row in made.rows)
     parts = {
-        "title": escape(f"{word}: {', '.join(made.service.name for made, _ in done)}"),
+        "title": escape(f"{word}: {', '.join(made.service.name for made in done)}"),
         "status": status,
         "word": word,
         "heading": escape(origin.command),
         "means": "",
         "under": "",
-        "reasons": list_items(reason for made, found in done for reason in _reasons(made, found)),
-        "services": "".join(_service(made, found, f"service-{idx}") for idx, (made, found) in enumerate(done)),
+        "reasons": list_items(reason for made in done for reason in _reasons(made)),
+        "services": "".join(_service(made, f"service-{idx}") for idx, made in enumerate(done)),
         "variants": _variants(compares=compares),
         "left_out": list_items(shown.NOT_SIMULATED),
         "origin": pairs(
@@ -67,32 +64,32 @@ def html(done: Done, origin: Origin) -> str:
     return filled(_TEMPLATE, parts)
 
 
-def _verdict(done: Done) -> tuple[str, str]:
+def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
     """Return the class of the page's verdict, and its words."""
     words = [
         word
         for word, is_so in (
-            ("MISTAKES FOUND", any(found for _, found in done)),
-            ("LATENCY MISSED", any(made.is_missed for made, _ in done)),
+            ("MISTAKES FOUND", any(made.mistakes for made in done)),
+            ("LATENCY MISSED", any(made.is_missed for made in done)),
         )
         if is_so
     ]
     if words:
         return "invalid" if words[0] == "MISTAKES FOUND" else "crossed", ", ".join(words)
-    if any(row.is_judged for made, _ in done for row in made.deployed):
+    if any(row.is_judged for made in done for row in made.deployed):
         return "valid", "LATENCY KEPT"
     return "unknown", "LATENCY NOT JUDGED"
 
 
-def _reasons(made: Rehearsal, found: Sequence[Mistake]) -> Iterable[str]:
+def _reasons(made: Rehearsal) -> Iterable[str]:
     """Return what a service's verdict is, in one line, and each of its mistakes."""
     by_word = {word: [row.scenario for row in made.deployed if shown.judgement(row) == word] for word in _MARKS}
     verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
     yield f"{made.service.name}: {verdicts}"
-    yield from (f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in found)
+    yield from (f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in made.mistakes)
 
 
-def _service(made: Rehearsal, found: Sequence[Mistake], anchor: str) -> str:
+def _service(made: Rehearsal, anchor: str) -> str:
     service = made.service
     policies = ", ".join(policy.name for policy in service.policies) or "none"
     queue = "an unknown queue" if service.queue is None else f"queue {service.queue.name}"
@@ -100,7 +97,7 @@ def _service(made: Rehearsal, found: Sequence[Mistake], anchor: str) -> str:
     return (
         f'<h2 id="{anchor}">{escape(service.name)}</h2>'
         f'<p class="soft">{escape(what)}</p>'
-        f"{_mistakes(found)}{_table(made)}{_depends(made)}"
+        f"{_mistakes(made.mistakes)}{_table(made)}{_depends(made)}"
         + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed))
     )
 

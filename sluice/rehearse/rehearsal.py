@@ -7,6 +7,7 @@ from sluice.declaration.metric_math import Term
 from sluice.rehearse.advice import Advice
 from sluice.rehearse.alternatives import OWN_METRICS, alternatives
 from sluice.rehearse.control_loop import USUAL, VARIANTS, Variant
+from sluice.rehearse.mistakes import Mistake
 from sluice.rehearse.policies import ScaledService
 from sluice.rehearse.scenarios import Scenario
 from sluice.rehearse.simulation import SimulationResult, TaskWork, simulate
@@ -61,11 +62,13 @@ class Rehearsal:
     Args:
         service: the service.
         rows: every simulation, what is deployed first.
+        mistakes: of its policies.
         advice: traffic to what limits the consumer and what helps; where a declaration tells.
     """
 
     service: ScaledService
     rows: Sequence[Row]
+    mistakes: Sequence[Mistake] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
 
     @property
@@ -89,37 +92,32 @@ class Rehearsal:
         ]
 
 
-def rehearse(
+def simulate_all(
     service: ScaledService,
-    scenarios: Callable[[], Mapping[str, Scenario]],
-    names: Sequence[str],
+    scenarios: Sequence[Scenario],
     *,
     own: Mapping[tuple[str, str], Term],
     compares: bool,
     watch: Watch = lambda _name, _share: None,
-) -> Rehearsal:
-    """Return what comes of a service on traffic of these names.
+) -> list[Row]:
+    """Return what comes of a service on traffic.
 
     Args:
         service: as it is deployed.
-        scenarios: makes the traffic anew: it is drawn as it is sent.
-        names: which traffic.
+        scenarios: the traffic.
         own: metrics of one's own, as expressions.
         compares: whether every variant and the usual alternatives are simulated besides.
         watch: called while it goes on.
     """
     planned = [
-        (name, policy, scaled, variant)
-        for name in names
-        for policy, scaled, variant in _planned(service, scenarios()[name], compares=compares)
+        (scenario, *others) for scenario in scenarios for others in _planned(service, scenario, compares=compares)
     ]
     rows = []
-    for idx, (name, policy, scaled, variant) in enumerate(planned):
-        scenario = scenarios()[name]
-        minutes = scenario.traffic.minutes
+    for idx, (scenario, policy, scaled, variant) in enumerate(planned):
 
-        def progress(minute: int, label: str = f"{name}, {policy}", done: int = idx, of: int = minutes) -> None:
-            watch(label, (done + (minute + 1) / of) / len(planned))
+        def progress(minute: int, scenario: Scenario = scenario, policy: str = policy, done: int = idx) -> None:
+            share = done + (minute + 1) / scenario.traffic.minutes
+            watch(f"{scenario.name}, {policy}", share / len(planned))
 
         result = simulate(
             scaled,
@@ -131,7 +129,7 @@ def rehearse(
         )
         rows.append(
             Row(
-                scenario=name,
+                scenario=scenario.name,
                 about=scenario.about,
                 policy=policy,
                 variant=variant,
@@ -140,7 +138,7 @@ def rehearse(
                 is_judged=scenario.is_judged,
             )
         )
-    return Rehearsal(service=service, rows=rows)
+    return rows
 
 
 def _planned(service: ScaledService, scenario: Scenario, *, compares: bool) -> list[tuple[str, ScaledService, Variant]]:

@@ -11,7 +11,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION, usd
 from sluice.rehearse.advice import Advice
 from sluice.rehearse.control_loop import USUAL, VARIANTS
-from sluice.rehearse.mistakes import Mistake
 from sluice.rehearse.policies import ScaledService
 from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, Rehearsal, Row, Watch
 from sluice.terminal import output
@@ -84,13 +83,13 @@ def verdict_of(row: Row) -> str:
     return f"{word}: {seconds(row.tasks.acceptable_latency_seconds)}" if row.is_judged else word
 
 
-def terminal(rehearsal: Rehearsal, found: Sequence[Mistake]) -> None:
+def terminal(rehearsal: Rehearsal) -> None:
     """Print a rehearsal."""
     service = rehearsal.service
     policies = ", ".join(f"{policy.name}" for policy in service.policies) or "none"
     output.line(f"{service.name}: {service.min_tasks} to {service.max_tasks} tasks, policies: {policies}")
     output.table((*COLUMNS, ""), [(*cells(rehearsal, row), verdict_of(row)) for row in rehearsal.rows])
-    for mistake in found:
+    for mistake in rehearsal.mistakes:
         output.line(f"mistake {mistake.name} in {mistake.policy}: {mistake.found}")
         output.line(f"  {mistake.consequence}")
         output.line(f"  instead: {mistake.repair}")
@@ -147,7 +146,7 @@ def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
     )
 
 
-def as_json(rehearsal: Rehearsal, found: Sequence[Mistake]) -> Mapping[str, Any]:
+def as_json(rehearsal: Rehearsal) -> Mapping[str, Any]:
     """Return a rehearsal for programs."""
     return {
         "service": rehearsal.service.name,
@@ -156,7 +155,7 @@ def as_json(rehearsal: Rehearsal, found: Sequence[Mistake]) -> Mapping[str, Any]
         "is_missed": rehearsal.is_missed,
         "depends_on": rehearsal.depends_on,
         "advice": {traffic: asdict(advice) for traffic, advice in rehearsal.advice.items()},
-        "mistakes": [asdict(mistake) for mistake in found],
+        "mistakes": [asdict(mistake) for mistake in rehearsal.mistakes],
         "variants": [asdict(variant) for variant in VARIANTS],
         "rows": [_row(rehearsal, row) for row in rehearsal.rows],
     }

@@ -2,9 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from sluice.rehearse import queue_simulation as queue
 from sluice.rehearse.control_loop import USUAL, ControlLoop, Decision, Variant
 from sluice.rehearse.policies import MetricSource, ScaledService
 from sluice.rehearse.queue_simulation import Integers, Work
-from sluice.rehearse.traffic import Traffic
+from sluice.rehearse.traffic import NOTHING, Traffic
 
 _MINUTE = 60.0
 _SLOTS = 3
@@ -119,27 +119,10 @@ class SimulationResult:
         return turns
 
 
-class _Late(Sequence[float | None]):
-    """A series as it is known while its last values have not come."""
-
-    def __init__(self, values: Sequence[float | None], lag: int) -> None:
-        self._values, self._known = values, len(values) - lag
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @overload
-    def __getitem__(self, index: int) -> float | None: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[float | None]: ...
-    def __getitem__(self, index: int | slice) -> float | Sequence[float | None] | None:
-        if isinstance(index, slice):
-            return [self[idx] for idx in range(*index.indices(len(self)))]
-        place = index if index >= 0 else index + len(self)
-        return self._values[place] if place < self._known else None
-
-    def __iter__(self) -> Iterator[float | None]:
-        return (self[idx] for idx in range(len(self)))
+def _arrived(values: Series, lag_minutes: int) -> Series:
+    """Return a series as it is known while its last values have not come."""
+    known = max(0, len(values) - lag_minutes)
+    return [*values[:known], *[None] * (len(values) - known)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +149,15 @@ class KnownMetrics:
             values = self._published.setdefault((metric.namespace, metric.name), [])
             new = range(len(values), len(self.series["visible"]))
             values.extend(term.value_at(self.series, minute) for minute in new)
-            return _Late(values, self.lag_minutes)
+            return _arrived(values, self.lag_minutes)
         name = TO_EXPRESSIONS.get((metric.namespace, metric.name))
         if name is None:
             return [None] * len(self.series["visible"])
         if metric.namespace == "AWS/SQS":
             if self.service.queue is not None and metric.dimensions.get("QueueName") != self.service.queue.name:
                 return [0.0] * len(self.series["visible"])
-            return _Late(self.series[name], self.lag_minutes)
-        return _Late(self.series[name], 1)
+            return _arrived(self.series[name], self.lag_minutes)
+        return _arrived(self.series[name], 1)
 
 
 def work_of(service: ScaledService, tasks: TaskWork) -> Work:
@@ -226,15 +209,12 @@ def simulate(
     state = queue.with_room(state, 0)
     state.now[0] = -work.start_seconds
     queue.scale(state, work, desired)
-    queue.advance(state, work, 0.0, traffic_of_nothing(), outcome.latencies)
-    longest = traffic.minutes + math.ceil(tasks.acceptable_latency_seconds / _MINUTE) + 1
-    for minute in range(longest):
-        is_over = minute >= traffic.minutes
-        if is_over and not queue.waiting_count(state):
+    queue.advance(state, work, 0.0, NOTHING, outcome.latencies)
+    overtime = math.ceil(tasks.acceptable_latency_seconds / _MINUTE) + 1
+    for minute, drawn in enumerate(chain(traffic.each_minute(), repeat(NOTHING, overtime))):
+        if minute >= traffic.minutes and not queue.waiting_count(state):
             break
-        arrivals = traffic_of_nothing() if is_over else traffic.of_minute(minute)
-        if not is_fifo:
-            arrivals = arrivals._replace(group=(sent + np.arange(len(arrivals.sent_at))) % groups)
+        arrivals = drawn if is_fifo else drawn._replace(group=(sent + np.arange(len(drawn.sent_at))) % groups)
         sent += len(arrivals.sent_at)
         if len(arrivals.sent_at) and first_at is None and desired == 0:
             first_at = float(arrivals.sent_at[0])
@@ -250,11 +230,6 @@ def simulate(
         progress(min(minute, traffic.minutes - 1))
     outcome.left = queue.count_left(state, outcome.latencies)
     return outcome
-
-
-def traffic_of_nothing() -> queue.Arrivals:
-    """Return no messages."""
-    return queue.Arrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))
 
 
 def _started(minute: int, outcome: SimulationResult) -> float:

@@ -1,44 +1,19 @@
 """What is sent to a queue: when, in which group, and which messages fail. Drawn from a seed, or as it was recorded."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from sluice.rehearse.queue_simulation import FAILS_ALWAYS, Arrivals, Floats, Integers
 
 _MINUTE = 60
+NOTHING = Arrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))
+"""No messages."""
 
 
-class Traffic(Protocol):
-    """What is sent."""
-
-    @property
-    def name(self) -> str:
-        """Return what it is called in tables."""
-
-    @property
-    def minutes(self) -> int:
-        """Return how long it lasts."""
-
-    @property
-    def groups(self) -> int:
-        """Return how many message groups there are."""
-
-    @property
-    def message_count(self) -> float:
-        """Return how many messages it has, about."""
-
-    @property
-    def hottest_share(self) -> float:
-        """Return the share of the messages that the busiest group has."""
-
-    def of_minute(self, minute: int) -> Arrivals:
-        """Return what is sent in a minute; minutes are asked for in their order, each once."""
-
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DrawnTraffic:
     """Messages at random instants (Poisson) of a given rate, in groups by Zipf's law.
 
@@ -59,20 +34,6 @@ class DrawnTraffic:
     hot_share: float = 0.0
     poison_share: float = 0.0
     seed: int = 1
-    _random: np.random.Generator = field(init=False)
-    _shares: Floats | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._random = np.random.default_rng(self.seed)
-        self._shares = None
-        if self.skew or self.hot_share:
-            weights = np.arange(1, self.groups + 1, dtype=np.float64) ** -self.skew
-            if self.hot_share:
-                weights[0] = 0
-            shares = weights / (weights.sum() or 1) * (1 - self.hot_share)
-            if self.hot_share:
-                shares[0] = self.hot_share
-            self._shares = np.cumsum(shares / shares.sum())
 
     @property
     def minutes(self) -> int:
@@ -85,29 +46,48 @@ class DrawnTraffic:
         return float(self.rates.sum())
 
     @property
+    def peak_per_second(self) -> float:
+        """Return the rate of the busiest minute."""
+        return float(self.rates.reshape(-1, _MINUTE).mean(axis=1).max())
+
+    @property
     def hottest_share(self) -> float:
         """Return the share of the messages that the busiest group has."""
-        return 1 / self.groups if self._shares is None else float(np.diff(self._shares, prepend=0.0).max())
+        shares = self._shares()
+        return 1 / self.groups if shares is None else float(shares.max())
 
-    def of_minute(self, minute: int) -> Arrivals:
-        """Draw a minute."""
-        start = minute * _MINUTE
-        counts = self._random.poisson(self.rates[start : start + _MINUTE])
-        total = int(counts.sum())
-        sent_at = np.sort(np.repeat(np.arange(start, start + _MINUTE), counts) + self._random.random(total))
-        fails = np.zeros(total, dtype=np.uint8)
-        if self.poison_share:
-            fails[self._random.random(total) < self.poison_share] = FAILS_ALWAYS
-        return Arrivals(sent_at, self._drawn_groups(total), fails)
+    def _shares(self) -> Floats | None:
+        """Return the share of each group; None where all have the same."""
+        if not self.skew and not self.hot_share:
+            return None
+        weights = np.arange(1, self.groups + 1, dtype=np.float64) ** -self.skew
+        if self.hot_share:
+            weights[0] = 0
+        shares = weights / (weights.sum() or 1) * (1 - self.hot_share)
+        if self.hot_share:
+            shares[0] = self.hot_share
+        return shares / shares.sum()
 
-    def _drawn_groups(self, count: int) -> Integers:
-        if self._shares is None:
-            return self._random.integers(0, self.groups, count)
-        drawn = np.searchsorted(self._shares, self._random.random(count), side="right")
-        return np.minimum(drawn, self.groups - 1).astype(np.int64)
+    def each_minute(self) -> Iterator[Arrivals]:
+        """Draw it, minute by minute; every time the same."""
+        random, shares = np.random.default_rng(self.seed), self._shares()
+        bounds = None if shares is None else np.cumsum(shares)
+        for start in range(0, len(self.rates), _MINUTE):
+            counts = random.poisson(self.rates[start : start + _MINUTE])
+            total = int(counts.sum())
+            sent_at = np.sort(np.repeat(np.arange(start, start + _MINUTE), counts) + random.random(total))
+            fails = np.zeros(total, dtype=np.uint8)
+            if self.poison_share:
+                fails[random.random(total) < self.poison_share] = FAILS_ALWAYS
+            if bounds is None:
+                group = random.integers(0, self.groups, total)
+            else:
+                drawn = np.searchsorted(bounds, random.random(total), side="right")
+                group = np.minimum(drawn, self.groups - 1).astype(np.int64)
+            yield Arrivals(sent_at, group, fails)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecordedTraffic:
     """Messages as they were published in a recording.
 
@@ -116,16 +96,20 @@ class RecordedTraffic:
         sent_at: when each was sent, in seconds since the first, ascending.
         group: the group of each, from 0.
         speed: how many times faster they are sent than they were.
+        lasts_minutes: how long it lasts; None ends with the minute of the last message.
     """
 
     name: str
     sent_at: Floats
     group: Integers
     speed: float = 1.0
+    lasts_minutes: int | None = None
 
     @property
     def minutes(self) -> int:
         """Return how long it lasts, to the end of its last minute."""
+        if self.lasts_minutes is not None:
+            return self.lasts_minutes
         return int(self.sent_at[-1] / self.speed // _MINUTE) + 1 if len(self.sent_at) else 1
 
     @property
@@ -139,17 +123,24 @@ class RecordedTraffic:
         return float(len(self.sent_at))
 
     @property
+    def peak_per_second(self) -> float:
+        """Return the rate of the busiest minute."""
+        return max(len(arrivals.sent_at) for arrivals in self.each_minute()) / _MINUTE
+
+    @property
     def hottest_share(self) -> float:
         """Return the share of the messages that the busiest group has."""
         return float(np.bincount(self.group).max() / len(self.group)) if len(self.group) else 1.0
 
-    def of_minute(self, minute: int) -> Arrivals:
-        """Return what was sent in a minute."""
-        first, last = np.searchsorted(
-            self.sent_at, [minute * _MINUTE * self.speed, (minute + 1) * _MINUTE * self.speed]
-        )
-        sent = self.sent_at[first:last] / self.speed
-        return Arrivals(sent, self.group[first:last], np.zeros(len(sent), dtype=np.uint8))
+    def each_minute(self) -> Iterator[Arrivals]:
+        """Yield what was sent, minute by minute."""
+        bounds = np.searchsorted(self.sent_at, np.arange(self.minutes + 1) * _MINUTE * self.speed)
+        for first, last in pairwise(bounds):
+            sent = self.sent_at[first:last] / self.speed
+            yield Arrivals(sent, self.group[first:last], np.zeros(len(sent), dtype=np.uint8))
+
+
+type Traffic = DrawnTraffic | RecordedTraffic
 
 
 def constant(per_second: float, minutes: int) -> Floats:

@@ -20,7 +20,7 @@ _CHARTS = 4 * (3 + 1) + 1  # of each traffic, and the ways to scale
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page of two services, one with a mistake and other ways to scale."""
     path = tmp_path_factory.mktemp("rehearsals") / "page.html"
-    drawn.write(path, [(rehearsals.kept(), []), (rehearsals.missed(), [rehearsals.MISTAKE])], _ORIGIN)
+    drawn.write(path, [rehearsals.kept(), replace(rehearsals.missed(), mistakes=[rehearsals.MISTAKE])], _ORIGIN)
     return path
 
 
@@ -87,7 +87,7 @@ def test_the_ways_to_scale_have_labels_that_do_not_cover_each_other(page: Any, t
     """Not even where every variant comes to the same."""
     usual = rehearsals.row("burst", 90)
     alike = Rehearsal(service=rehearsals.SERVICE, rows=[replace(usual, variant=variant) for variant in VARIANTS])
-    drawn.write(tmp_path / "page.html", [(alike, [])], _ORIGIN)
+    drawn.write(tmp_path / "page.html", [alike], _ORIGIN)
     page.goto((tmp_path / "page.html").as_uri())
 
     boxes = page.locator("svg[aria-labelledby$='compared-told'] text").evaluate_all(

@@ -4,7 +4,6 @@ Times are in the policy's minutes and seconds: real ones times `60 / minute_seco
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,26 +17,14 @@ from spark_load.consume.scaling.task_pool import Task
 _SHOWN = ("visible", "inflight", "running", "desired", "empty", "received")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedTraffic(RecordedTraffic):
-    """The messages of a run; it lasts as long as was looked at."""
-
-    looked_minutes: int
-
-    @property
-    def minutes(self) -> int:
-        """Return how long it lasts."""
-        return self.looked_minutes
-
-
 def result(seen: Observation, journals: Recorded, pace: Pace) -> dict[str, Any]:
     """Return what is written down of a service: measured, predicted, and how far they are apart."""
     measured = _times(seen, journals, pace)
     minutes = len(seen.series["desired"])
     numbers: dict[str, int] = {}
-    traffic = ObservedTraffic(
+    traffic = RecordedTraffic(
         name=seen.rehearsed.consumer,
-        looked_minutes=minutes,
+        lasts_minutes=minutes,
         sent_at=np.array([max(0.0, pace.policy_seconds(at_us)) for at_us, _ in journals.sent], dtype=np.float64),
         group=np.array([numbers.setdefault(group, len(numbers)) for _, group in journals.sent], dtype=np.int64),
     )

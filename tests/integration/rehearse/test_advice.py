@@ -47,7 +47,7 @@ def test_the_lowest_ceiling_comes_first() -> None:
 
 def test_what_keeps_the_latency_for_the_fewest_task_hours_is_advised_first() -> None:
     """40 messages a second want 41 lanes, and 20 are declared."""
-    advice = advise(PLACE, BILLING, lambda: _steady(40))
+    advice = advise(PLACE, BILLING, _steady(40))
 
     assert advice.ceilings[0].name == "lanes and tasks"
     assert advice.declared.p95_seconds is not None
@@ -58,4 +58,4 @@ def test_what_keeps_the_latency_for_the_fewest_task_hours_is_advised_first() -> 
 
 
 def test_nothing_is_advised_where_the_latency_is_kept() -> None:
-    assert advise(PLACE, BILLING, lambda: _steady(2)).changes == []
+    assert advise(PLACE, BILLING, _steady(2)).changes == []

@@ -4,7 +4,6 @@ Metrics come as late as in the usual variant: those of SQS two minutes, the coun
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +18,9 @@ from sluice.rehearse.control_loop import VARIANTS, Variant
 from sluice.rehearse.declared import service_of
 from sluice.rehearse.expressions import parse
 from sluice.rehearse.policies import TargetTracking
-from sluice.rehearse.queue_simulation import Arrivals, Floats
+from sluice.rehearse.queue_simulation import Floats
 from sluice.rehearse.simulation import SimulationResult, TaskWork, simulate
-from sluice.rehearse.traffic import DrawnTraffic, Traffic, changing, constant
+from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
 from tests.support.declaration import ENVIRONMENTS
 
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
@@ -61,7 +60,7 @@ def _filled_with_zero(term: Term) -> Term:
 
 
 def _run(
-    traffic: Callable[[], Traffic],
+    traffic: Traffic,
     tasks: TaskWork = TASKS,
     term: Term | None = None,
     *,
@@ -77,9 +76,7 @@ def _run(
     assert isinstance(tracking, TargetTracking)
     watched = replace(tracking.watched, term=_demand(tasks) if term is None else term)
     changed = replace(tracking, watched=watched, target=_target(tasks), scale_out_cooldown_seconds=rest_seconds)
-    return simulate(
-        replace(service, max_tasks=max_tasks, policies=(changed, *others)), traffic(), tasks, variant=variant
-    )
+    return simulate(replace(service, max_tasks=max_tasks, policies=(changed, *others)), traffic, tasks, variant=variant)
 
 
 def _settled(result: SimulationResult, minutes: int = 15) -> set[float | None]:
@@ -119,12 +116,12 @@ def _burst() -> DrawnTraffic:
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_few_groups_get_the_tasks_they_can_use_in_every_variant(variant: Variant) -> None:
     """Eight groups are two tasks' lanes. What is to spare, and counts as busy, makes it four at most."""
-    assert _settled(_run(_few_groups, variant=variant)) <= {3, 4}
+    assert _settled(_run(_few_groups(), variant=variant)) <= {3, 4}
 
 
 def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
     """On the backlog alone twenty tasks, of which eighteen never have work, and nothing is done sooner."""
-    deployed, unclamped = _run(_few_groups), _run(_few_groups, term=RAW)
+    deployed, unclamped = _run(_few_groups()), _run(_few_groups(), term=RAW)
 
     assert _settled(unclamped) == {20}
     assert _done(unclamped) == _done(deployed)
@@ -132,7 +129,7 @@ def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
 
 
 def test_a_hot_group_costs_less_with_the_clamp_and_is_done_no_later() -> None:
-    deployed, unclamped = _run(_hot_group), _run(_hot_group, term=RAW)
+    deployed, unclamped = _run(_hot_group()), _run(_hot_group(), term=RAW)
 
     assert deployed.task_hours < unclamped.task_hours / 2
     assert _done(deployed) >= 0.99 * _done(unclamped)
@@ -141,7 +138,7 @@ def test_a_hot_group_costs_less_with_the_clamp_and_is_done_no_later() -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_the_clamp_costs_little_where_many_groups_have_work(variant: Variant) -> None:
     """A burst is done at most a quarter later than without it, with more than the seven tasks whose lanes it takes."""
-    deployed, unclamped = _run(_burst, variant=variant), _run(_burst, term=RAW, variant=variant)
+    deployed, unclamped = _run(_burst(), variant=variant), _run(_burst(), term=RAW, variant=variant)
 
     late, late_unclamped = deployed.quantile_seconds(0.95), unclamped.quantile_seconds(0.95)
     assert late is not None
@@ -153,11 +150,9 @@ def test_the_clamp_costs_little_where_many_groups_have_work(variant: Variant) ->
 def test_short_handlers_scale_out_and_would_not_on_groups_in_flight() -> None:
     """A burst of 30 ms messages: two thirds of a lane's time is in flight, and the rejected clamp takes it for idle."""
     tasks = TaskWork(lanes=1, handler_seconds=0.03, acceptable_latency_seconds=10)
-
-    def traffic() -> DrawnTraffic:
-        return DrawnTraffic(
-            name="short", rates=changing(lambda second: 10 + 90 * _between(second, 600, math.inf), 25), groups=100
-        )
+    traffic = DrawnTraffic(
+        name="short", rates=changing(lambda second: 10 + 90 * _between(second, 600, math.inf), 25), groups=100
+    )
 
     assert _run(traffic, tasks).most_tasks >= 5
     assert _run(traffic, tasks, _clamped_by_groups(tasks)).most_tasks == 1
@@ -194,7 +189,7 @@ def test_never_more_tasks_than_useful_groups_allow(**case: Any) -> None:
     rate = groups / handler_seconds * case["overload"]
 
     result = _run(
-        lambda: DrawnTraffic(name="overload", rates=constant(rate, 100), groups=groups),
+        DrawnTraffic(name="overload", rates=constant(rate, 100), groups=groups),
         tasks,
         max_tasks=30,
         variant=case["variant"],
@@ -211,15 +206,15 @@ def test_a_late_count_of_tasks_that_is_filled_with_zero_takes_more_tasks_than_ca
     """Decision 6 on few groups, with the clamp alone: half as many more; with a minute's rest, all that are allowed."""
     zero = _filled_with_zero(_clamped(TASKS))
 
-    assert _settled(_run(_few_groups, term=_clamped(TASKS))) <= {3, 4}
-    assert min(value or 0 for value in _settled(_run(_few_groups, term=zero))) >= 6
-    assert _settled(_run(_few_groups, term=_clamped(TASKS), rest_seconds=60)) <= {3, 4}
-    assert _settled(_run(_few_groups, term=zero, rest_seconds=60)) == {20}
+    assert _settled(_run(_few_groups(), term=_clamped(TASKS))) <= {3, 4}
+    assert min(value or 0 for value in _settled(_run(_few_groups(), term=zero))) >= 6
+    assert _settled(_run(_few_groups(), term=_clamped(TASKS), rest_seconds=60)) <= {3, 4}
+    assert _settled(_run(_few_groups(), term=zero, rest_seconds=60)) == {20}
 
 
-@pytest.mark.parametrize("traffic", [_few_groups, _hot_group, _steady])
+@pytest.mark.parametrize("traffic", [_few_groups(), _hot_group(), _steady()], ids=lambda traffic: traffic.name)
 def test_repeating_the_count_of_tasks_and_resting_five_minutes_cost_the_least(
-    traffic: Callable[[], DrawnTraffic],
+    traffic: DrawnTraffic,
 ) -> None:
     """Filled with 0 and with a minute's rest the same work costs half as much again at least, and each costs more."""
     term = _demand(TASKS)
@@ -234,9 +229,7 @@ def test_repeating_the_count_of_tasks_and_resting_five_minutes_cost_the_least(
 
 def test_busy_lanes_keep_the_latency_that_backlog_alone_misses() -> None:
     """Decision 10, on a steady load for four hours: backlog alone turns round again and again."""
-
-    def traffic() -> DrawnTraffic:
-        return DrawnTraffic(name="steady", rates=constant(30, 240), groups=300)
+    traffic = DrawnTraffic(name="steady", rates=constant(30, 240), groups=300)
 
     deployed, clamped = _run(traffic), _run(traffic, term=_clamped(TASKS))
 
@@ -250,7 +243,7 @@ def test_long_jobs_in_flight_keep_their_workers() -> None:
     """Jobs of five minutes, one every ten seconds, are thirty lanes of work: once there, never under eight tasks."""
     tasks = TaskWork(lanes=4, handler_seconds=300, acceptable_latency_seconds=300)
 
-    result = _run(lambda: DrawnTraffic(name="jobs", rates=constant(0.1, 180), groups=100), tasks)
+    result = _run(DrawnTraffic(name="jobs", rates=constant(0.1, 180), groups=100), tasks)
 
     last = [value or 0 for value in result.series["desired"][120:180]]
     assert (min(last) >= 8, max(last) <= 14) == (True, True)
@@ -263,9 +256,7 @@ def _values(term: Term, result: SimulationResult, minutes: int) -> list[float | 
 
 def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
     """Sixty groups with more work than three tasks can do: 1 to the end; with tasks to spare, 0 throughout."""
-
-    def traffic() -> DrawnTraffic:
-        return DrawnTraffic(name="much", rates=constant(30, 45), groups=60)
+    traffic = DrawnTraffic(name="much", rates=constant(30, 45), groups=60)
 
     def pinned(max_tasks: int) -> Term:
         return backlog.capacity_pinned(_target(TASKS), max_tasks=max_tasks, lanes=4, processing_seconds=1)
@@ -278,7 +269,7 @@ def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
 
 def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
     """Eight groups, four tasks at most: sixteen lanes, half of them idle; a larger maximum would not help."""
-    result = _run(_few_groups, min_tasks=4, max_tasks=4)
+    result = _run(_few_groups(), min_tasks=4, max_tasks=4)
 
     stuck = backlog.group_stuck(acceptable_latency_seconds=60, lanes=4, processing_seconds=1)
     pinned = backlog.capacity_pinned(_target(TASKS), max_tasks=4, lanes=4, processing_seconds=1)
@@ -286,15 +277,11 @@ def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
     assert set(_values(pinned, result, 90)[2:]) == {0}
 
 
-class _Hourly:
-    """One message in the sixth minute of each of two hours."""
-
-    name, minutes, groups, message_count, hottest_share = "hourly", 120, 1, 2.0, 1.0
-
-    def of_minute(self, minute: int) -> Arrivals:
-        """Return the message in its minute."""
-        sent_at = np.array([60.0 * minute + 1] if minute in {5, 65} else [])
-        return Arrivals(sent_at, np.zeros(len(sent_at), dtype=np.int64), np.zeros(len(sent_at), dtype=np.uint8))
+def _hourly() -> RecordedTraffic:
+    """Return one message in the sixth minute of each of two hours."""
+    return RecordedTraffic(
+        name="hourly", sent_at=np.array([301.0, 3_901.0]), group=np.zeros(2, dtype=np.int64), lasts_minutes=120
+    )
 
 
 PATIENT = replace(TASKS, acceptable_latency_seconds=1_200)
@@ -303,7 +290,7 @@ PATIENT = replace(TASKS, acceptable_latency_seconds=1_200)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_one_message_wakes_one_task_which_goes_again(variant: Variant) -> None:
     """Each hour's message starts exactly one task when it is known of; a quarter of an hour after it, nobody runs."""
-    result = _run(_Hourly, PATIENT, min_tasks=0, variant=variant)
+    result = _run(_hourly(), PATIENT, min_tasks=0, variant=variant)
 
     desired = result.series["desired"]
     starts = [minute for minute in range(1, 120) if (desired[minute] or 0) > (desired[minute - 1] or 0)]
@@ -317,7 +304,7 @@ def test_an_idle_queue_whose_metrics_come_15_minutes_late_still_meets_the_latenc
     """What a service with min_tasks 0 must accept, 1,200 s, holds for the latest metrics and a start of two minutes."""
     late = replace(VARIANTS[0], lag_minutes=15)
 
-    result = _run(_Hourly, replace(PATIENT, start_seconds=120), min_tasks=0, variant=late)
+    result = _run(_hourly(), replace(PATIENT, start_seconds=120), min_tasks=0, variant=late)
 
     assert _done(result) == 2
     assert (result.quantile_seconds(1) or math.inf) <= 1_200
@@ -328,7 +315,7 @@ def test_a_drained_service_goes_to_zero_and_stays_there() -> None:
     rates = changing(lambda second: 8 * _between(second, 300, 900), 150)
     tasks = replace(PATIENT, lanes=1)
 
-    result = _run(lambda: DrawnTraffic(name="drain", rates=rates, groups=60), tasks, min_tasks=0)
+    result = _run(DrawnTraffic(name="drain", rates=rates, groups=60), tasks, min_tasks=0)
 
     desired = result.series["desired"]
     last = max(minute for minute, wanted in enumerate(desired) if wanted)
@@ -340,6 +327,6 @@ def test_a_drained_service_goes_to_zero_and_stays_there() -> None:
 
 def test_a_working_service_is_not_woken() -> None:
     """The step that wakes adds nothing in two hours of steady work."""
-    result = _run(_steady, PATIENT, min_tasks=0)
+    result = _run(_steady(), PATIENT, min_tasks=0)
 
     assert [because for minute, _, _, because in result.decisions if minute > 10 and because == "wake-from-zero"] == []

@@ -31,7 +31,7 @@ OWN = {("Shop/Workers", "BacklogPerTask"): parse("(visible + inflight) / IF(runn
 
 
 def _found(service: ScaledService, tasks: TaskWork, groups: int = 60) -> tuple[Mistake, ...]:
-    return mistakes(Tried(service, tasks, lambda: scenarios(service, tasks, groups=groups), {**OWN_METRICS, **OWN}))
+    return mistakes(Tried(service, tasks, scenarios(service, tasks, groups=groups), {**OWN_METRICS, **OWN}))
 
 
 def _names(service: ScaledService, tasks: TaskWork) -> list[str]:
@@ -51,7 +51,7 @@ def test_what_we_deploy_has_none(environment: Environment, consumer: Consumer) -
     """Of every environment that is declared; that the template scales the same service, test_advice.py shows."""
     service, tasks = service_of(environment, consumer), tasks_of(consumer)
 
-    assert mistakes(Tried(service, tasks, lambda: scenarios(service, tasks, groups=9), OWN_METRICS)) == ()
+    assert mistakes(Tried(service, tasks, scenarios(service, tasks, groups=9), OWN_METRICS)) == ()
 
 
 @pytest.fixture(scope="module")
@@ -316,7 +316,7 @@ def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
     watched = Watched(term=parse(text), metrics=metrics, text=text)
     changed = replace(service, policies=(replace(policy, watched=watched, target=target),))
     given = {**OWN_METRICS, ("Own", "Load"): parse(own or "visible")}
-    return Tried(changed, tasks, lambda: scenarios(changed, tasks, groups=20), given)
+    return Tried(changed, tasks, scenarios(changed, tasks, groups=20), given)
 
 
 @pytest.mark.parametrize(

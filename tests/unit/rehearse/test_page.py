@@ -31,7 +31,7 @@ _MADE: dict[str, tuple[list[Rehearsal], list[Mistake]]] = {
 @functools.cache
 def _page(name: str) -> str:
     rehearsed, mistakes = _MADE[name]
-    return html([(rehearsal, mistakes) for rehearsal in rehearsed], ORIGIN)
+    return html([replace(rehearsal, mistakes=mistakes) for rehearsal in rehearsed], ORIGIN)
 
 
 def test_the_figures_of_the_page_are_those_of_the_result() -> None:
@@ -93,7 +93,7 @@ def test_what_depends_on_a_variant_is_named_with_its_source() -> None:
     )
 
     depends, untried = _page("missed"), _page("kept")
-    same = html([(alike, [])], ORIGIN)
+    same = html([alike], ORIGIN)
 
     assert unescape(depends).count(f"<li>burst: kept with {late.name} ({late.source})</li>") == 1
     assert "In every variant of what AWS does not document the verdicts are the same." in same
@@ -113,7 +113,7 @@ def test_what_comes_from_outside_is_text() -> None:
     )
     mistake = Mistake(name=odd, policy=odd, found=odd, consequence=odd, repair=odd)
 
-    page = html([(made, [mistake])], Origin(command=odd, seed=1, template=odd))
+    page = html([replace(made, mistakes=[mistake])], Origin(command=odd, seed=1, template=odd))
 
     assert odd not in page
     assert "<b" not in page.replace("<body", "")

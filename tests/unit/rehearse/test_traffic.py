@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from sluice.rehearse.alternatives import peak_per_second
 from sluice.rehearse.policies import ScaledService
 from sluice.rehearse.queue_simulation import FAILS_ALWAYS, Arrivals, Integers
 from sluice.rehearse.scenarios import scenarios
@@ -13,7 +12,8 @@ from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic, Traffic, chan
 
 def _all(traffic: Traffic) -> Arrivals:
     """Return a traffic whole; its minutes in their order."""
-    minutes = [traffic.of_minute(minute) for minute in range(traffic.minutes)]
+    minutes = list(traffic.each_minute())
+    assert len(minutes) == traffic.minutes
     for minute, arrivals in enumerate(minutes):
         assert ((arrivals.sent_at >= 60 * minute) & (arrivals.sent_at < 60 * (minute + 1))).all()
         assert (np.diff(arrivals.sent_at) >= 0).all()
@@ -96,13 +96,13 @@ def _recorded(speed: float = 1.0) -> RecordedTraffic:
 def test_a_recording_is_sent_as_it_came() -> None:
     traffic = _recorded()
 
-    arrivals = [traffic.of_minute(minute) for minute in range(traffic.minutes)]
+    arrivals = list(traffic.each_minute())
 
     assert [each.sent_at.tolist() for each in arrivals] == [[0, 30, 59.5], [], [120, 150]]
     assert [each.group.tolist() for each in arrivals] == [[0, 1, 0], [], [2, 0]]
     assert [each.fails.tolist() for each in arrivals] == [[0, 0, 0], [], [0, 0]]
     assert (traffic.groups, traffic.message_count, traffic.hottest_share) == (3, 5, 0.6)
-    assert peak_per_second(traffic) == 3 / 60
+    assert traffic.peak_per_second == 3 / 60
 
 
 def test_a_recording_is_sent_faster() -> None:
@@ -110,7 +110,7 @@ def test_a_recording_is_sent_faster() -> None:
     traffic = _recorded(speed=2)
 
     assert traffic.minutes == 2
-    assert [traffic.of_minute(minute).sent_at.tolist() for minute in range(2)] == [[0, 15, 29.75], [60, 75]]
+    assert [arrivals.sent_at.tolist() for arrivals in traffic.each_minute()] == [[0, 15, 29.75], [60, 75]]
 
 
 def test_the_peak_is_the_busiest_minutes_rate() -> None:
@@ -118,7 +118,7 @@ def test_the_peak_is_the_busiest_minutes_rate() -> None:
     rates = constant(1, 3)
     rates[70] = 541
 
-    assert peak_per_second(DrawnTraffic(name="peak", rates=rates, groups=1)) == 10
+    assert DrawnTraffic(name="peak", rates=rates, groups=1).peak_per_second == 10
 
 
 SERVICE = ScaledService(name="service", min_tasks=1, max_tasks=10, policies=())
@@ -129,7 +129,7 @@ TASKS = TaskWork(lanes=4, handler_seconds=1.98, acceptable_latency_seconds=60)
 def test_every_kind_of_traffic_is_sized_by_what_the_most_tasks_can_do() -> None:
     kinds = scenarios(SERVICE, TASKS, groups=100)
 
-    peaks = {name: round(peak_per_second(each.traffic), 3) for name, each in kinds.items()}
+    peaks = {name: round(each.traffic.peak_per_second, 3) for name, each in kinds.items()}
     assert peaks == {
         "steady": 8,
         "burst": 16,
@@ -148,7 +148,7 @@ def test_every_kind_of_traffic_is_sized_by_what_the_most_tasks_can_do() -> None:
 
 def test_with_fewer_groups_than_lanes_the_groups_are_what_counts() -> None:
     """Eight groups are two tasks' lanes: four messages a second, of which steady is 0.4."""
-    assert peak_per_second(scenarios(SERVICE, TASKS, groups=8)["steady"].traffic) == pytest.approx(1.6)
+    assert scenarios(SERVICE, TASKS, groups=8)["steady"].traffic.peak_per_second == pytest.approx(1.6)
 
 
 def test_long_jobs_last_four_times_the_stop_timeout() -> None:

@@ -92,8 +92,9 @@ def test_a_replayed_profile_is_the_traffic_of_its_trace_at_its_speed(tmp_path: P
 
     traffic = of_profile(_profile(tmp_path, "replay: {file: t.parquet, speed: 2}"), TASKS, seed=1).traffic
 
-    assert traffic.of_minute(0).sent_at.tolist() == [0, 2, 4]
-    assert traffic.of_minute(0).group.tolist() == [1, 0, 0]
+    (arrivals,) = traffic.each_minute()
+    assert arrivals.sent_at.tolist() == [0, 2, 4]
+    assert arrivals.group.tolist() == [1, 0, 0]
 
 
 def test_a_recording_in_which_nothing_was_published_is_refused(tmp_path: Path) -> None:
