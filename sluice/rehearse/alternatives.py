@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from sluice.declaration import backlog
 from sluice.declaration.metric_math import Term
+from sluice.rehearse.declared import watched
 from sluice.rehearse.expressions import parse
 from sluice.rehearse.policies import (
     Alarm,
@@ -42,7 +44,12 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
     fixed = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
     return {
         "backlog per task, without the clamp": _with(
-            service, _tracking(service, "(visible + inflight) / IF(running > 0, running, 1)", target)
+            service,
+            TargetTracking(
+                name="backlog",
+                watched=watched(backlog.backlog_per_task(), queue=_dimensions(service), service={}),
+                target=target,
+            ),
         ),
         "backlog published by a Lambda": _with(
             service,
@@ -62,28 +69,14 @@ def _with(service: ScaledService, *policies: Policy) -> ScaledService:
     return replace(service, policies=policies)
 
 
-def _queue_metric(service: ScaledService, name: str) -> MetricSource:
-    dimensions = {} if service.queue is None else {"QueueName": service.queue.name}
-    return MetricSource(namespace="AWS/SQS", name=name, dimensions=dimensions)
-
-
-def _tracking(service: ScaledService, text: str, target: float) -> TargetTracking:
-    metrics = {
-        "visible": _queue_metric(service, "ApproximateNumberOfMessagesVisible"),
-        "inflight": _queue_metric(service, "ApproximateNumberOfMessagesNotVisible"),
-        "running": MetricSource(namespace="ECS/ContainerInsights", name="RunningTaskCount", dimensions={}),
-    }
-    filled = text
-    for id_ in metrics:
-        filled = filled.replace(id_, f"FILL({id_}, REPEAT)" if id_ != "running" else "FILL(FILL(running, REPEAT), 0)")
-    return TargetTracking(
-        name="backlog", watched=Watched(term=parse(filled), metrics=metrics, text=filled), target=target
-    )
+def _dimensions(service: ScaledService) -> Mapping[str, str]:
+    return {} if service.queue is None else {"QueueName": service.queue.name}
 
 
 def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
     """Return steps up from a hundred visible messages, and one down when none is left."""
-    visible = Watched.alone(_queue_metric(service, "ApproximateNumberOfMessagesVisible"))
+    name, _ = backlog.OF_QUEUE[backlog.VISIBLE]
+    visible = Watched.alone(MetricSource(namespace="AWS/SQS", name=name, dimensions=_dimensions(service)))
     up = Alarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
     down = replace(up, name="down", comparison="LessThanOrEqualToThreshold", threshold=0)
     return (

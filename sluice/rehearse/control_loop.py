@@ -28,7 +28,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
 
 from sluice.declaration.metric_math import Series
 from sluice.rehearse.policies import Alarm, MetricSource, ScaledService, StepScaling, TargetTracking, Watched
@@ -140,8 +139,13 @@ def alarm_state(
     alarm: Alarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
 ) -> AlarmState:
     """Return an alarm's state at the end of a minute."""
+    return _state(alarm, _points(alarm, known, minute, further_back), before)
+
+
+def _points(alarm: Alarm, known: Known, minute: int, further_back: int) -> Series:
+    """Return the data points that an alarm looks at."""
     count = alarm.evaluation_periods + further_back
-    return _state(alarm, values_before(alarm.watched, known, minute, count, alarm.period_seconds), before)
+    return values_before(alarm.watched, known, minute, count, alarm.period_seconds)
 
 
 def _state(alarm: Alarm, points: Series, before: AlarmState) -> AlarmState:
@@ -202,16 +206,6 @@ class _Cooldowns:
     def end_scale_in(self) -> None:
         """End the cooldown of a scale-in: some policy scaled out."""
         self._in_until = 0
-
-
-class _Follower(Protocol):
-    """A policy with what it remembers."""
-
-    name: str
-    cooldowns: _Cooldowns
-
-    def wanted(self, minute: int, desired: int, known: Known) -> int | None:
-        """Return how many tasks it asks for; None when it asks for nothing."""
 
 
 class _Tracking:
@@ -278,9 +272,8 @@ class _Stepping:
     def wanted(self, minute: int, desired: int, known: Known) -> int | None:
         """Return what its step makes of the tasks there are, while its alarm lasts."""
         alarm = self._policy.alarm
-        self._state = alarm_state(alarm, known, minute, self._state, self._further_back)
-        count = alarm.evaluation_periods + self._further_back
-        value = _newest(values_before(alarm.watched, known, minute, count, alarm.period_seconds))
+        points = _points(alarm, known, minute, self._further_back)
+        self._state, value = _state(alarm, points, self._state), _newest(points)
         if self._state is not AlarmState.ALARM or value is None:
             return None
         adjustment = self._adjustment(value - alarm.threshold)
@@ -311,6 +304,10 @@ class _Stepping:
         change = abs(tasks * adjustment / 100)
         rounded = math.ceil(change) if change < 1 else math.floor(change)
         return tasks + int(math.copysign(max(rounded, self._policy.min_adjustment_magnitude), adjustment))
+
+
+type _Follower = _Tracking | _Stepping
+"""A policy with what it remembers."""
 
 
 class ControlLoop:

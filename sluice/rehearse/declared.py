@@ -1,5 +1,7 @@
 """A consumer's service as its declaration says it will be deployed; a test holds it to the synthesized template."""
 
+from collections.abc import Mapping
+
 from sluice.declaration import Consumer, Environment, backlog, naming
 from sluice.declaration.metric_math import Term, metric_ids
 from sluice.rehearse.policies import (
@@ -73,18 +75,24 @@ def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
 
 
 def _watched(term: Term, environment: Environment, consumer: Consumer) -> Watched:
-    queue = {"QueueName": naming.queue_name(environment, consumer)}
-    service = {
-        "ClusterName": naming.cluster_name(environment),
-        "ServiceName": naming.service_name(environment, consumer.name),
+    names = (naming.cluster_name(environment), naming.service_name(environment, consumer.name))
+    service = dict(zip(("ClusterName", "ServiceName"), names, strict=True))
+    return watched(term, queue={"QueueName": naming.queue_name(environment, consumer)}, service=service)
+
+
+def watched(term: Term, *, queue: Mapping[str, str], service: Mapping[str, str]) -> Watched:
+    """Return an expression over the ids of `sluice.declaration.backlog` with the metrics that these are.
+
+    Args:
+        term: the expression.
+        queue: the dimensions of a queue's metrics.
+        service: the dimensions of a service's metrics.
+    """
+    sources = {
+        id_: MetricSource(namespace="AWS/SQS", name=name, dimensions=queue, statistic=statistic)
+        for id_, (name, statistic) in backlog.OF_QUEUE.items()
     }
-    running = MetricSource(namespace="ECS/ContainerInsights", name="RunningTaskCount", dimensions=service)
-    metrics = {
-        id_: running
-        if id_ == backlog.RUNNING
-        else MetricSource(
-            namespace="AWS/SQS", name=backlog.OF_QUEUE[id_][0], dimensions=queue, statistic=backlog.OF_QUEUE[id_][1]
-        )
-        for id_ in metric_ids(term)
-    }
-    return Watched(term=term, metrics=metrics, text=term.text())
+    sources[backlog.RUNNING] = MetricSource(
+        namespace="ECS/ContainerInsights", name="RunningTaskCount", dimensions=service
+    )
+    return Watched(term=term, metrics={id_: sources[id_] for id_ in metric_ids(term)}, text=term.text())

@@ -66,6 +66,10 @@ class Tried:
         tried = self.scenarios[scenario]
         return simulate(service or self.service, tried.traffic, tried.tasks, own=self.own)
 
+    def beside(self, scenario: str, repaired: ScaledService, traffic: str | None = None) -> str:
+        """Return what comes of the service in that traffic, and of the repaired one, in words."""
+        return _beside(traffic or scenario.replace("-", " "), self.on(scenario), self.on(scenario, repaired))
+
 
 def mistakes(tried: Tried) -> tuple[Mistake, ...]:
     """Return every mistake of a service's policies."""
@@ -83,12 +87,11 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
         if not visible or _sources(watched, IN_FLIGHT) or not _scales_in(policy):
             continue
         repaired = _replaced(tried.service, policy, _with_in_flight(watched, visible[0]))
-        before, after = tried.on("long-jobs"), tried.on("long-jobs", repaired)
         yield Mistake(
             name="in-flight-ignored",
             policy=policy.name,
             found=f"{watched.text} counts {VISIBLE} and not {IN_FLIGHT}: work in progress looks like none",
-            consequence=_beside("long jobs", before, after),
+            consequence=tried.beside("long-jobs", repaired),
             repair=f"add {IN_FLIGHT} to {VISIBLE}",
         )
 
@@ -137,13 +140,12 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
         if not late:
             continue
         repeated = mapped(watched.term, _repeating)
-        before = tried.on("burst")
-        after = tried.on("burst", _replaced(tried.service, policy, replace(watched, term=repeated)))
+        repaired = _replaced(tried.service, policy, replace(watched, term=repeated))
         yield Mistake(
             name="filled-with-zero",
             policy=policy.name,
             found=f"FILL({late[0]}, 0) in {watched.text}: the metric comes minutes late, and until then it counts as 0",
-            consequence=_beside("a burst", before, after),
+            consequence=tried.beside("burst", repaired, "a burst"),
             repair=f"FILL({late[0]}, REPEAT), inside FILL(…, 0) where no value at all means none",
         )
 
@@ -204,12 +206,11 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
             rested: Policy = replace(policy, scale_out_cooldown_seconds=enough_seconds)
         else:
             rested = replace(policy, cooldown_seconds=enough_seconds)
-        before, after = tried.on("burst"), tried.on("burst", _exchanged(tried.service, policy, rested))
         yield Mistake(
             name="cooldown-0" if seconds == 0 else "cooldown-too-short",
             policy=policy.name,
             found=f"it rests {seconds} s after scaling out, and what it did is seen after {blind_seconds:g} s or more",
-            consequence=_beside("a burst", before, after),
+            consequence=tried.beside("burst", _exchanged(tried.service, policy, rested), "a burst"),
             repair=f"a cooldown of {enough_seconds} s",
         )
 
@@ -232,14 +233,13 @@ def _target_off(tried: Tried) -> Iterator[Mistake]:
             continue
         wanted = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
         repaired = _exchanged(tried.service, policy, replace(policy, target=wanted))
-        before, after = tried.on("steady"), tried.on("steady", repaired)
         has_no_lanes = tasks.lanes > 1 and abs(ratio * tasks.lanes - 1) <= _OFF_BY
         yield Mistake(
             name="target-without-lanes" if has_no_lanes else "target-off",
             policy=policy.name,
             found=f"TargetValue {policy.target:g} is {worth_seconds:.3g} s of work for {tasks.lanes} lanes,"
             f" declared are {tasks.acceptable_latency_seconds:g} s",
-            consequence=_beside("steady traffic", before, after),
+            consequence=tried.beside("steady", repaired, "steady traffic"),
             repair=f"TargetValue {wanted:g}: latency x lanes / handler time",
         )
 
@@ -270,12 +270,13 @@ def _wrong_queue(tried: Tried) -> Iterator[Mistake]:
             if metric.namespace == "AWS/SQS" and metric.dimensions.get("QueueName") != queue.name
         }
         for other in sorted(others):
-            before, after = tried.on("steady"), tried.on("steady", _on_its_queue(tried.service))
             yield Mistake(
                 name="wrong-queue",
                 policy=policy.name,
                 found=f"it looks at queue {other}, and the tasks receive from {queue.name}",
-                consequence=_beside("steady traffic, while that queue is empty", before, after),
+                consequence=tried.beside(
+                    "steady", _on_its_queue(tried.service), "steady traffic, while that queue is empty"
+                ),
                 repair=f"QueueName {queue.name}",
             )
 

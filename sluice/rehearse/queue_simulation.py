@@ -168,13 +168,16 @@ def with_room(state: QueueState, count: int) -> QueueState:
     size = len(state.sent_at)
     more = max(count - spare, size, 1_024)
     state.counts[_SPARE] = spare + more
-    added = np.zeros(more, dtype=np.int64)
     return state._replace(
-        sent_at=np.concatenate([state.sent_at, np.zeros(more)]),
-        following=np.concatenate([state.following, added]),
-        fails=np.concatenate([state.fails, np.zeros(more, dtype=np.uint8)]),
+        sent_at=_longer(state.sent_at, more),
+        following=_longer(state.following, more),
+        fails=_longer(state.fails, more),
         spare=np.concatenate([state.spare[:spare], np.arange(size, size + more), np.zeros(size, dtype=np.int64)]),
     )
+
+
+def _longer[T: np.generic](values: npt.NDArray[T], more: int) -> npt.NDArray[T]:
+    return np.concatenate([values, np.zeros(more, dtype=values.dtype)])
 
 
 def _with_room_for_events(state: QueueState) -> QueueState:
@@ -183,10 +186,8 @@ def _with_room_for_events(state: QueueState) -> QueueState:
     missing = needed - len(state.event)
     if missing <= 0:
         return state
-    return state._replace(
-        event_at=np.concatenate([state.event_at, np.zeros(missing + needed)]),
-        event=np.concatenate([state.event, np.zeros(missing + needed, dtype=np.int64)]),
-    )
+    more = missing + needed
+    return state._replace(event_at=_longer(state.event_at, more), event=_longer(state.event, more))
 
 
 def _with_room_for_turns(state: QueueState) -> QueueState:
@@ -196,11 +197,11 @@ def _with_room_for_turns(state: QueueState) -> QueueState:
         return state
     order = (state.counts[_TURN_FIRST] + np.arange(count)) % max(1, len(state.turn_ends))
     state.counts[_TURN_FIRST] = 0
-    free = np.zeros(count + 2 * lanes, dtype=np.int64)
+    more = count + 2 * lanes
     return state._replace(
-        turn_ends=np.concatenate([state.turn_ends[order], free.astype(np.float64)]),
-        turn_lane=np.concatenate([state.turn_lane[order], free]),
-        turn_number=np.concatenate([state.turn_number[order], free]),
+        turn_ends=_longer(state.turn_ends[order], more),
+        turn_lane=_longer(state.turn_lane[order], more),
+        turn_number=_longer(state.turn_number[order], more),
     )
 
 
@@ -571,18 +572,9 @@ class Minute(NamedTuple):
 
 def minute_of(measures: Floats, *, seconds: float = 60) -> Minute:
     """Return what `advance` measured over so many seconds."""
-    return Minute(
-        visible=measures[_VISIBLE] / seconds,
-        in_flight=measures[_IN_FLIGHT] / seconds,
-        running=measures[_RUNNING_TASKS] / seconds,
-        busy_lanes=measures[_BUSY] / seconds,
-        empty_receives=measures[_IDLE] / LONG_POLL_SECONDS,
-        received=measures[_RECEIVED],
-        sent=measures[_SENT],
-        done=measures[_DONE],
-        dead=measures[_DEAD],
-        killed=measures[_KILLED],
-    )
+    per = np.ones(_MEASURES)
+    per[:_IDLE], per[_IDLE] = seconds, LONG_POLL_SECONDS
+    return Minute(*(measures / per))
 
 
 def quantile(latencies: Integers, share: float) -> float | None:
