@@ -25,7 +25,8 @@ import pyarrow as pa
 from spark_load.plan.body_template import BodyTemplate, Values
 from spark_load.plan.hashed_random import uniform
 from spark_load.profiles import trace
-from spark_load.profiles.profile import Phase, Profile
+from spark_load.profiles.fields import Phase
+from spark_load.profiles.profile import Profile
 from spark_load.profiles.trace import Arrivals
 
 WARM_UP, MEASURE = "warm_up", "measure"

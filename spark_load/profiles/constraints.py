@@ -3,14 +3,8 @@
 A rule returns why a profile cannot be, in one sentence; None when it can.
 """
 
-from typing import TYPE_CHECKING
+from spark_load.profiles.fields import LATE_DUPLICATE_SECONDS_MIN, ProfileFields
 
-from sluice import limits
-
-if TYPE_CHECKING:
-    from spark_load.profiles.profile import Profile
-
-LATE_DUPLICATE_SECONDS_MIN = limits.DEDUPLICATION_WINDOW_SECONDS + 60  # the queue's window begins after the publish
 _MESSAGES_MAX = 50_000_000
 _BY_RAW_ONLY = (  # what our own loop injects; the worker has a handler and settings of its own
     "failure_share",
@@ -21,13 +15,13 @@ _BY_RAW_ONLY = (  # what our own loop injects; the worker has a handler and sett
 )
 
 
-def refusal(profile: "Profile") -> str | None:
+def refusal(profile: ProfileFields) -> str | None:
     """Return why a profile is refused, in one sentence; None when it is valid."""
     reasons = (rule(profile) for rule in _RULES)
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _rate(profile: "Profile") -> str | None:
+def _rate(profile: ProfileFields) -> str | None:
     missing = [name for name in ("messages_per_second", "duration_seconds") if not getattr(profile, name)]
     if not missing or profile.phases:
         return None
@@ -35,14 +29,14 @@ def _rate(profile: "Profile") -> str | None:
     return f"{' and '.join(missing)} {are} missing: give messages_per_second and duration_seconds, or phases"
 
 
-def _size(profile: "Profile") -> str | None:
+def _size(profile: ProfileFields) -> str | None:
     if 1 <= profile.measured_count <= profile.message_count <= _MESSAGES_MAX:
         return None
     made_by = "the phases make" if profile.phases else "messages_per_second x duration_seconds is"
     return f"{made_by} {profile.message_count} messages, allowed is 1 to {_MESSAGES_MAX}"
 
 
-def _warm_up(profile: "Profile") -> str | None:
+def _warm_up(profile: ProfileFields) -> str | None:
     if not profile.warm_up_seconds or profile.warm_up_count:
         return None
     return (
@@ -51,7 +45,7 @@ def _warm_up(profile: "Profile") -> str | None:
     )
 
 
-def _tasks(profile: "Profile") -> str | None:
+def _tasks(profile: ProfileFields) -> str | None:
     if profile.publish_tasks <= profile.group_count:
         return None
     return (
@@ -60,7 +54,7 @@ def _tasks(profile: "Profile") -> str | None:
     )
 
 
-def _repeats(profile: "Profile") -> str | None:
+def _repeats(profile: ProfileFields) -> str | None:
     share, after_seconds = profile.late_duplicate_share, profile.late_duplicate_after_seconds
     if share and after_seconds is None:
         return (
@@ -75,7 +69,7 @@ def _repeats(profile: "Profile") -> str | None:
     return _shares_above_one(profile, "duplicate_share", "late_duplicate_share")
 
 
-def _fan_out(profile: "Profile") -> str | None:
+def _fan_out(profile: ProfileFields) -> str | None:
     if profile.has_topic or profile.fan_out_skew_seconds_max is None:
         return None
     return (
@@ -84,7 +78,7 @@ def _fan_out(profile: "Profile") -> str | None:
     )
 
 
-def _through_outbox(profile: "Profile") -> str | None:
+def _through_outbox(profile: ProfileFields) -> str | None:
     if profile.destination != "outbox":
         return None
     if profile.consumer == "raw":
@@ -101,13 +95,13 @@ def _through_outbox(profile: "Profile") -> str | None:
     )
 
 
-def _failures(profile: "Profile") -> str | None:
+def _failures(profile: ProfileFields) -> str | None:
     if profile.redrive and not profile.poison_share:
         return "redrive is true, and poison_share is 0: nothing would be dead-lettered; give a poison_share"
     return _shares_above_one(profile, "failure_share", "crash_share", "poison_share")
 
 
-def _injected(profile: "Profile") -> str | None:
+def _injected(profile: ProfileFields) -> str | None:
     name = next((name for name in _BY_RAW_ONLY if getattr(profile, name)), None)
     if profile.consumer == "raw" or name is None:
         return None
@@ -117,7 +111,7 @@ def _injected(profile: "Profile") -> str | None:
     )
 
 
-def _scaled(profile: "Profile") -> str | None:
+def _scaled(profile: ProfileFields) -> str | None:
     if profile.minute_seconds is None:
         return None
     seconds = f"minute_seconds is {profile.minute_seconds:g}"
@@ -137,7 +131,7 @@ def _scaled(profile: "Profile") -> str | None:
     )
 
 
-def _lease(profile: "Profile") -> str | None:
+def _lease(profile: ProfileFields) -> str | None:
     lease = profile.visibility_timeout_seconds
     if lease is None:
         return None
@@ -154,7 +148,7 @@ def _lease(profile: "Profile") -> str | None:
     return None
 
 
-def _shares_above_one(profile: "Profile", *names: str) -> str | None:
+def _shares_above_one(profile: ProfileFields, *names: str) -> str | None:
     shares = {name: share for name in names if (share := getattr(profile, name))}
     if sum(shares.values()) <= 1:
         return None
@@ -162,7 +156,7 @@ def _shares_above_one(profile: "Profile", *names: str) -> str | None:
     return f"{added} is {sum(shares.values()):g}, allowed is at most 1: no message is two of these"
 
 
-def _faults(profile: "Profile") -> str | None:
+def _faults(profile: ProfileFields) -> str | None:
     if profile.minute_seconds is None or profile.faults.is_calm:
         return None
     return (

@@ -9,7 +9,8 @@ import numpy as np
 
 from sluice import limits
 from sluice.cost import prices
-from spark_load.profiles.profile import Phase, Profile
+from spark_load.profiles.fields import Phase
+from spark_load.profiles.profile import Profile
 from spark_load.profiles.trace import FRAME_BYTES
 
 CALL_SECONDS = 0.02

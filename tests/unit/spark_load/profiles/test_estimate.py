@@ -13,7 +13,8 @@ from spark_load.cli.planning import plan as plan_command
 from spark_load.cli.planning import profiles as profiles_command
 from spark_load.profiles import profile as profiles
 from spark_load.profiles.estimate import Estimate
-from spark_load.profiles.profile import Phase, Profile
+from spark_load.profiles.fields import Phase
+from spark_load.profiles.profile import Profile
 
 estimate = Estimate
 # 10 messages come due in the second that a publish call waits, and as many between two receives.

@@ -9,7 +9,8 @@ import pytest
 
 from sluice.errors import ConfigError
 from spark_load.profiles import profile as profiles
-from spark_load.profiles.profile import Phase, Profile, parse
+from spark_load.profiles.fields import Phase
+from spark_load.profiles.profile import Profile, parse
 
 GOOD = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
 SHIPPED = {

@@ -10,7 +10,8 @@ from sluice.messaging.envelope import decode
 from spark_load.consume.worker_processes import idle_seconds
 from spark_load.faults.shapes import Faults
 from spark_load.plan.plan import Plan, message_group_id
-from spark_load.profiles.profile import Phase, Profile
+from spark_load.profiles.fields import Phase
+from spark_load.profiles.profile import Profile
 from spark_load.publish.bodies import Envelopes, run_of
 
 _PLAN = Plan(Profile(messages_per_second=10, duration_seconds=10, group_count=3, payload_bytes=40), seed=5)
