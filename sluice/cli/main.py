@@ -11,9 +11,9 @@ from typing import NoReturn
 import click
 
 from sluice.cli.commands import COMMANDS, cli
-from sluice.errors import ConfigError, MessagingError, Stopped
+from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError, MessagingError, Stopped
 from sluice.extras import missing
-from sluice.terminal import failures, output
+from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.printable import printable
 
@@ -69,12 +69,33 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
-    explained = failures.explained(error)
+    explained = _explained(error)
     if explained is not None:
         _fail(str(explained), REFUSED if isinstance(explained, ConfigError) else COULD_NOT)
     text = "".join(traceback.format_exception(error)).rstrip()
     output.lines(text[-_TRACEBACK_CHARACTERS_MAX:], is_error=True)
     sys.exit(COULD_NOT)
+
+
+def _explained(error: Exception) -> MessagingError | None:
+    """Return what a library raised as the sentence an operator reads; None of an error nobody thought of."""
+    if _is_a(error, "sqlalchemy.exc", "SQLAlchemyError"):
+        text = str(getattr(error, "orig", None) or error).strip().splitlines()
+        return EndpointError(
+            f"the database does not do it ({text[0] if text else type(error).__name__}); look at --dsn"
+        )
+    if _is_a(error, "botocore.exceptions", "ProfileNotFound"):
+        return ConfigError(f"{str(error).lower()}; correct AWS_PROFILE, or unset it")
+    if _is_a(error, "botocore.exceptions", "NoCredentialsError"):
+        return EndpointError(f"there are no AWS credentials; {SET_CREDENTIALS}")
+    if _is_a(error, "botocore.exceptions", "BotoCoreError", "ClientError"):
+        return EndpointError(f"AWS does not answer as hoped ({error}); look at credentials, region and --endpoint-url")
+    return None
+
+
+def _is_a(error: Exception, module: str, *names: str) -> bool:
+    imported = sys.modules.get(module)  # what raised is imported by now
+    return imported is not None and isinstance(error, tuple(getattr(imported, name) for name in names))
 
 
 def _fail(message: str, code: int) -> NoReturn:

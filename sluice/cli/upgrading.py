@@ -10,7 +10,7 @@ from sqlalchemy import Engine, MetaData
 from sqlalchemy.exc import DBAPIError
 
 from sluice.cli.services.running import log_to
-from sluice.clock import Clock, SystemClock
+from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration
 from sluice.errors import EndpointError
 from sluice.messaging import failpoints
@@ -48,10 +48,10 @@ def upgrade(
     region = load_task_declaration(declaration).environment(environment_name).region if has_region else ""
     engine = database_engine(region, dsn)
     engines.end_waits(engine, _ANSWER_SECONDS)
-    upgrading = _Upgrading(engine, wait=stop, within_seconds=wait_seconds, clock=SystemClock(), failpoint=failpoint)
+    ends_at = SystemClock().monotonic() + wait_seconds
     try:
         for tables in _PARTS.values() if part is None else [_PARTS[part]]:
-            upgrading.upgrade(tables)
+            _upgrade(engine, tables, ends_at=ends_at, wait=stop, failpoint=failpoint)
             output.line(f"the {tables.part}'s tables are as this version needs them", is_error=True)
     finally:
         engine.dispose()
@@ -63,40 +63,29 @@ def print_sql(kind: str, part: str | None) -> None:
     output.lines("\n".join(schema.sql(kind, tables.metadata) for tables in parts).removesuffix("\n"))
 
 
-class _Upgrading:
-    """Upgrades tables, and tries again for a while where the database is away."""
+def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: Wait, failpoint: Failpoint) -> None:
+    """Upgrade tables of one part, and try again until then where the database is away.
 
-    def __init__(
-        self, engine: Engine, *, wait: Wait, within_seconds: float, clock: Clock, failpoint: Failpoint
-    ) -> None:
-        self._engine, self._wait, self._clock, self._failpoint = engine, wait, clock, failpoint
-        self._ends_at = clock.monotonic() + within_seconds
-        self._rng = random.Random()  # noqa: S311 (jitter is not a secret)
-
-    def upgrade(self, tables: VersionedTables) -> None:
-        """Upgrade tables of one part.
-
-        Raises:
-            EndpointError: it was stopped before the end.
-            DBAPIError: the database did not do it, and time was up or another try would not succeed either.
-        """
-        failures = 0
-        while not self._wait.is_stopped():
-            try:
-                for version in migrations.upgrade(self._engine, tables, failpoint=self._failpoint):
-                    _log.info("upgraded", part=tables.part, version=version)
-            except DBAPIError as error:
-                failures += 1
-                pause_seconds = _BACKOFF.seconds(failures, self._rng.random())
-                left_seconds = self._ends_at - self._clock.monotonic()
-                if not engines.may_pass_at_start(error) or left_seconds < pause_seconds:
-                    raise
-                reason = str(error.orig).strip().splitlines()[0]
-                _log.warning("the database does not answer yet", error=reason, left_seconds=round(left_seconds))
-                self._wait.wait(pause_seconds)
-            else:
-                return
-        raise EndpointError(f"stopped before the {tables.part}'s tables were upgraded; run it again")
+    Raises:
+        EndpointError: it was stopped before the end.
+        DBAPIError: the database did not do it, and time was up or another try would not succeed either.
+    """
+    clock, rng, failures = SystemClock(), random.Random(), 0  # noqa: S311 (jitter is not a secret)
+    while not wait.is_stopped():
+        try:
+            for version in migrations.upgrade(engine, tables, failpoint=failpoint):
+                _log.info("upgraded", part=tables.part, version=version)
+        except DBAPIError as error:
+            failures += 1
+            pause_seconds, left_seconds = _BACKOFF.seconds(failures, rng.random()), ends_at - clock.monotonic()
+            if not engines.may_pass_at_start(error) or left_seconds < pause_seconds:
+                raise
+            reason = str(error.orig).strip().splitlines()[0]
+            _log.warning("the database does not answer yet", error=reason, left_seconds=round(left_seconds))
+            wait.wait(pause_seconds)
+        else:
+            return
+    raise EndpointError(f"stopped before the {tables.part}'s tables were upgraded; run it again")
 
 
 def report_drift(engine: Engine, metadata: MetaData) -> None:

@@ -10,7 +10,6 @@ import click
 from sluice import limits
 
 DAY_SECONDS = 86_400
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
 
 
 class Whole(click.IntRange):
@@ -54,23 +53,6 @@ class Number(click.ParamType[float]):
         return number
 
 
-class Age(click.ParamType[int]):
-    """An age with its unit, in seconds."""
-
-    name = "age"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the seconds, or fail."""
-        found = re.fullmatch(r"([0-9]{1,6})([smhd])", value)
-        if found is None:
-            self.fail(
-                f"{value!r} is not an age, allowed is a number of seconds, minutes, hours or days such as 90m",
-                param,
-                ctx,
-            )
-        return int(found[1]) * _UNITS[found[2]]
-
-
 class Scaled(click.ParamType[int]):
     """A whole number with a unit behind it, such as 50M.
 
@@ -107,6 +89,13 @@ COUNT = Scaled(
     examples="800000, 250k, 50M or 1.5B",
 )
 """How many."""
+AGE = Scaled(
+    {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS},
+    minimum=0,
+    maximum=100_000 * DAY_SECONDS,
+    examples="90s, 15m, 2h or 7d",
+)
+"""Seconds since something."""
 _BYTES = {"": 1, "b": 1, "k": 1_000, "kb": 1_000, "kib": 1_024, "m": 1_000_000, "mb": 1_000_000, "mib": 1_048_576}
 SIZE = Scaled(
     _BYTES, minimum=1, maximum=limits.MESSAGE_BYTES_MAX, examples="900, 2k (2,000 bytes), 2KiB (2,048) or 1MiB"

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from sluice.declaration import Declaration, Environment, load_declaration, loading
 from sluice.errors import ConfigError
 from sluice.judge.folder.json_files import sentence
+from sluice.terminal.values import DAY_SECONDS, Number
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
 from spark_load.profiles.profile import NamedProfile
@@ -46,7 +47,7 @@ def clock_option(command: Callable[..., None]) -> Callable[..., None]:
         "--max-clock-offset",
         "clock_bound_us",
         metavar="MS",
-        type=click.FloatRange(min=0.001),
+        type=Number("milliseconds", 0.001, 1_000 * DAY_SECONDS),
         callback=lambda _context, _option, milliseconds: 0 if milliseconds is None else round(milliseconds * 1_000),
         help="Milliseconds that the clocks of any two machines are apart at most.  [default: what the history proves]",
     )(command)

@@ -1,9 +1,7 @@
 """`report` and `compare`: what stored runs have to tell."""
 
-import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,24 +10,12 @@ from sluice.judge import report as run_report
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.terminal import output as terminal
 from sluice.terminal.files import require_writable
+from sluice.terminal.values import Number
 from spark_load.baselines import comparison
 from spark_load.cli.ending import print_markdown
 
 _RUN = click.Path(file_okay=False, path_type=Path)
-
-
-class _Ratio(click.FloatRange):
-    """A positive finite ratio: no number is more than `nan`, so no limit would ever be crossed."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or fail."""
-        number: float = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not a ratio, allowed is a number above 0.", param, ctx)
-        return number
+_RATIO = Number("times", 1e-6, 1e6)
 
 
 @click.command()
@@ -75,13 +61,13 @@ def report(folder: Path, output: Path | None) -> None:
 @click.option(
     "--latency-ratio-max",
     metavar="RATIO",
-    type=_Ratio(),
+    type=_RATIO,
     help="How many times the first run's p50, p95 and p99 the second's may be, in any queue.",
 )
 @click.option(
     "--rate-ratio-min",
     metavar="RATIO",
-    type=_Ratio(),
+    type=_RATIO,
     help="The least the second run's rate of receives may be of the first's, in any queue.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON on standard output.")

@@ -21,7 +21,7 @@ from sluice.cli.options import (
 from sluice.errors import ConfigError
 from sluice.messaging.sqs.dead_letter_limits import CLIENT, HOLD_SECONDS, NATIVE, RATE_MAX, RATE_MIN
 from sluice.terminal.groups import Group
-from sluice.terminal.values import SEQ, Age, Number, Whole
+from sluice.terminal.values import AGE, SEQ, Number, Whole
 
 if TYPE_CHECKING:
     from sluice.cli.dlq.place import DlqTarget
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _CANARY_MAX = 1_000_000
 _older_than_option = click.option(
-    "--older-than", type=Age(), metavar="AGE", help="Only messages that died longer ago than this: 90s, 15m, 2h, 7d."
+    "--older-than", type=AGE, metavar="AGE", help="Only messages that died longer ago than this: 90s, 15m, 2h, 7d."
 )
 
 

@@ -109,6 +109,12 @@ def test_every_number_is_finite_and_bounded() -> None:
     assert [place for place, parameter in PARAMETERS.items() if _is_unbounded(parameter.type)] == []
 
 
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_no_command_takes_a_number_that_is_none(path: tuple[str, ...]) -> None:
+    """Also those of other packages: `--max-clock-offset nan` ended in a traceback."""
+    assert not [one.name for one in COMMANDS[path].params if isinstance(one.type, click.types.FloatParamType)]
+
+
 def test_there_are_numbers_to_check() -> None:
     found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, Number)}
 
