@@ -53,21 +53,17 @@ def topic_metric(topic_name: str, metric_name: str) -> Metric:
 
 def outbox_metric(environment: Environment, topic: Topic | ExistingTopic, metric_name: str) -> Metric:
     """Return a metric that a topic's leading relay writes; not reported while no relay leads."""
-    return Metric(
-        metrics.NAMESPACE, metric_name, metrics.dimensions(environment, topic.name), _statistic_of(metric_name)
-    )
+    return _runtime_metric(metric_name, metrics.dimensions(environment, topic.name))
 
 
 def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str) -> Metric:
     """Return what a consumer's workers write of its inbox; not reported while no worker runs."""
-    return Metric(
-        metrics.NAMESPACE, metric_name, metrics.inbox_dimensions(environment, consumer), _statistic_of(metric_name)
-    )
+    return _runtime_metric(metric_name, metrics.inbox_dimensions(environment, consumer))
 
 
-def _statistic_of(metric_name: str) -> str:
-    """Return how values of several tasks are put together: what they count is summed, of a gauge all write the same."""
-    return "Sum" if metric_name in metrics.COUNTED else "Maximum"
+def _runtime_metric(metric_name: str, dimensions: Mapping[str, str]) -> Metric:
+    """Return a metric of the runtime: what tasks count is summed over them, of a gauge all write the same."""
+    return Metric(metrics.NAMESPACE, metric_name, dimensions, "Sum" if metric_name in metrics.COUNTED else "Maximum")
 
 
 def running_tasks(environment: Environment, service: str) -> Metric:

@@ -25,7 +25,6 @@ from sluice.constructs.network import Network
 from sluice.constructs.services.automatic_redrive import AutomaticRedriveRule
 from sluice.constructs.services.images import Images, TaskImage
 from sluice.constructs.services.scaling import BacklogScaling
-from sluice.constructs.services.schema_container import apply_schema_first
 from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, task_settings
 from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import typed
@@ -39,6 +38,8 @@ _CONSUME = [
     "sqs:GetQueueAttributes",
 ]
 _USER = "10001"
+_SCHEMA_START_SECONDS = 120
+_SCHEMA_WAIT_SECONDS = 90  # shorter, so that the command itself says what is in the way
 _ALIVE_FILE = "/dev/shm/alive"  # noqa: S108 (of the container alone; its root file system is read-only)
 _SMALL_CPU, _SMALL_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
 
@@ -119,9 +120,7 @@ class Task(Construct):
             stop_timeout=cdk.Duration.seconds(stop_timeout_seconds),
         )
         if database is not None:
-            apply_schema_first(
-                self.task_definition, container, image=image.container, variables=common, logging=logging, user=_USER
-            )
+            self._apply_schema_first(container, image=image.container, variables=common, logging=logging)
         self.task_role = self.task_definition.task_role
         for statement in () if database is None else database.statements():
             self.task_role.add_to_principal_policy(statement)
@@ -136,6 +135,37 @@ class Task(Construct):
                 "AwsSolutions-IAM5[Resource::*]",
                 "ecr:GetAuthorizationToken knows no resource; pulling itself is allowed from one repository",
             )
+
+    def _apply_schema_first(
+        self,
+        container: ecs.ContainerDefinition,
+        *,
+        image: ecs.ContainerImage,
+        variables: dict[str, str],
+        logging: ecs.LogDriver,
+    ) -> None:
+        """Let `sluice schema apply` succeed in a container of its own before `container` starts.
+
+        It waits for a database that is away or wakes up. Where it fails the task does not start, and a deployment whose
+        tasks do not start is rolled back.
+        AWS: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDependency.html and startTimeout in
+        https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (read 2026-11-23).
+        """
+        schema = self.task_definition.add_container(
+            "Schema",
+            container_name="apply_schema",
+            image=image,
+            command=["python", "-m", "sluice", "schema", "apply", "--wait", str(_SCHEMA_WAIT_SECONDS)],
+            environment=variables,
+            logging=logging,
+            essential=False,
+            readonly_root_filesystem=True,
+            user=_USER,
+            start_timeout=cdk.Duration.seconds(_SCHEMA_START_SECONDS),
+        )
+        container.add_container_dependencies(
+            ecs.ContainerDependency(container=schema, condition=ecs.ContainerDependencyCondition.SUCCESS)
+        )
 
     def serve(self, *, desired_count: int | None = None) -> ecs.FargateService:
         """Return a service of such tasks.

@@ -1,0 +1,189 @@
+"""The stacks of an environment, one for each concern. `stacks/stage.py` of a project composes them.
+
+What a stack holds are its attributes, for stacks of your own beside it (docs/guides/existing-things.md).
+"""
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from sluice.constructs.database import Database, DatabaseAccess
+from sluice.constructs.fan_out import Fanout, Keys, Producers
+from sluice.constructs.monitoring.alarms import Alarms, OperatorTopic
+from sluice.constructs.monitoring.dashboard import Dashboard
+from sluice.constructs.network import Network
+from sluice.constructs.services.consumers import Consumers
+from sluice.declaration import Environment, NewDatabase, NewNetwork, Removal, naming
+from sluice.declaration.arguments import typed
+from sluice.declaration.validation import require
+
+
+class EnvironmentStack(cdk.Stack):
+    """One stack of an environment, called after it, and protected from deletion where the environment is retained.
+
+    Args:
+        environment: whose stack it is.
+        holds: what it holds, for its description.
+    """
+
+    @typed
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, holds: str) -> None:
+        self._zones = environment.network.availability_zones if isinstance(environment.network, NewNetwork) else 0
+        super().__init__(
+            scope,
+            id_,
+            stack_name=naming.stack_name(environment, id_.lower()),
+            description=f"Sluice {environment.name}: {holds}",
+            termination_protection=environment.removal is Removal.RETAIN,
+        )
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """Return the zones as the region will name them: asking at synth would need the network and an account."""
+        return [cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(self._zones)]
+
+    def output(self, **values: str) -> None:
+        """Say where things are, a name each."""
+        for name, value in values.items():
+            cdk.CfnOutput(self, name, value=value)
+
+
+class NetworkStack(EnvironmentStack):
+    """Holds `network`: a VPC, new or existing, and the security groups of tasks and producers."""
+
+    @typed
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        super().__init__(scope, id_, environment=environment, holds="where the tasks run")
+        self.network = Network(self, "Network", environment=environment)
+        if self.network.producers is not None:
+            self.output(ProducersSecurityGroupId=self.network.producers.security_group_id)
+
+
+class DatabaseStack(EnvironmentStack):
+    """Holds `database`: the cluster with inbox and outbox. An existing database needs no stack."""
+
+    @typed
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, declared: NewDatabase, network: Network
+    ) -> None:
+        super().__init__(scope, id_, environment=environment, holds="inbox and outbox")
+        self.database = Database(self, "Database", environment=environment, declared=declared, network=network)
+        self.output(
+            SecretArn=self.database.access.secret_arn,
+            Endpoint=self.database.cluster.cluster_endpoint.socket_address,
+        )
+
+
+class MessagingStack(EnvironmentStack):
+    """Holds `fan_out`, the topics and the consumers' queues, and `producers`, the policies of who publishes.
+
+    `producers` is None where nothing is published: every topic is somebody else's.
+    """
+
+    @typed
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, database: DatabaseAccess | None
+    ) -> None:
+        super().__init__(scope, id_, environment=environment, holds="SNS FIFO topic to SQS FIFO queues")
+        self.fan_out = Fanout(self, "Fanout", environment=environment)
+        self.producers: Producers | None = None
+        if environment.published_topics:
+            self.producers = Producers(
+                self, "Producers", environment=environment, fanout=self.fan_out, database=database
+            )
+        self._say_where_things_are(environment)
+
+    def _say_where_things_are(self, environment: Environment) -> None:
+        for topic in environment.topics:
+            self.output(**{naming.topic_output_name(environment, topic): self.fan_out.topics[topic.name].topic_arn})
+        if self.producers is not None:
+            self.output(PublishPolicyArn=self.producers.publish_policy.managed_policy_arn)
+            if self.producers.outbox_policy is not None:
+                self.output(OutboxPolicyArn=self.producers.outbox_policy.managed_policy_arn)
+        for consumer in environment.consumers:
+            queues = self.fan_out.consumers[consumer.name]
+            values = {
+                "QueueUrl": queues.queue.queue_url,
+                "QueueArn": queues.queue.queue_arn,
+                "DeadLetterQueueArn": queues.dead_letter_queue.queue_arn,
+                "UndeliveredQueueArn": queues.undelivered_queue.queue_arn,
+            }
+            self.output(**{naming.output_name(consumer, name): value for name, value in values.items()})
+
+
+class ConsumersStack(EnvironmentStack):
+    """Holds `cluster`, `services` by their consumer's name, and `relays` by their topic's.
+
+    Args:
+        environment: what is declared.
+        network: where the tasks run.
+        database: how they get into it; None if there is none.
+        keys: of topics and queues; None if SQS holds them.
+        project: the folder with the Dockerfile of an image that is to be built.
+
+    Raises:
+        ConfigError: the environment has handlers and no database; or its image is to be built, and there is no
+            Dockerfile, or the image would not hold a consumer's handlers.
+    """
+
+    @typed
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        network: Network,
+        database: DatabaseAccess | None,
+        keys: Keys | None,
+        project: Path = Path(),
+    ) -> None:
+        for consumer in environment.consumers:
+            require(
+                consumer,
+                consumer.handlers is None or database is not None,
+                field="handlers",
+                allowed=f"None while environment {environment.name!r} has no database: a worker keeps its inbox there;"
+                " declare database=NewDatabase()",
+            )
+        super().__init__(scope, id_, environment=environment, holds="the consumers' workers")
+        consumers = Consumers(
+            self,
+            "Consumers",
+            environment=environment,
+            network=network,
+            database=database,
+            keys=keys,
+            project=project,
+        )
+        self.cluster, self.services, self.relays = consumers.cluster, consumers.services, consumers.relays
+
+
+class ObservabilityStack(EnvironmentStack):
+    """Holds `operators`, `alarms` and `dashboard`. `operators.topic` is for alarms of your own.
+
+    Args:
+        environment: what is declared.
+        key: of the operator topic, where there are keys.
+
+    Raises:
+        ConfigError: the environment keeps its data, and nobody would hear that some is late, dead or about to be
+            deleted.
+    """
+
+    @typed
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
+        require(
+            environment,
+            environment.removal is Removal.DESTROY or environment.has_operators,
+            field="silent",
+            allowed="True, or alarm_emails, alarm_urls, alarm_slack or alarm_topic_arn: an environment that keeps its"
+            " data has somebody to hear its alarms",
+        )
+        super().__init__(scope, id_, environment=environment, holds="alarms and dashboard")
+        self.operators = OperatorTopic(self, "Operators", environment=environment, key=key)
+        self.alarms = Alarms(self, "Alarms", environment=environment, topic=self.operators.topic)
+        self.dashboard = Dashboard(self, "Dashboard", environment=environment)
+        self.output(OperatorTopicArn=self.operators.topic.topic_arn)
