@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 from pydantic import ValidationError
@@ -16,6 +16,7 @@ from sluice.judge.folder.json_files import sentence
 from sluice.terminal.values import DAY_SECONDS, Number
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
+from spark_load.profiles import profile
 from spark_load.profiles.profile import NamedProfile
 
 
@@ -53,30 +54,31 @@ def clock_option(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-def faults_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--faults`; the command gets `shape`, None where it is not given."""
-    return click.option(
+def profile_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add PROFILE, `--consumer` and `--faults` to a command, and give it the `named` profile with both."""
+
+    @click.argument("profile_name", metavar="PROFILE")
+    @click.option(
+        "--consumer",
+        type=click.Choice(["raw", "worker"]),
+        help="What consumes: our own loop, or the real worker.  [default: as the profile says]",
+    )
+    @click.option(
         "--faults",
         "shape",
         type=click.Choice(list(SHAPES)),
         help="What is done to processes, network and databases meanwhile.  [default: as the profile says]",
-    )(command)
+    )
+    @wraps(command)
+    def profiled(*, profile_name: str, consumer: str | None, shape: Shape | None, **others: Any) -> None:
+        named = profile.load(profile_name)
+        if consumer is not None:
+            named = _changed(named, "--consumer", consumer, consumer=consumer)
+        if shape is not None:  # at the profile's own rate, and in its own window
+            named = _changed(named, "--faults", shape, faults=replace(named.profile.faults, shape=shape, given=()))
+        command(named=named, **others)
 
-
-def with_faults(named: NamedProfile, shape: Shape | None) -> NamedProfile:
-    """Return the profile with the faults of that shape, at its own rate and in its own window.
-
-    Raises:
-        ConfigError: the profile allows no such faults.
-    """
-    if shape is None:
-        return named
-    return _changed(named, "--faults", shape, faults=replace(named.profile.faults, shape=shape, given=()))
-
-
-def consumed_by(named: NamedProfile, consumer: Literal["raw", "worker"] | None) -> NamedProfile:
-    """Return the profile with another consumer, which may refuse what the profile has."""
-    return named if consumer is None else _changed(named, "--consumer", consumer, consumer=consumer)
+    return profiled
 
 
 def _changed(named: NamedProfile, option: str, value: str, **changes: Any) -> NamedProfile:
@@ -97,18 +99,18 @@ def schedule_of(
     """
     from spark_load.faults import servers  # noqa: PLC0415 (needs SQLAlchemy, which is not there where one only judges)
 
-    profile = named.profile
+    load = named.profile
     consumers = [consumer.name for consumer in environment.consumers_of(environment.topics[0])]
     targets = Targets.of(
-        consumer=profile.consumer,
+        consumer=load.consumer,
         consumers=consumers,
-        consumers_per_queue=profile.consumers_per_queue,
-        publish_tasks=profile.publish_tasks if is_here else 0,
-        is_through_outbox=profile.destination == "outbox",
-        database="own" if profile.faults.is_calm else servers.database(),
+        consumers_per_queue=load.consumers_per_queue,
+        publish_tasks=load.publish_tasks if is_here else 0,
+        is_through_outbox=load.destination == "outbox",
+        database="own" if load.faults.is_calm else servers.database(),
         restarts=servers.restartable(),
     )
-    return scheduled(profile.faults, targets, seed=seed, duration_seconds=profile.duration_seconds)
+    return scheduled(load.faults, targets, seed=seed, duration_seconds=load.duration_seconds)
 
 
 def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:

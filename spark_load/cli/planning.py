@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import click
 from rich.console import Console
@@ -18,9 +17,9 @@ from sluice.pages import units
 from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
-from spark_load.cli.options import consumed_by, declared, faults_option, schedule_of, with_faults
+from spark_load.cli.options import declared, profile_options, schedule_of
 from spark_load.faults.drawing import Fault, counted
-from spark_load.faults.shapes import FaultKind, Shape, as_given, require_possible
+from spark_load.faults.shapes import FaultKind, as_given, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
 from spark_load.profiles.load_estimate import Target
@@ -44,7 +43,7 @@ def profiles() -> None:
 
 
 @click.command(short_help="Show what a run of a profile will take.")
-@click.argument("profile_name", metavar="PROFILE")
+@profile_options
 @click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to plan for.")
 @declaration_option
 @click.option(
@@ -53,21 +52,13 @@ def profiles() -> None:
     help="What it would run against.  [default: localstack for env local, else aws]",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the faults that are shown.")
-@click.option(
-    "--consumer",
-    type=click.Choice(["raw", "worker"]),
-    help="What consumes: our own loop, or the real worker.  [default: as the profile says]",
-)
-@faults_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 def plan(
-    profile_name: str,
+    named: NamedProfile,
     environment_name: str,
     declaration: Path | None,
     target: Target | None,
     seed: int,
-    consumer: Literal["raw", "worker"] | None,
-    shape: Shape | None,
     as_json: bool,
 ) -> None:
     """Show what a run of PROFILE will take: a name that `profiles` lists, or the path of a YAML file. Nothing is run.
@@ -82,7 +73,6 @@ def plan(
       sluice load plan release-gate --env staging
       sluice load plan smoke --consumer worker --faults chaos --seed 7
     """
-    named = with_faults(consumed_by(profile.load(profile_name), consumer), shape)
     environment = declared(declaration).environment(environment_name)
     faults = schedule_of(named, environment, seed)
     target = target or ("localstack" if environment.name == "local" else "aws")

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 import click
 from pyspark.sql import SparkSession
@@ -19,21 +18,18 @@ from sluice.terminal.options import declaration_option
 from spark_load.cli.ending import finish
 from spark_load.cli.options import (
     clock_option,
-    consumed_by,
     declared,
-    faults_option,
     on_a_cluster,
+    profile_options,
     schedule_of,
-    with_faults,
 )
 from spark_load.cli.planning import require_confirmation
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
 from spark_load.cli.with_spark import draw
-from spark_load.faults.shapes import Shape, again_max, require_possible
-from spark_load.profiles import profile
+from spark_load.faults.shapes import again_max, require_possible
 from spark_load.profiles.estimate import Estimate
-from spark_load.profiles.profile import Profile
+from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS
 from spark_load.publish.transport.opening import chosen
 from spark_load.run import driver
@@ -42,7 +38,7 @@ from spark_load.runtime.deployment import Deployment
 
 
 @click.command(short_help="Run the load test of a profile.")
-@click.argument("profile_name", metavar="PROFILE")
+@profile_options
 @click.option("--env", "environment_name", default="local", show_default=True, help="Declared environment to load.")
 @declaration_option
 @click.option(
@@ -69,12 +65,6 @@ from spark_load.runtime.deployment import Deployment
     help="What publishes.  [default: sockets; with a saboteur or behind a proxy boto3]",
 )
 @click.option(
-    "--consumer",
-    type=click.Choice(["raw", "worker"]),
-    help="What consumes: our own loop, or the real worker.  [default: as the profile says]",
-)
-@faults_option
-@click.option(
     "--runs-dir",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("runs"),
@@ -87,7 +77,7 @@ from spark_load.runtime.deployment import Deployment
 @clock_option
 @on_a_cluster
 def run(
-    profile_name: str,
+    named: NamedProfile,
     environment_name: str,
     declaration: Path | None,
     endpoint_url: str | None,
@@ -95,8 +85,6 @@ def run(
     seed: int | None,
     saboteur_name: str | None,
     transport: str | None,
-    consumer: Literal["raw", "worker"] | None,
-    shape: Shape | None,
     runs_dir: Path,
     as_json: bool,
     confirmed: bool,
@@ -114,7 +102,6 @@ def run(
       sluice load run smoke --consumer worker --faults chaos --seed 7   # the same faults for the same seed
       sluice load run release-gate --env staging        # asks first: it costs money
     """
-    named = with_faults(consumed_by(profile.load(profile_name), consumer), shape)
     seed = secrets.randbits(32) if seed is None else seed
     environment = declared(declaration).environment(environment_name)
     if saboteur_name is not None:

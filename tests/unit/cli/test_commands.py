@@ -32,6 +32,7 @@ GIVEN = {
     "dlq": {"environment_name", "declaration", "dsn", "undelivered", "hold_seconds", "force"},
     "process": set(ProcessOptions.__slots__),
     "cluster": {"master", "remote"},
+    "named": {"profile_name", "consumer", "shape"},
 }
 """What a command is handed in place of options, and of which."""
 OF_OTHERS = {"check", "compare", "conformance", "contracts", "load", "rehearse", "report"}
