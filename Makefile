@@ -44,7 +44,16 @@ demo: setup ## Deploy to LocalStack, run contracts, example services and a Spark
 	@$(EMULATED) python -u scripts/demo.py "$$PROFILE"
 
 .PHONY: test
-test: lint unit integration promises proofs ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove
+test: lint ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove
+	@$(MAKE) --no-print-directory --jobs=2 spark-tests beside-spark
+
+# What is left runs while the tests with Spark do, which wait and compute in turn.
+.PHONY: beside-spark
+beside-spark: setup
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory localstack-tests
+	@$(MAKE) --no-print-directory promises
+	@$(MAKE) --no-print-directory proofs
 
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint

@@ -4,7 +4,7 @@ A fenced block is marked by comments in the lines before it, which no reader see
 
     <!-- run -->              its commands are run; `<!-- run: billing parks -->` where something else is declared
     <!-- ends: 1 -->          with this exit code, and not with 0
-    <!-- not run: WHY -->     they are not
+    <!-- not run: WHY -->     they are not; tests/unit/docs/test_ci.py says which reasons count
     <!-- file: NAME -->       it is saved under that name
     <!-- given: WHAT -->      something happens first that a reader is told of
 
@@ -240,12 +240,3 @@ def _assert_printed(printed: str, expected: str) -> None:
         found = re.compile(pattern).search(printed, end)
         assert found is not None, f"the guide says {line!r}; behind what was found before, there is:\n{printed[end:]}"
         end = found.end()
-
-
-@pytest.mark.parametrize("guide", ["producers.md", "consumers.md", "operators.md", "recorder.md", "load.md"])
-def test_every_command_of_a_guide_is_run_or_says_why_not(guide: str) -> None:
-    """A block of commands without a mark would be one nobody ever tries."""
-    commands = [block for block in blocks(guide) if block.language == "sh"]
-
-    assert commands
-    assert [block.inside for block in commands if not {"run", "not run"} & set(block.marks)] == []

@@ -184,6 +184,7 @@ def test_a_hot_group_is_served_in_order_by_slow_consumers(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(650)  # as long as its three waits may take
 def test_ctrl_c_ends_the_tasks_and_says_how_to_judge(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
     load = tmp_path / "long.yaml"
     load.write_text("messages_per_second: 20\nduration_seconds: 600\ngroup_count: 5\n", encoding="utf-8")
