@@ -15,7 +15,7 @@ from sluice.declaration import load_task_declaration
 from sluice.errors import EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database import engines, migrations, schema
+from sluice.messaging.database import connections, engines, migrations, schema
 from sluice.messaging.database.migrations import VersionedTables
 from sluice.messaging.database.rotation import SECRET_VARIABLE, database_engine
 from sluice.messaging.failpoints import Failpoint
@@ -47,7 +47,7 @@ def upgrade(
     has_region = not dsn and SECRET_VARIABLE in os.environ  # a URL needs no declaration: who takes the outbox has none
     region = load_task_declaration(declaration).environment(environment_name).region if has_region else ""
     engine = database_engine(region, dsn)
-    engines.end_waits(engine, _ANSWER_SECONDS)
+    connections.end_waits(engine, _ANSWER_SECONDS)
     ends_at = SystemClock().monotonic() + wait_seconds
     try:
         for tables in _PARTS.values() if part is None else [_PARTS[part]]:

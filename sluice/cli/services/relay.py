@@ -18,7 +18,7 @@ from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url
 from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import engines, migrations
+from sluice.messaging.database import connections, engines, migrations
 from sluice.messaging.errors import TransientError
 from sluice.messaging.liveness import SLACK_SECONDS, Liveness, Watch
 from sluice.messaging.outbox import tables
@@ -74,7 +74,7 @@ def run_relay(
     sns = publisher.client(checked, place.environment.region)
     arn = topic_arn or _topic_arn(place.environment, checked)
     answer_seconds = max(lease_seconds, _ANSWER_SECONDS)
-    engines.end_waits(place.engine, answer_seconds)
+    connections.end_waits(place.engine, answer_seconds)
     stop = Stop()
     stop.on_signals()
     failpoint = failpoints.from_environment(os.environ, failpoints.RELAY)

@@ -10,7 +10,7 @@ from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import engines, migrations
+from sluice.messaging.database import connections, engines, migrations
 from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
@@ -49,7 +49,7 @@ def run_worker(
         is_embedded=process.is_measured,
         prometheus=process.prometheus,
     )
-    engines.end_waits(engine, ProcessorSettings.declared(consumer).hold_seconds_max)
+    connections.end_waits(engine, ProcessorSettings.declared(consumer).hold_seconds_max)
     _require_tables(place)
     sqs, prompt = clients(
         place.endpoint_url,

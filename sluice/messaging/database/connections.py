@@ -1,159 +1,116 @@
-"""A connection to Postgres as outbox and inbox use it: no answer is waited for without end, and few messages are sent.
+"""How a connection of outbox and inbox is opened, how long it waits, and how it comes back to its pool.
 
-What every message takes is sent as text, its values escaped: BEGIN with the first statement, the last one with COMMIT.
+This is the one place that decides what a handler finds on its connection and what is left of it for the next: a
+connection has the settings of `open_postgres` or `open_sqlite`, and comes back as SQLAlchemy's pool takes it, rolled
+back. What a handler set for its session stays.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
-from itertools import zip_longest
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import psycopg
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
-_LOOK_SECONDS = 0.1  # after which a wait for Postgres looks whether Ctrl-C was pressed, as psycopg has it
+from sluice.clock import SystemClock
+from sluice.messaging.database.answer_watch import AnswerWatch
+
+_IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
+_BUSY_SECONDS = 5
+# A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
+# milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
+# (read 2026-11-21).
+# A host that is gone without a word is noticed within half a minute, not after the two hours of the system's keepalive.
+# https://www.postgresql.org/docs/18/libpq-connect.html (read 2026-11-21).
+_POSTGRES: dict[str, Any] = {
+    "prepare_threshold": None,
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 
 
-def _alternating(around: Sequence[bytes], between: Sequence[bytes]) -> bytes:
-    return b"".join(part for pair in zip_longest(around, between, fillvalue=b"") for part in pair)
+class HookedConnection(psycopg.Connection[Any]):
+    """A connection that calls back as the last thing of a transaction, after every listener of SQLAlchemy."""
 
-
-class NothingChanged(psycopg.DataError):
-    """Raised by a commit whose last statement had to change a row: nothing is committed."""
-
-    SIGN = b"sluice: nothing changed"
-    """What Postgres cannot read as a number: an error by which no other is meant, as a division by zero may be."""
-
-
-class Impatient(psycopg.Connection[Any]):
-    """A connection that is closed when an answer takes too long."""
-
-    seconds_max: float | None = None
-    owes_last = False
-    """Whether what `commit_with` was given last is not committed."""
-    _last: bytes | None = None
-    _prepared_count = 0
-    _is_pooled: bool | None = None
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._statement_names: dict[tuple[bytes, ...], bytes] = {}
-
-    def wait(self, gen: Any, interval: float = _LOOK_SECONDS, timeout: float | None = None) -> Any:
-        """Wait for an answer, for so long at most; whoever gives a time of its own wants no more than to look."""
-        if timeout is not None:
-            return super().wait(gen, interval, timeout)
-        try:
-            return super().wait(gen, interval, self.seconds_max)
-        except psycopg.errors._WaitTimeout as error:  # noqa: SLF001 (its documentation names it)
-            self.pgconn.finish()
-            raise psycopg.OperationalError(f"the database gave no answer for {self.seconds_max:g} s") from error
-
-    def execute_directly(
-        self, statement: Sequence[bytes], values: Sequence[str | None], *, is_prepared: bool = False
-    ) -> psycopg.pq.abc.PGresult:
-        """Execute a statement in the transaction, without a cursor: a third of its time.
-
-        Where no transaction is begun, the same message begins it: a round trip less.
-
-        Args:
-            statement: what is around its values; Postgres finds their types.
-            values: as text that Postgres reads.
-            is_prepared: whether Postgres keeps its plan for this connection, which has to suit tables of any size.
-
-        Raises:
-            psycopg.Error: Postgres refused it, or is gone.
-        """
-        if not (is_prepared and self._keeps_plans()):
-            return self._in_transaction(self._written(statement, values))
-        key = tuple(statement)
-        if key not in self._statement_names:
-            places = [b"$%d" % (number + 1) for number in range(len(values))]
-            self._prepared_count += 1
-            name = b"sluice_%d" % self._prepared_count
-            self._in_transaction(b"PREPARE %b AS %b" % (name, _alternating(statement, places)))
-            self._statement_names[key] = name
-        begins = self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
-        try:
-            literals = b", ".join(self._literals(values))
-            return self._in_transaction(b"EXECUTE %b(%b)" % (self._statement_names[key], literals))
-        except (psycopg.errors.InvalidSqlStatementName, psycopg.errors.FeatureNotSupported) as error:
-            # Somebody has dropped all of this connection, and will again; or a column it returns has another type.
-            del self._statement_names[key]
-            self._is_pooled = isinstance(error, psycopg.errors.InvalidSqlStatementName)
-            if not begins:
-                raise
-        self.rollback()
-        return self._in_transaction(self._written(statement, values))
-
-    def commit_with(self, statement: Sequence[bytes], values: Sequence[str | None]) -> None:
-        """Let the next commit execute a statement first, in the same message; it has to change a row.
-
-        A rollback forgets it, but not one to a savepoint. Where it changes none, the commit raises `NothingChanged`
-        instead. Its values are part of its text, which Postgres shows in `pg_stat_activity` and may log.
-
-        Raises:
-            psycopg.Error: a value cannot be sent.
-        """
-        self._last = b"WITH changed AS (%b RETURNING 1) SELECT %b FROM changed; COMMIT" % (
-            self._written(statement, values),
-            b"CAST(CASE count(*) WHEN 0 THEN '%b' ELSE '1' END AS int)" % NothingChanged.SIGN,
-        )
-        self.owes_last = True
+    before_commit: Callable[[], None] | None = None
+    """Called once, by the next commit; what it raises is raised instead. A rollback forgets it."""
 
     def commit(self) -> None:
-        """Commit, after what `commit_with` was given."""
-        last, self._last = self._last, None
-        if last is None or self._num_transactions or self._tpc:  # in a transaction of its own, psycopg refuses
-            super().commit()
-            return
-        try:
-            self._answers(last)
-        except BaseException as error:
-            with suppress(psycopg.Error):  # the connection may be gone, and then says so first
-                self.rollback()
-            is_sign = isinstance(error, psycopg.errors.InvalidTextRepresentation) and (
-                NothingChanged.SIGN.decode() in str(error)
-            )
-            if is_sign:
-                raise NothingChanged(str(error)) from error
-            raise
-        self.owes_last = False
+        """Commit, after what was to be called."""
+        call, self.before_commit = self.before_commit, None
+        if call is not None:
+            call()
+        super().commit()
 
     def rollback(self) -> None:
-        """Roll back, and forget what `commit_with` was given."""
-        self._last = None
+        """Roll back, and forget what was to be called."""
+        self.before_commit = None
         super().rollback()
 
-    def _keeps_plans(self) -> bool:
-        """Return whether it is Postgres itself that we are connected to: a pooler may change what is behind it.
 
-        A pooler tells its clients a number of its own where Postgres tells that of its process.
-        """
-        if self._is_pooled is None:
-            seen = self._in_transaction(b"SELECT pg_backend_pid()").get_value(0, 0)
-            self._is_pooled = seen != b"%d" % self.info.backend_pid
-        return not self._is_pooled
+def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> HookedConnection:
+    """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
+    return HookedConnection.connect(*arguments, **{**_POSTGRES, **named})
 
-    def _written(self, statement: Sequence[bytes], values: Sequence[str | None]) -> bytes:
-        return _alternating(statement, self._literals(values))
 
-    def _literals(self, values: Sequence[str | None]) -> list[bytes]:
-        encoding, escaping = self.info.encoding, psycopg.pq.Escaping(self.pgconn)
-        texts = [None if value is None else value.encode(encoding) for value in values]
-        if any(text is not None and b"\0" in text for text in texts):  # libpq would take what is before it
-            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        return [b"NULL" if text is None else bytes(escaping.escape_literal(text)) for text in texts]
+def open_sqlite(connection: Any, _: object) -> None:
+    """Set up a new connection to SQLite, for SQLAlchemy's `connect`: it keeps what it commits."""
+    connection.isolation_level = None  # the driver begins nothing by itself
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={_BUSY_SECONDS * 1_000}"):
+        connection.execute(f"PRAGMA {pragma}").close()
 
-    def _in_transaction(self, statement: bytes) -> psycopg.pq.abc.PGresult:
-        if not self.autocommit and self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            statement = self._get_tx_start_command() + b"; " + statement  # BEGIN, as the connection is set up
-        return self._answers(statement)[-1]
 
-    def _answers(self, statements: bytes) -> list[psycopg.pq.abc.PGresult]:
-        """Return what Postgres answers to statements in one message; after one that fails it does no other."""
-        with self.lock:
-            self.pgconn.send_query(statements)
-            answers: list[psycopg.pq.abc.PGresult] = self.wait(psycopg.generators.execute(self.pgconn))
-        if answers[-1].status == psycopg.pq.ExecStatus.FATAL_ERROR:
-            raise psycopg.errors.error_from_result(answers[-1], encoding=self.info.encoding)
-        return answers
+def take_back(engine: Engine) -> None:
+    """Let a connection come back as the pool takes it, and be asked after a pause whether it still is one.
+
+    Not every time: that is a round trip for each transaction, and whoever works all the time sees by its own statement.
+    """
+    clock = SystemClock()
+
+    @event.listens_for(engine, "checkin")
+    def returned(_: Any, record: ConnectionPoolEntry) -> None:
+        record.info[_RETURNED_AT] = clock.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        if clock.monotonic() - record.info.get(_RETURNED_AT, inf) < _IDLE_SECONDS:  # of a new one that is no time
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError from error
+
+
+def end_waits(engine: Engine, seconds: float) -> None:
+    """Let Postgres and us wait for each other no longer than that; connections that are open already are not touched.
+
+    Postgres ends a transaction in which nothing comes for so long: whoever has it open is frozen, or gone, and it holds
+    locks others wait for. We close a connection on which an answer takes so long (`AnswerWatch`). What a handler asks
+    of the driver itself counts from what was asked through SQLAlchemy before it.
+    https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+    """
+    if engine.dialect.name != "postgresql":
+        return
+    watch = AnswerWatch(seconds, SystemClock())
+
+    def connected(connection: Any, _: object) -> None:
+        watch.begin(connection)
+        connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
+        connection.commit()
+
+    event.listen(engine, "connect", connected, insert=True)  # before SQLAlchemy's own first questions
+    event.listen(engine, "checkout", lambda connection, *_: watch.begin(connection), insert=True)
+    event.listen(engine, "checkin", lambda connection, _: watch.end(connection))  # None where it was lost
+    event.listen(engine, "detach", lambda connection, _: watch.end(connection))
+
+    def asked(asking: Connection, *_: object) -> None:
+        if not asking.invalidated:
+            watch.begin(asking.connection.driver_connection)  # type: ignore[arg-type]
+
+    for asks in ("before_cursor_execute", "commit", "rollback"):
+        event.listen(engine, asks, asked)

@@ -8,10 +8,8 @@ SQLite: https://www.sqlite.org/pragma.html#pragma_synchronous, https://www.sqlit
 SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11-21).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,13 +34,11 @@ from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
     InterfaceError,
-    InvalidatePoolError,
     NoSuchModuleError,
     OperationalError,
 )
-from sqlalchemy.pool import ConnectionPoolEntry
 
-from sluice.clock import Clock, SystemClock
+from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.database import connections
 from sluice.messaging.errors import OutboxError
@@ -53,8 +49,6 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
 }
 _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _PORT_MAX = 65_535
-_BUSY_SECONDS = 5
-_IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 _UNTRUSTED = ("certificate verify failed", "does not match host name")  # OpenSSL's and libpq's own
 _FULL = 2
@@ -70,19 +64,6 @@ _MISFIT, _FORBIDDEN = "42", "42501"  # syntax error or access rule violation; in
 _LOCK_MILLISECONDS = 200
 _ONLY_READ = "25006"  # by a connection to what was the primary before a failover
 _ONLY_READS = "sluice_only_reads"
-# A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
-# milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
-# (read 2026-11-21).
-# A host that is gone without a word is noticed within half a minute, not after the two hours of the system's keepalive.
-# https://www.postgresql.org/docs/18/libpq-connect.html (read 2026-11-21).
-_CONNECT: dict[str, Any] = {
-    "prepare_threshold": None,
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
 _NOW_US = {
     "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
     "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
@@ -94,7 +75,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
 
     Args:
         url: its password as it is now, where `connect` takes another later.
-        connect: makes each connection to Postgres, called as `opened` is; None means `opened`.
+        connect: makes each connection to Postgres, called as `connections.open_postgres` is, which None means.
 
     Raises:
         ConfigError: the URL is none, or of another kind of database, or for another driver.
@@ -104,8 +85,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
-        arguments = _CONNECT if parsed.get_driver_name() == "psycopg" else {}
-        made = create_engine(parsed, hide_parameters=True, connect_args=arguments, **pooled)
+        made = create_engine(parsed, hide_parameters=True, **pooled)
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"
@@ -115,33 +95,12 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
             "database URL has a port or an option that cannot be read, allowed is a number where one belongs, and"
             " escapes such as %2F in a password; give one such as postgresql://user@host:5432/name"
         ) from error
-    _ping_idle(made)
+    connections.take_back(made)
     if made.dialect.name == "sqlite":
         make_durable(made)
     else:
-        event.listen(made, "do_connect", opened if connect is None else connect)
+        event.listen(made, "do_connect", connections.open_postgres if connect is None else connect)
     return made
-
-
-def _ping_idle(engine: Engine) -> None:
-    """Let a connection that was not used for a moment be asked whether it still is one, before it is used again.
-
-    Not every time: that is a round trip for each transaction, and whoever works all the time sees by its own statement.
-    """
-    clock = SystemClock()
-
-    @event.listens_for(engine, "checkin")
-    def returned(_: Any, record: ConnectionPoolEntry) -> None:
-        record.info[_RETURNED_AT] = clock.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
-        if clock.monotonic() - record.info.get(_RETURNED_AT, inf) < _IDLE_SECONDS:  # of a new one that is no time
-            return
-        try:
-            engine.dialect.do_ping(connection)
-        except engine.dialect.loaded_dbapi.Error as error:
-            raise InvalidatePoolError from error
 
 
 def _check_url(url: URL) -> None:
@@ -175,12 +134,7 @@ def require_there(engine: Engine, *, part: str = "outbox") -> None:
 
 def make_durable(engine: Engine) -> None:
     """Let every connection of an SQLite engine keep what it commits, and take the write lock when it begins."""
-
-    @event.listens_for(engine, "connect")
-    def connected(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # the driver begins nothing by itself
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={_BUSY_SECONDS * 1_000}"):
-            connection.execute(f"PRAGMA {pragma}").close()
+    event.listen(engine, "connect", connections.open_sqlite)
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:
@@ -309,37 +263,13 @@ def _is_sqlite(error: DBAPIError) -> bool:
     return type(error.orig).__module__ == "sqlite3"
 
 
-def end_waits(engine: Engine, seconds: float) -> None:
-    """Let Postgres and us wait for each other no longer than that; connections that are open already are not touched.
-
-    Postgres ends a transaction in which nothing comes for so long: whoever has it open is frozen, or gone, and it holds
-    locks others wait for. We close a connection on which an answer takes so long: a host whose disk hangs goes on
-    acknowledging what it is sent, so no keepalive notices.
-    https://www.postgresql.org/docs/18/runtime-config-client.html,
-    https://www.psycopg.org/psycopg3/docs/api/connections.html (read 2026-11-21)
-    """
-    if engine.dialect.name == "postgresql":
-        event.listen(engine, "connect", partial(_end_waits, seconds))
-
-
-def _end_waits(seconds: float, connection: Any, _: object) -> None:
-    connection.seconds_max = seconds
-    connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
-    connection.commit()
-
-
-def opened(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
-    return connections.Impatient.connect(*arguments, **named)
-
-
 def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
     """Return a connection of its own to an engine's Postgres, made like all others, that listens to a channel."""
     taken = engine.raw_connection()
     connection: Any = taken.driver_connection
-    taken.detach()
     connection.autocommit = True
     connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+    taken.detach()
     return cast("psycopg.Connection[Any]", connection)
 
 

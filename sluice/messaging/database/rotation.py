@@ -22,7 +22,7 @@ from sqlalchemy.engine import Dialect, make_url
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
-from sluice.messaging.database import credentials, engines
+from sluice.messaging.database import connections, credentials, engines
 
 _log = structlog.get_logger()
 SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
@@ -146,4 +146,4 @@ class _Source:
 
 def _opened(dialect: Dialect, url: URL, named: Mapping[str, Any]) -> Any:
     arguments, fresh = dialect.create_connect_args(url)
-    return engines.opened(dialect, None, arguments, {**named, **fresh})
+    return connections.open_postgres(dialect, None, arguments, {**named, **fresh})

@@ -9,12 +9,14 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Connection,
     Dialect,
     Index,
     Integer,
     MetaData,
     PrimaryKeyConstraint,
+    String,
     Table,
     UniqueConstraint,
     inspect,
@@ -33,6 +35,8 @@ _INVALID = text(
     "SELECT indexed.relname FROM pg_index JOIN pg_class AS indexed ON indexed.oid = indexrelid"
     " WHERE NOT indisvalid AND indrelid = CAST(:table AS regclass)"
 )
+_KINDS = (Boolean, Integer, String)
+"""Of the columns of all tables: a type of one kind holds no value of another."""
 _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
 
 
@@ -100,7 +104,7 @@ def _column_drift(connection: Connection, table: Table) -> list[str]:
 
 def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
     """Return whether a column of one type takes all that one of the other takes; SQLite's take any length."""
-    if there._type_affinity is not wanted._type_affinity:  # noqa: SLF001 (has no public name)
+    if not any(isinstance(there, kind) and isinstance(wanted, kind) for kind in _KINDS):
         return False
     is_short = isinstance(wanted, BigInteger) and not isinstance(there, BigInteger)
     return connection.dialect.name == "sqlite" or not (is_short or getattr(there, "length", None))

@@ -5,12 +5,13 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database import connections
@@ -57,7 +58,7 @@ class BegunTransaction:
         self._is_sqlite = self._connection.dialect.name == "sqlite"
         self._id = transaction_id
         self._mark: Mark | None = None
-        self._is_marked_last = self._has_committed = self.has_refused_driver = False
+        self._has_committed = self.has_refused_driver = False
 
     def __enter__(self) -> Self:
         if self._is_sqlite:
@@ -96,20 +97,19 @@ class BegunTransaction:
             DBAPIError: the database did not do it; whether it was committed is unknown when the connection is lost.
         """
         self._mark = mark
-        try:
-            self._session.commit()
-        except DBAPIError as error:
-            if isinstance(error.orig, connections.NothingChanged):
-                raise TransactionEnded(TransactionEnded.ENDED) from error
-            raise
+        self._session.commit()
         # After our listener, another may have told the driver to roll back: then the commit was one of nothing.
-        if not self._has_committed or (self._is_marked_last and self._driver.owes_last):
+        if not self._has_committed:
             raise TransactionEnded(TransactionEnded.ENDED)
 
     def on_commit(self, connection: Connection) -> None:
-        """Write the mark, or refuse: SQLAlchemy is about to commit."""
-        if self._has_committed:  # an engine with options also calls the listeners of the one it is made of
-            return
+        """Let the mark be written, or refuse: SQLAlchemy is about to commit, and calls other listeners first."""
+        if isinstance(self._driver, connections.HookedConnection):
+            self._driver.before_commit = partial(self._end, connection)
+        elif not self._has_committed:  # an engine with options also calls the listeners of the one it is made of
+            self._end(connection)
+
+    def _end(self, connection: Connection) -> None:
         try:
             self._require_whole(connection)
         except BaseException:
@@ -127,7 +127,6 @@ class BegunTransaction:
         if _has_failed(connection):
             raise TransactionEnded(TransactionEnded.FAILED)
         is_whole = self._mark(connection)
-        self._is_marked_last = bool(is_whole) and isinstance(self._driver, connections.Impatient)
         if not (self._is_whole(connection) if is_whole is None else is_whole):
             raise TransactionEnded(TransactionEnded.ENDED)
 

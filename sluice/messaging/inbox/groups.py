@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, literal_column, select, update
+from sqlalchemy import BigInteger, Connection, Executable, Row, Select, bindparam, literal_column, select, update
 
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
 from sluice.messaging.database import engines
-from sluice.messaging.database.direct import DirectStatement
 from sluice.messaging.envelope import TOMBSTONE, Envelope
 from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.sequence import Arrival, Decision, Position, State, baseline
@@ -117,7 +116,7 @@ class GroupRows:
         values = {"consumer": self._policy.consumer, "group_id": group_id, "epoch": 0, "first_seq": 0, "last_seq": 0}
         if self._clock is not None:
             values["updated_at_us"] = self._clock.now_us()
-        row = _locking(connection.dialect.name, is_timed=self._clock is None).row(connection, values)
+        row = connection.execute(_locking(connection.dialect.name, is_timed=self._clock is None), values).one()
         position = position_of(row)
         if arrival.epoch > position.epoch and not position.is_parked:
             position = self.enter_epoch(connection, group_id, position, arrival, row.updated_at_us)
@@ -159,8 +158,7 @@ class GroupRows:
         With a `transaction_id` the group's row is changed in that transaction only.
 
         Returns:
-            Whether it was that transaction, as `DirectStatement.commit_with` says it; None where no row had to be
-            changed, or none was named.
+            Whether it was that transaction; None where no row had to be changed, or none was named.
         """
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or position.is_parked)
@@ -184,7 +182,7 @@ class GroupRows:
             self.write(connection, group_id, advanced)
             return None
         found = {"of_consumer": self._policy.consumer, "of_group": group_id, "of_transaction": transaction_id}
-        return _CHANGE_IN.commit_with(connection, found | advanced)
+        return connection.execute(_CHANGE_IN, found | advanced).rowcount == 1
 
     def write(self, connection: Connection, group_id: str, values: Mapping[str, Any]) -> None:
         """Change the row of a group."""
@@ -217,32 +215,23 @@ _CHANGE = update(groups).where(
     groups.c.consumer == bindparam("of_consumer"), groups.c.group_id == bindparam("of_group")
 )
 
-_CHANGE_IN = DirectStatement(
-    _CHANGE.where(literal_column("txid_current_if_assigned()") == bindparam("of_transaction", type_=BigInteger)),
-    columns=("epoch", "first_seq", "last_seq", "last_event_id"),
+_CHANGE_IN = _CHANGE.where(
+    literal_column("txid_current_if_assigned()") == bindparam("of_transaction", type_=BigInteger)
 )
-"""The same in one transaction of Postgres only, which saves to ask for it: one round trip for each message."""
+"""The same in one transaction of Postgres only, which saves to ask for it: a round trip for each message."""
 
 
 @cache
-def _locking(dialect: str, *, is_timed: bool) -> DirectStatement:
+def _locking(dialect: str, *, is_timed: bool) -> Executable:
     """Return the statement that makes a group's row, or finds it, and locks it; with the database's instant if timed.
 
     Like `_CHANGE` it is put together once: that takes longer than to execute it.
     """
     made = engines.insert(dialect, groups)
-    columns = ["consumer", "group_id", "epoch", "first_seq", "last_seq"]
     if is_timed:
         made = made.values(updated_at_us=engines.now_us_sql(dialect))
-    else:
-        columns.append("updated_at_us")
     set_ = {"updated_at_us": made.excluded.updated_at_us}
     locking = made.on_conflict_do_update(index_elements=["consumer", "group_id"], set_=set_)
     of_position = ("epoch", "first_seq", "last_seq", "last_event_id", "awaits_seq", "parked_at_us", "updated_at_us")
     transaction_id = engines.transaction_id_sql(dialect).label("transaction_id")
-    return DirectStatement(
-        locking,
-        columns=columns,
-        returning=[*(groups.c[name] for name in of_position), transaction_id],
-        is_prepared=True,
-    )
+    return locking.returning(*(groups.c[name] for name in of_position), transaction_id)

@@ -29,7 +29,6 @@ from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
-from sluice.messaging.database.direct import DirectStatement
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
@@ -200,8 +199,7 @@ def _in_one_statement(connection: Connection, topic: str, events: Sequence[Event
     A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
     """
     if len(events) == 1:
-        write = _single(engines.now_us_text(connection.dialect.name, clock))
-        write.execute(connection, {"topic": topic, **_columns(events[0])} | _now(clock))
+        connection.execute(*_with_now(_WRITE_SINGLE, connection, clock, {"topic": topic, **_columns(events[0])}))
         return
     counts = Counter(event.group for event in events)
     left = dict(counts)
@@ -263,11 +261,6 @@ def _with_now(
 
 def _now(clock: Clock | None) -> dict[str, int]:
     return {} if clock is None else {"now_us": clock.now_us()}
-
-
-@cache
-def _single(now_us: str) -> DirectStatement:
-    return DirectStatement(text(_WRITE_SINGLE.format(now_us=now_us)), is_prepared=True)
 
 
 @cache

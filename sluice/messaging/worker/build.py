@@ -20,7 +20,7 @@ from sluice.declaration import Consumer
 from sluice.declaration.arguments import typed
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
-from sluice.messaging.database import engines
+from sluice.messaging.database import connections, engines
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
@@ -99,7 +99,7 @@ def build_worker(
         options.setdefault("renewals", Queue(prompt, url))
     if isinstance(database, str):
         database = engines.engine(database)
-        engines.end_waits(database, processor_settings.hold_seconds_max)
+        connections.end_waits(database, processor_settings.hold_seconds_max)
     return assemble_worker(
         queue=queue,
         engine=database,

@@ -23,7 +23,7 @@ class TcpProxy:
         self._passes = threading.Event()
         self._passes.set()
         self.is_losing = self.is_requested = False
-        self.lost_count = 0
+        self.lost_count = self.requested_count = 0
         self.mend()
 
     def __enter__(self) -> Self:
@@ -82,6 +82,7 @@ class TcpProxy:
             with contextlib.suppress(OSError):
                 while requested := here.recv(65_536):
                     self.is_requested = True
+                    self.requested_count += 1
                     self._passes.wait(_HOLD_SECONDS_MAX)
                     there.sendall(requested)
             _shut(there)

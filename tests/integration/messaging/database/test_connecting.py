@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from sluice.messaging.database import credentials, engines
+from sluice.messaging.database import connections, credentials, engines
 from sluice.messaging.database.credentials import database_url
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.waiting import Stop
@@ -125,7 +125,7 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
     monkeypatch.setattr(engine.dialect, "do_ping", ping)
 
     for pause_seconds in (60, 60, 0, 0):
-        monkeypatch.setattr(engines, "_IDLE_SECONDS", pause_seconds)
+        monkeypatch.setattr(connections, "_IDLE_SECONDS", pause_seconds)
         with engine.begin() as connection:
             connection.execute(text("SELECT 1"))
     engine.dispose()
@@ -134,7 +134,7 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
 
 
 def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_IDLE_SECONDS", 0)
+    monkeypatch.setattr(connections, "_IDLE_SECONDS", 0)
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
     with engine.begin() as connection:
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
-from sluice.messaging.database import connections, engines
+from sluice.messaging.database import connections
 from sluice.messaging.handlers import ANY, Ack, Handlers
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
@@ -107,7 +107,7 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
     """Its host still acknowledges what it is sent, so no keepalive notices; nothing new is received meanwhile."""
     with DatabaseLine(on_postgres) as line:
         silent = line.engine()
-        engines.end_waits(silent, 1)
+        connections.end_waits(silent, 1)
         world = World(silent)
         world.send("warm")
         worker = world.worker()
@@ -131,66 +131,62 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
     assert (world.left(), world.dead()) == ([], [])
 
 
-def test_a_message_takes_two_round_trips_besides_its_handlers(
-    on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """BEGIN goes with the group's row and the transaction's id, the mark, which checks that id, with COMMIT."""
-    world, seen = World(on_postgres), list[str]()
-    world.handlers = Handlers({ANY: lambda *_: Ack()})
-    world.send("a", "a")
-    worker = world.worker()
-    worker.lane.step()
-    event.listen(on_postgres, "before_cursor_execute", lambda *given: seen.append(given[2]))
-    answers = connections.Impatient._answers
+def test_a_message_takes_four_round_trips_besides_its_handlers(on_postgres: Engine) -> None:
+    """BEGIN, the group's row with the transaction's id, the mark, which checks that id, and COMMIT."""
+    with DatabaseLine(on_postgres) as line:
+        counted = line.engine()
+        world = World(counted)
+        world.handlers = Handlers({ANY: lambda *_: Ack()})
+        world.send("a", "a")
+        worker = world.worker()
+        worker.lane.step()
+        before = line.requested_count
 
-    def seeing(driver: connections.Impatient, statements: bytes) -> Any:
-        seen.append(statements.decode())
-        return answers(driver, statements)
+        worker.lane.step()
 
-    monkeypatch.setattr(connections.Impatient, "_answers", seeing)
+        taken = line.requested_count - before
+        counted.dispose()
 
-    worker.lane.step()
-
-    assert [[part.split()[0] for part in text.split("; ")] for text in seen] == [
-        ["BEGIN", "EXECUTE"],
-        ["WITH", "COMMIT"],
-    ]
-    assert world.positions() == {"a": 2}
+    world.engine = on_postgres
+    assert (taken, world.positions()) == (4, {"a": 2})
 
 
 def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -> None:
     """A handler may have committed on the driver itself, and begun anew: then its message does not count."""
     inbox, came, second = Inbox(Policy(consumer="billing")), arrived(1), arrived(2)
     with on_postgres.begin() as connection:
-        inbox.mark(connection, came.envelope, inbox.admit(connection, came))
+        assert inbox.mark(connection, came.envelope, inbox.admit(connection, came))
     with on_postgres.begin() as connection:
         admission = inbox.admit(connection, second)
-    with on_postgres.connect() as connection:
-        connection.execute(text("CREATE TABLE written (n int)"))
-        inbox.mark(connection, second.envelope, admission)
-        with pytest.raises(DBAPIError) as caught:
-            connection.commit()
-    with on_postgres.connect() as connection:
-        is_written = inspect(connection).has_table("written")
+    with on_postgres.begin() as connection:
+        is_marked = inbox.mark(connection, second.envelope, admission)
 
-    assert isinstance(caught.value.orig, connections.NothingChanged)
-    assert not is_written
+    assert not is_marked
     assert World(on_postgres).positions() == {"a": 1}
 
 
-def test_w8_a_mark_that_is_rolled_back_is_in_no_later_commit(on_postgres: Engine) -> None:
-    inbox, came = Inbox(Policy(consumer="billing")), arrived(1)
-    with on_postgres.connect() as connection:
-        inbox.mark(connection, came.envelope, inbox.admit(connection, came))
-        connection.rollback()
-        connection.execute(text("CREATE TABLE written (n int)"))
-        connection.commit()
+def _begins_another_transaction(session: Session, *_: object) -> Ack:
+    """End the transaction behind SQLAlchemy's back, and begin another one in which something is written."""
+    driver: Any = session.connection().connection.driver_connection
+    driver.execute("ROLLBACK")
+    driver.execute("CREATE TABLE written (n int)")
+    return Ack()
 
-    assert World(on_postgres).positions() == {}
+
+def test_w8_nothing_is_committed_when_the_mark_changes_no_row(on_postgres: Engine) -> None:
+    world = World(on_postgres)
+    world.send("a")
+    world.says["a", 1] = [_begins_another_transaction] * 100
+    world.work_off(world.worker())
+
+    with on_postgres.connect() as connection:
+        is_written = inspect(connection).has_table("written")
+    assert (is_written, world.effects(), places(world.dead())) == (False, [], [("a", 1)])
+    assert "the handler ended its transaction" in str(world.exceptions()["a", 1][1])
 
 
 def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postgres: Engine) -> None:
-    """It is called after ours, so the mark is forgotten, and the driver commits nothing without a word."""
+    """It is called after ours, and the driver would commit nothing without a word."""
     world = World(on_postgres)
     world.send("a")
     world.work_off(world.worker())
@@ -210,6 +206,30 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
     assert [(call.place, call.attempt) for call in world.calls][1:] == [(("a", 2), 1), (("a", 2), 2)]
     assert world.effects() == [("a", 1), ("a", 2)]
     assert world.positions() == {"a": 2}
+
+
+def test_w8_no_listener_of_the_commit_writes_beside_the_mark(on_postgres: Engine) -> None:
+    """It may end the transaction and begin another one: the mark is the last statement before COMMIT, and notices."""
+    world = World(on_postgres)
+    with on_postgres.begin() as connection:
+        connection.execute(text("CREATE TABLE told (n int)"))
+    world.send("a")
+    begins = list[str]()
+
+    def writes(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        begins.append("another")
+        driver.execute("ROLLBACK")
+        driver.execute("INSERT INTO told VALUES (1)")
+
+    event.listen(on_postgres, "commit", writes)
+    worker = world.worker()
+    worker.lane.step()
+    event.remove(on_postgres, "commit", writes)
+    with on_postgres.connect() as connection:
+        told = connection.execute(text("SELECT count(*) FROM told")).scalar_one()
+
+    assert (begins, told, world.effects()) == (["another"], 0, [])
 
 
 def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) -> None:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
-from sluice.messaging.database import engines
+from sluice.messaging.database import connections
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Context, Retry
@@ -37,7 +37,7 @@ def _parked(engine: Engine, *groups: str) -> World:
 def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_worker(on_postgres: Engine) -> None:
     world = _parked(on_postgres, "a", "b", "c")
     world.settings = replace(world.settings, hold_seconds_max=3.0)
-    engines.end_waits(on_postgres, 30)
+    connections.end_waits(on_postgres, 30)
     hands = world.worker(poll_seconds=0)
     with capture_logs() as logged, hanging(world, ("a", 2)), running(hands, hands.lane) as worker:
         eventually(

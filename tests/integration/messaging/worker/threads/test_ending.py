@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
-from sluice.messaging.database import engines
+from sluice.messaging.database import connections
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Ack, Context, Outcome
@@ -125,7 +125,7 @@ def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytes
 def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_postgres: Engine) -> None:
     world = World(on_postgres, simulator=Simulator(MachineClock()), timeout_seconds=2)
     world.settings = replace(world.settings, hold_seconds_max=2.0)
-    engines.end_waits(on_postgres, 2)
+    connections.end_waits(on_postgres, 2)
     world.send("a", "a", "b")
     hands = world.worker(poll_seconds=0)
     other = Lane(

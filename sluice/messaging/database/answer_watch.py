@@ -1,0 +1,80 @@
+"""Ends the wait for an answer of Postgres that does not come.
+
+A host whose disk hangs goes on acknowledging what it is sent, so no keepalive notices, and psycopg waits for as long as
+the socket is open. So another thread shuts the socket down: whoever waits on it gets psycopg's error of a connection
+that is lost.
+https://www.psycopg.org/psycopg3/docs/api/connections.html#psycopg.Connection.fileno,
+https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQTRANSACTIONSTATUS (read 2026-11-26)
+"""
+
+import os
+import socket
+import threading
+from contextlib import suppress
+
+import psycopg
+import structlog
+from psycopg.pq import TransactionStatus
+
+from sluice.clock import Clock
+
+_log = structlog.get_logger()
+_LOOKS = 10  # while an answer may take, but one a second at least
+_PAUSE_SECONDS_MAX = 1.0
+
+
+class AnswerWatch:
+    """Knows since when each connection waits for an answer, and closes one that waits too long.
+
+    Any number of threads call it. It has a thread of its own while any connection is in use.
+
+    Args:
+        seconds: for which an answer is waited for; a tenth of it more until somebody looks, a second at most.
+    """
+
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._asked_at: dict[psycopg.Connection, float] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, connection: psycopg.Connection) -> None:
+        """Take in that a connection is in use, and asked something now or later."""
+        with self._lock:
+            self._asked_at[connection] = self._clock.monotonic()
+            if self._thread is None or not self._thread.is_alive():  # after a fork it is not
+                self._thread = threading.Thread(target=self._watch, name="sluice-answer-watch", daemon=True)
+                self._thread.start()
+
+    def end(self, connection: psycopg.Connection) -> None:
+        """Take in that nobody uses a connection."""
+        with self._lock:
+            self._asked_at.pop(connection, None)
+
+    def look(self) -> bool:
+        """Close connections that wait too long; return whether any is in use."""
+        with self._lock:
+            asked_before = self._clock.monotonic() - self._seconds
+            late = [connection for connection, asked_at in self._asked_at.items() if asked_at <= asked_before]
+            for connection in late:
+                if connection.closed:
+                    del self._asked_at[connection]
+                elif connection.info.transaction_status is TransactionStatus.ACTIVE:
+                    _log.error("the database gave no answer: its connection is closed", seconds=self._seconds)
+                    _shut_down(connection)
+            if not self._asked_at:
+                self._thread = None
+            return bool(self._asked_at)
+
+    def _watch(self) -> None:
+        while self.look():
+            self._clock.sleep(min(self._seconds / _LOOKS, _PAUSE_SECONDS_MAX))
+
+
+def _shut_down(connection: psycopg.Connection) -> None:
+    """Shut a connection's socket down, and no other: its number may be another's once the connection is closed."""
+    with suppress(OSError, psycopg.OperationalError):  # it was closed meanwhile
+        number = connection.fileno()
+        with socket.socket(fileno=os.dup(number)) as shared:
+            if connection.fileno() == number:
+                shared.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,162 @@
+"""An answer of Postgres that does not come ends the wait for it, also where its host acknowledges what it is sent."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import OperationalError
+
+from sluice.clock import VirtualClock, eventually
+from sluice.messaging.database import connections, engines
+from sluice.messaging.database.answer_watch import AnswerWatch
+from sluice.messaging.relay.commit_wait import CommitWait
+from sluice.messaging.waiting import Stop
+from tests.support.processes.worker_processes import DatabaseLine
+
+_SECONDS = 30
+_WAIT_SECONDS = 3  # by the machine's clock: what does answer is there sooner
+_SELECT = text("SELECT 1")
+
+
+@pytest.fixture
+def line(postgres: Engine) -> Iterator[DatabaseLine]:
+    with DatabaseLine(postgres) as line:
+        yield line
+
+
+@pytest.fixture
+def connection(line: DatabaseLine) -> Iterator[psycopg.Connection[Any]]:
+    """Yield a connection through the line."""
+    engine = line.engine()
+    taken = engine.raw_connection()
+    connection: Any = taken.driver_connection
+    taken.detach()
+    with connection:
+        yield connection
+    engine.dispose()
+
+
+def _asked(connection: psycopg.Connection[Any], pool: ThreadPoolExecutor) -> Future[psycopg.Cursor[Any]]:
+    """Return the answer to a question that is on its way."""
+    asked = pool.submit(connection.execute, "SELECT 1")
+    is_waiting = psycopg.pq.TransactionStatus.ACTIVE
+    eventually(
+        lambda: connection.info.transaction_status is is_waiting,
+        timeout_seconds=10,
+        describe="a question without answer",
+    )
+    return asked
+
+
+def _watch(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> AnswerWatch:
+    """Return a watch that looks when the test does."""
+    monkeypatch.setattr(AnswerWatch, "_watch", lambda _: None)
+    return AnswerWatch(_SECONDS, clock)
+
+
+def test_an_answer_that_does_not_come_ends_the_wait_when_its_time_is_over(
+    line: DatabaseLine, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = VirtualClock()
+    watch = _watch(clock, monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        connection.autocommit = True
+        line.hold()
+        watch.begin(connection)
+        asked = _asked(connection, pool)
+        clock.sleep(_SECONDS - 1)
+        watch.look()
+        was_closed_early = connection.broken or asked.done()
+        clock.sleep(1)
+        watch.look()
+        error = asked.exception(timeout=10)
+
+    assert not was_closed_early
+    assert isinstance(error, psycopg.OperationalError)
+    assert connection.broken
+
+
+def test_a_connection_that_waits_for_nothing_is_left_open(
+    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler may compute for long: that the lease judges."""
+    clock = VirtualClock()
+    watch = _watch(clock, monkeypatch)
+    watch.begin(connection)
+    clock.sleep(10 * _SECONDS)
+
+    is_in_use = watch.look()
+    watch.end(connection)
+
+    assert (is_in_use, watch.look()) == (True, False)
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_connection_that_was_closed_meanwhile_is_forgotten(
+    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = VirtualClock()
+    watch = _watch(clock, monkeypatch)
+    watch.begin(connection)
+    connection.close()
+    clock.sleep(_SECONDS)
+
+    assert not watch.look()
+
+
+def _watching() -> int:
+    return sum(thread.name == "sluice-answer-watch" for thread in threading.enumerate())
+
+
+def test_an_engine_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) -> None:
+    """Outside a transaction, which Postgres ends itself; and once nobody uses a connection, no thread is left."""
+    engine = line.engine()
+    connections.end_waits(engine, _WAIT_SECONDS)
+    connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    connection.execute(_SELECT)
+    line.hold()
+    with pytest.raises(OperationalError) as caught:
+        connection.execute(_SELECT)
+    line.let_go()
+    connection.close()
+    with engine.begin() as again:
+        answer = again.execute(_SELECT).scalar_one()
+    engine.dispose()
+
+    assert answer == 1
+    assert engines.may_pass(caught.value)
+    eventually(lambda: not _watching(), timeout_seconds=10, describe="no thread that watches")
+
+
+def test_a_new_connection_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) -> None:
+    """It is asked some things before anybody else has it."""
+
+    def connects(dialect: Any, record: object, arguments: Any, named: Any) -> Any:
+        opened = connections.open_postgres(dialect, record, arguments, named)
+        line.hold()
+        return opened
+
+    engine = engines.engine(line.engine().url.render_as_string(hide_password=False), connect=connects)
+    connections.end_waits(engine, _WAIT_SECONDS)
+    with pytest.raises((OperationalError, psycopg.OperationalError)):
+        engine.connect()
+    line.let_go()
+    engine.dispose()
+
+
+def test_a_connection_that_listens_is_not_watched(postgres: Engine, line: DatabaseLine) -> None:
+    """It waits for commits, for as long as there are none."""
+    engine = line.engine()
+    connections.end_waits(engine, _WAIT_SECONDS)
+    wait = CommitWait(engine, "events.fifo", Stop())
+    try:
+        wait.wait(0)
+        eventually(lambda: not _watching(), timeout_seconds=10, describe="no thread that watches")
+        wait.wait(0)
+    finally:
+        wait.close()
+        engine.dispose()
