@@ -36,13 +36,16 @@ class DeadLetters:
     def __init__(self, context: TaskContext, run: Run) -> None:
         self._context, self._run, self._deployment = context, run, run.deployment
 
-    def read(self, *, keeps: bool) -> dict[str, int]:
-        """Read every DLQ until it gives nothing more, and return how many messages of this run were in each.
+    def read(self, *, keeps: bool, queues: Collection[str] = ()) -> dict[str, int]:
+        """Read every DLQ, or these, until it gives nothing more, and return how many messages of this run were in each.
 
         They are deleted, unless `keeps`: then they are given back at the end. All are read at once: each waits a second
         for what may still come. Raises some of FAILURES.
         """
-        queues = (*self._deployment.dead_letter_queues.values(), *self._deployment.undelivered_queues.values())
+        queues = queues or (
+            *self._deployment.dead_letter_queues.values(),
+            *self._deployment.undelivered_queues.values(),
+        )
         with ThreadPoolExecutor(len(queues)) as pool:
             counts = pool.map(lambda queue: self._read(self._deployment.urls[queue], keeps=keeps), queues)
             return dict(zip(queues, counts, strict=True))

@@ -1,6 +1,7 @@
 """The places of a run's workers: each holds one process after the other, whatever becomes of it."""
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -48,6 +49,20 @@ class Place:
         return self.worked[-1] if self.failures >= _FAILURES_MAX else None
 
 
+@dataclass(slots=True)
+class _Roll:
+    """A rolling restart: one place after the other, each when the one before has another process at work."""
+
+    waiting: deque[Place]
+    current: Place | None = None
+    count: int = 0
+
+    def is_next_due(self) -> bool:
+        """Return whether the turn of the next has come."""
+        last = self.current
+        return last is None or (len(last.worked) > self.count and last.worked[-1].is_polling())
+
+
 class Places:
     """All places of a run. The run's thread tends to them, the injector's harms who is there.
 
@@ -68,6 +83,7 @@ class Places:
     ) -> None:
         self._places = {name: Place(name=name, consumer=consumer) for name, consumer in names.items()}
         self._start, self._is_harmed, self._clock = start, is_harmed, clock
+        self._rolls: dict[str, _Roll] = {}
         self._lock = threading.Lock()
 
     @property
@@ -100,6 +116,7 @@ class Places:
         """Start another one where one has ended that is to be replaced; return whether any place is still at work."""
         with self._lock:
             at_work = [self._tend(place) for place in self.all]
+            self._rolls = {name: roll for name, roll in self._rolls.items() if self._roll_on(roll)}
             return any(at_work)
 
     def _tend(self, place: Place) -> bool:
@@ -120,8 +137,27 @@ class Places:
     def harm(self, kind: FaultKind, name: str, detail: str = "") -> bool:
         """Do that to a place, or to all of a consumer's; return whether it met a process."""
         with self._lock:
-            met = [self._harm(kind, place, detail) for place in self.all if name in (place.name, place.consumer)]
+            places = [place for place in self.all if name in (place.name, place.consumer)]
+            if kind is FaultKind.ROLL:
+                self._rolls[name] = _Roll(deque(places))
+                return any(place.worked and place.worked[-1].poll() is None for place in places)
+            met = [self._harm(kind, place, detail) for place in places]
             return any(met)
+
+    def is_rolling(self, name: str) -> bool:
+        """Return whether places of that name are still to be restarted one after the other."""
+        with self._lock:
+            return name in self._rolls
+
+    def _roll_on(self, roll: _Roll) -> bool:
+        """Restart the next place when its turn has come; return whether there is more to do."""
+        while roll.is_next_due():
+            if not roll.waiting:
+                return False
+            place = roll.waiting.popleft()
+            if self._harm(FaultKind.TERMINATE, place, ""):
+                roll.current, roll.count = place, len(place.worked)
+        return True
 
     def _harm(self, kind: FaultKind, place: Place, detail: str) -> bool:
         if not place.worked:
@@ -146,6 +182,8 @@ class Places:
     def heal(self, kind: FaultKind, name: str) -> None:
         """End what was begun."""
         with self._lock:
+            if kind is FaultKind.ROLL:
+                self._rolls.pop(name, None)
             for place in self.all:
                 if name in (place.name, place.consumer):
                     self._heal(kind, place)

@@ -26,6 +26,8 @@ from spark_load.runtime.task_context import Run
 
 HANDLERS = "sluice.testing.load.handlers"
 _EFFECTS, _FAILING = "sluice.testing.load.effects", "sluice.testing.load.failing"
+POISON = "poison"
+"""Folder of a run with a file for each consumer whose events are poison."""
 _STOP_SECONDS_MAX = 90
 _SCALED_IDLE_SECONDS = 86_400.0
 _TABLES_SECONDS_MAX = 120
@@ -210,7 +212,7 @@ def start(
     agent = {} if agent_uri is None else {"ECS_AGENT_URI": agent_uri}
     # Before the transaction, which in SQLite would keep every other message waiting: there is one writer.
     pause = {"SLUICE_FAILPOINT": f"after_receive={profile.handler_seconds:f}"} if profile.handler_seconds else {}
-    offset = {"SLUICE_LOAD_CLOCK": str(run.clock_offset_us)}
+    offset = {"SLUICE_LOAD_CLOCK": str(run.clock_offset_us), "SLUICE_LOAD_POISON": str(run.folder / POISON / consumer)}
     environment = {**offset, **reaching(run, name.partition(".")[0]), **agent, **pause}
     process = ForkedWorker(
         ["worker", *arguments],

@@ -32,6 +32,31 @@ class Processes(Protocol):
     def heal(self, kind: FaultKind, name: str) -> None:
         """End it, where it has an end."""
 
+    def is_rolling(self, name: str) -> bool:
+        """Return whether some of them are still to be restarted, one after the other."""
+
+
+class Poison:
+    """Files that tell the handlers of a consumer to fail on some events, and how."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def file(self, consumer: str) -> Path:
+        """Return the file of a consumer, which is there while its events are poison."""
+        return self._folder / consumer
+
+    def begin(self, consumer: str, detail: str) -> None:
+        """Have them fail in that way."""
+        self._folder.mkdir(exist_ok=True)
+        draft = self.file(f".{consumer}")
+        draft.write_text(detail, encoding="utf-8")
+        draft.replace(self.file(consumer))
+
+    def end(self, consumer: str) -> None:
+        """Have them fail no more."""
+        self.file(consumer).unlink(missing_ok=True)
+
 
 class Held:
     """Databases in SQLite that are held: nobody else can write."""
@@ -114,8 +139,11 @@ class Injector:
 
     def _is_over(self, fault: Fault[FaultKind], now: float) -> bool:
         """Return whether a fault is to be ended; a restart takes as long as it takes, and nothing waits for it."""
-        is_back = fault.kind is not FaultKind.RESTART or self.restarts.is_over(fault.target)
-        return fault.until_seconds <= now and is_back
+        if fault.until_seconds > now:
+            return False
+        if fault.kind is FaultKind.RESTART:
+            return self.restarts.is_over(fault.target)
+        return fault.kind is not FaultKind.ROLL or not self.processes.is_rolling(fault.target)
 
     def _begin(self, fault: Fault[FaultKind]) -> None:
         began_us = self.clock.now_us()

@@ -30,6 +30,8 @@ PUBLISH, CONSUME = "publish", "consume"
 ENDPOINT, DATABASE = "endpoint", "database"
 ANSWERS = ("500", "503", "throttled", "garbage", "cut-short", "after-500", "after-garbage")
 """What an endpoint answers instead; with `after-` it has done what it was asked to do."""
+POISONS = ("reject", "raise", "hang", "die", "rollback")
+"""How handlers fail on an event that is poison."""
 SLOWER_SECONDS = (0.02, 0.3)
 """How much later everything on a slow line comes."""
 
@@ -51,6 +53,9 @@ class FaultKind(StrEnum):
     SWALLOW = "swallow"
     FULL = "full"
     RESTART = "restart"
+    ROLL = "roll"
+    POISON = "poison"
+    REDRIVE = "redrive"
 
 
 INSTANT = (FaultKind.KILL, FaultKind.TERMINATE)
@@ -84,10 +89,12 @@ _WEIGHTS: Mapping[str, int] = {
 }
 _DETAILS: Mapping[str, Sequence[str] | tuple[float, float]] = {
     FaultKind.ANSWER: ANSWERS,
+    FaultKind.POISON: POISONS,
     FaultKind.SLOW: SLOWER_SECONDS,
 }
 _GIVEN_DETAILS: Mapping[str, tuple[str, str]] = {
     FaultKind.ANSWER: ("|".join(ANSWERS), f"one of {', '.join(ANSWERS)}"),
+    FaultKind.POISON: ("|".join(POISONS), f"one of {', '.join(POISONS)}"),
     FaultKind.SKEW: (f"-?{_SLOWER}", "seconds between -1000 and 1000 that are not 0, such as '-30 s'"),
     FaultKind.SLOW: (_SLOWER, "seconds above 0 and below 1000, such as '0.15 s'"),
 }
@@ -102,6 +109,9 @@ _LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
     FaultKind.ANSWER: (0.5, 4.0),
     FaultKind.LOCK: (1.0, 6.0),
     FaultKind.RESTART: (1.0, 2.0),
+    FaultKind.ROLL: (1.0, 2.0),
+    FaultKind.POISON: (2.0, 6.0),
+    FaultKind.REDRIVE: (0.5, 1.0),
 }
 
 
@@ -238,8 +248,8 @@ class Targets:
             return tuple(f"{consumer}:{DATABASE}" for consumer in self.consumers if self.database == "own")
         if kind is FaultKind.RESTART:
             return tuple(self.restarts)
-        if kind is FaultKind.DEPLOY:
-            return tuple(self.consumers)
+        if kind in (FaultKind.ROLL, FaultKind.DEPLOY, FaultKind.POISON, FaultKind.REDRIVE):
+            return (*self.consumers, *((RELAY,) if self.relays and kind is FaultKind.ROLL else ()))
         return (*self.workers, *((*self.publishers, *self.relays) if kind in PROCESS else ()))
 
     def drawn_of(self, kind: FaultKind, shape: Shape) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from sluice.clock import Clock, SystemClock
@@ -12,14 +12,25 @@ from sluice.errors import EndpointError
 from sluice.history.events import Kind, Outcome
 from sluice.recorder.journal import Journal
 from spark_load.consume import effects
+from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.slots import Places
-from spark_load.consume.worker_processes import database_files, used_databases
+from spark_load.consume.worker_processes import POISON, database_files, used_databases
 from spark_load.faults import shapes
 from spark_load.faults.drawing import Fault
-from spark_load.faults.injector import Held, Injector
+from spark_load.faults.injector import Held, Injector, Poison
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import COMMAND_SECONDS_MAX, DSN, Postgres, Restarts
-from spark_load.faults.shapes import CONSUME, DATABASE, ENDPOINT, PUBLISH, WIRE, FaultKind, relay_names, worker_names
+from spark_load.faults.shapes import (
+    CONSUME,
+    DATABASE,
+    ENDPOINT,
+    PUBLISH,
+    RELAY,
+    WIRE,
+    FaultKind,
+    relay_names,
+    worker_names,
+)
 from spark_load.publish.bodies import epoch_of
 from spark_load.publish.processes import Publishers
 from spark_load.runtime.task_context import Run
@@ -35,6 +46,8 @@ class Harm:
         self._workers: Places | None = None
         self._relays: Places | None = None
         self._publishers = Publishers(run.coordinator(SystemClock()))
+        self._poison = Poison(run.folder / POISON)
+        self._letters: DeadLetters | None = None
         self._injector: Injector | None = None
         self._thread: threading.Thread | None = None
         self._met = set[Fault[FaultKind]]()
@@ -47,10 +60,11 @@ class Harm:
         """Take in the places of the relays, once there are any."""
         self._relays = places
 
-    def begin(self, begun_us: int, journal: Journal, clock: Clock) -> None:
-        """Follow the schedule, which is at 0 at that instant."""
+    def begin(self, begun_us: int, journal: Journal, clock: Clock, letters: DeadLetters | None = None) -> None:
+        """Follow the schedule, which is at 0 at that instant; `letters` are what a redrive brings back."""
         if not self.faults:
             return
+        self._letters = letters
 
         def write_gone(fault: Fault[FaultKind], began_us: int, ended_us: int | None) -> None:
             for queue in self.run.deployment.urls:
@@ -139,7 +153,8 @@ class Harm:
         return shapes.is_publisher(name) and PUBLISH not in self.run.deployment.consumers.values()
 
     def _is_relay(self, name: str) -> bool:
-        return name in relay_names(list(self.run.deployment.consumers.values()))
+        relays = relay_names(list(self.run.deployment.consumers.values()))
+        return name in relays or (name == RELAY and bool(relays))
 
     def _places_of(self, name: str) -> Places | None:
         return self._relays if self._is_relay(name) else self._workers
@@ -148,6 +163,11 @@ class Harm:
         """See `Publishers` and `Places`; before there are workers there is nobody."""
         if self._is_publisher(name):
             return self._publishers.harm(kind, name)
+        if kind is FaultKind.POISON:
+            self._poison.begin(name, detail)
+            return self._workers is not None
+        if kind is FaultKind.REDRIVE:
+            return self._redrive(name)
         places = self._places_of(name)
         return places is not None and places.harm(kind, name, detail)
 
@@ -155,8 +175,25 @@ class Harm:
         """See `Publishers` and `Places`."""
         if self._is_publisher(name):
             self._publishers.heal(kind, name)
+        elif kind is FaultKind.POISON:
+            self._poison.end(name)
         elif (places := self._places_of(name)) is not None:
             places.heal(kind, name)
+
+    def is_rolling(self, name: str) -> bool:
+        """See `Places`."""
+        places = self._places_of(name)
+        return places is not None and places.is_rolling(name)
+
+    def _redrive(self, consumer: str) -> bool:
+        """Have the dead letters of a consumer moved back; return whether there were any, and all came back."""
+        dead_letter_queues = self.run.deployment.dead_letter_queues
+        dead = [dead_letter_queues[queue] for queue in self._queues(consumer) if queue in dead_letter_queues]
+        if self._letters is None:
+            return False
+        with suppress(*FAILURES):
+            return bool(self._letters.read(keeps=True, queues=dead)) and self._letters.bring_back(dead) > 0
+        return False
 
     def compare(self, journal: Journal) -> list[str]:
         """Write down what only the databases know of, and return what they contradict the history in, as sentences.

@@ -142,7 +142,7 @@ class LoadPhases:
             )
         measured_us = self._begin_us()
         self._coordinator.measure(measured_us)
-        self._harm.begin(measured_us, self._context.journal, self._clock)
+        self._harm.begin(measured_us, self._context.journal, self._clock, self._letters)
 
     def _begin_us(self) -> int:
         """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""

@@ -18,8 +18,7 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
 from sluice.judge.checker.verdict import EXIT_CODES, Status, compose
 from sluice.terminal.exits import REFUSED
-from tests.chaos.faults.schedule import KINDS, chosen
-from tests.chaos.run import Report, Run, Settings
+from tests.chaos.run import KINDS, Report, Run, Settings, chosen
 from tests.chaos.system import database
 
 _SHOWN_MAX = 20
@@ -36,7 +35,6 @@ _HANDLERS, _BROKEN = "tests.chaos.system.handlers", "tests.chaos.system.broken_h
 @click.option("--every", type=float, default=1.5, show_default=True, metavar="SECONDS", help="Between two faults.")
 @click.option("--faults", metavar="KIND,…", help=f"Only these: {', '.join(KINDS)}.  [default: all]")
 @click.option("--without", metavar="KIND,…", default="", help="All but these.")
-@click.option("--poison", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share of the commits.")
 @click.option("--groups", type=click.IntRange(1, 1_000), default=24, show_default=True, help="Message groups.")
 @click.option("--workers", type=click.IntRange(1, 20), default=2, show_default=True, help="Of each consumer.")
 @click.option("--producers", type=click.IntRange(1, 20), default=4, show_default=True, help="Processes that commit.")
@@ -54,7 +52,6 @@ def cli(
     every: float,
     faults: str | None,
     without: str,
-    poison: float,
     groups: int,
     workers: int,
     producers: int,
@@ -80,7 +77,6 @@ def cli(
         seconds=max(30.0, commits / 25) if seconds is None else seconds,
         every_seconds=every,
         kinds=tuple(kind for kind in kinds if kind not in left_out),
-        poison_share=poison,
         groups=groups,
         workers=workers,
         producers=producers,
@@ -145,9 +141,9 @@ def as_text(settings: Settings, report: Report, status: Status) -> str:
             f"  {name}: {count} effects, {judgement.late_counts.get(name, 0)} of them late as its inbox lists"
             for name, count in sorted(report.done.items())
         ),
-        *_table("poison", report.poison),
         *_table("in the inboxes", report.inboxes),
         *_table("faults", report.faults),
+        *(f"  met nobody: {brief}" for brief in report.missed),
         *_table("on the wire", report.wire),
         *_table("processes started", report.started),
         *_table("processes ended", report.exits),

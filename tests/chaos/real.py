@@ -194,14 +194,15 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
         begin_us = context.clock.now_us() + 1_500_000
         context.coordinator.start(begin_us)
         context.coordinator.measure(begin_us)
-        harm.begin(begin_us, context.journal, context.clock)
+        letters = DeadLetters(context, run)
+        harm.begin(begin_us, context.journal, context.clock, letters)
         eventually(publishing.done, timeout_seconds=_SECONDS_MAX, describe="everything to be published")
         publishing.result()
         context.coordinator.published()
         eventually(working.done, timeout_seconds=_SECONDS_MAX, describe="the workers to be idle")
         harm.end()
         objections = harm.compare(context.journal)
-        DeadLetters(context, run).probe()
+        letters.probe()
         context.coordinator.stop()
         relaying.result()
         return working.result(), objections

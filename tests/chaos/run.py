@@ -1,7 +1,8 @@
 """One run: processes, lines and faults by the schedule; then nothing is harmed, everything drains, and is judged."""
 
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,26 +12,58 @@ from sqlalchemy.exc import DBAPIError
 
 from emulator import localstack
 from sluice.clock import SystemClock
-from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, naming
+from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, naming, task_settings
+from sluice.errors import ConfigError
 from sluice.messaging.database import engines
+from sluice.testing.load import poison
+from spark_load.consume.forked_worker import ForkedWorker
+from spark_load.consume.slots import Place, Places
+from spark_load.consume.worker_processes import stop
+from spark_load.faults import drawing, injector
+from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
-from tests.chaos.faults.injector import Injector
-from tests.chaos.faults.schedule import KINDS, POISONS, AnyKind, Fault, Kind, Targets, schedule
+from spark_load.faults.servers import Postgres
+from spark_load.faults.shapes import NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
 from tests.chaos.judging import evidence
 from tests.chaos.judging.evidence import Progress
 from tests.chaos.judging.judge import Judgement, judge
-from tests.chaos.system import fleet, producers
+from tests.chaos.system import producers
 from tests.chaos.system.database import Database
-from tests.chaos.system.fleet import OPERATOR, PRODUCER, RELAY, Fleet, Slot
-from tests.chaos.system.handlers import HEALED, heal, healed_count
 from tests.support.processes.worker_processes import WorkerFleet
 
+KINDS = (*PROCESS, *NETWORK, FaultKind.RESTART, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE)
+"""What can be done to a run."""
+PRODUCER = "producer"
+_SECONDS = {FaultKind.FREEZE: (1.0, 12.0), FaultKind.STALL: (1.0, 8.0), FaultKind.RESTART: (2.0, 4.0)}
+"""How long a fault lasts, shortest and longest, where it is not as long as in a load test."""
+_FIRST_SECONDS = 1.0
 _TICK_SECONDS = 0.1
 _REPORT_SECONDS = 5.0
 _OPERATE_SECONDS = 4.0
-_HEALED = 1_000_000
-_RELAYS = 2
+_END_SECONDS = 60.0
 _LEASE_SECONDS = 25  # the least a relay takes
+
+type Fault = drawing.Fault[FaultKind]
+
+
+class _Targets(Targets):
+    """Those of a load test, of which every process has a line to the database, and the relays are restarted in turn."""
+
+    def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
+        """Return what a kind of fault can be done to."""
+        return (*super().of_kind(kind), *((RELAY,) if kind is FaultKind.ROLL else ()))
+
+
+def chosen(names: Sequence[str]) -> tuple[FaultKind, ...]:
+    """Return the kinds of those names.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    unknown = sorted(set(names) - set(KINDS))
+    if unknown:
+        raise ConfigError(f"--faults is {', '.join(unknown)}, allowed are {', '.join(KINDS)}; correct it")
+    return tuple(kind for kind in KINDS if kind in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +76,6 @@ class Settings:
         seconds: of the schedule, over which the commits are spread.
         every_seconds: mean time between two faults.
         kinds: of faults.
-        poison_share: share of commits that are poison to a consumer.
         groups: message groups.
         producers: processes.
         workers: processes of each consumer.
@@ -56,8 +88,7 @@ class Settings:
     commits: int = 1_000
     seconds: float = 60.0
     every_seconds: float = 1.5
-    kinds: tuple[AnyKind, ...] = KINDS
-    poison_share: float = 0.01
+    kinds: tuple[FaultKind, ...] = KINDS
     groups: int = 24
     producers: int = 4
     workers: int = 2
@@ -66,36 +97,42 @@ class Settings:
     is_cold: bool = False
 
     @property
-    def targets(self) -> Targets:
-        """Return what there is to be harmed."""
-        processes = {
-            PRODUCER: [f"{PRODUCER}-{number}" for number in range(self.producers)],
-            RELAY: [f"{RELAY}-{number}" for number in range(_RELAYS)],
-            **{name: [f"{name}-{number}" for number in range(self.workers)] for name in CONSUMERS},
-        }
-        named = [name for names in processes.values() for name in names]
-        calling = [name for name in named if not name.startswith(PRODUCER)]
-        lines = {
-            "database": [f"{name}:database" for name in named],
-            "endpoint": [f"{name}:endpoint" for name in calling],
-        }
-        return Targets(processes=processes, lines=lines, consumers=tuple(CONSUMERS))
+    def producer_names(self) -> list[str]:
+        """Return the names of the producers' places."""
+        return [f"{PRODUCER}-{number}" for number in range(self.producers)]
+
+    @property
+    def services(self) -> dict[str, str]:
+        """Return the names of all other places, to what is there: a relay, or a worker of a consumer."""
+        workers = {f"{name}-{number}": name for name in CONSUMERS for number in range(self.workers)}
+        return {**dict.fromkeys(RELAYS, RELAY), **workers}
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """Return the schedule."""
-        return schedule(
-            seed=self.seed,
-            seconds=self.seconds,
-            every_seconds=self.every_seconds,
-            kinds=self.kinds,
-            targets=self.targets,
-        )
+        """Return the schedule.
 
-    @property
-    def poisons(self) -> tuple[Kind, ...]:
-        """Return the kinds of poison."""
-        return tuple(kind for kind in POISONS if kind in self.kinds)
+        Raises:
+            ConfigError: there is no time.
+        """
+        if self.seconds <= _FIRST_SECONDS or self.every_seconds <= 0:
+            raise ConfigError(
+                f"--seconds is {self.seconds:g} with a fault every {self.every_seconds:g} s, allowed is more than"
+                f" {_FIRST_SECONDS:g} s and more than 0 s; raise them"
+            )
+        targets = _Targets(
+            workers=[*self.producer_names, *self.services],
+            lines=tuple(self.services),
+            consumers=tuple(CONSUMERS),
+            database="postgres",
+            restarts=["database"],
+        )
+        return drawing.drawn(
+            [way(kind, targets.of_kind(kind), seconds=_SECONDS.get(kind)) for kind in KINDS if kind in self.kinds],
+            seed=self.seed,
+            first_seconds=_FIRST_SECONDS,
+            until_seconds=self.seconds,
+            every_seconds=self.every_seconds,
+        )
 
 
 CONSUMERS = {
@@ -137,9 +174,9 @@ class Report:
         events: what they put into the outbox.
         rolled_back: events that were rolled back.
         done: effects, by consumer.
-        poison: events that were poison to a consumer, by kind.
         inboxes: what the inboxes wrote down of single numbers, by consumer and state.
         faults: what was done, by kind.
+        missed: faults that met nobody.
         wire: what happened on the lines.
         exits: how processes ended, by role.
         started: processes that were started, by role.
@@ -152,9 +189,9 @@ class Report:
     events: int
     rolled_back: int
     done: dict[str, int]
-    poison: dict[str, int]
     inboxes: dict[str, int]
     faults: dict[str, int]
+    missed: tuple[str, ...]
     wire: dict[str, int]
     exits: dict[str, int]
     started: dict[str, int]
@@ -180,169 +217,203 @@ class Run:
     folder: Path
     print_progress: Callable[[str], None]
     environment: Environment = field(init=False)
-    fleet: Fleet = field(default_factory=Fleet)
+    poison: injector.Poison = field(init=False)
+    places: list[Places] = field(default_factory=list)
+    operators: list[ForkedWorker] = field(default_factory=list)
     lines: Lines = field(default_factory=Lines)
     clock: SystemClock = field(default_factory=SystemClock)
-    _operations: int = 0
+    _commands: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    _faults: Counter[str] = field(default_factory=Counter)
+    _missed: list[str] = field(default_factory=list)
     _printed_at: float = 0.0
     _begun_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.environment = environment(self.settings)
+        self.poison = injector.Poison(self.folder / "poison")
 
     def work(self) -> Report:
         """Run it from its beginning to its end; nothing is left running."""
         for name in ("logs", "tried"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        fleet.preload()
         with ExitStack() as stack:
             worker_fleet = WorkerFleet(self.database.engine, self.emulated, self.folder / "workshop", self.environment)
             stack.callback(worker_fleet.close)
             stack.enter_context(self.lines)
-            stack.enter_context(self.fleet)
-            self._start_services()
+            stack.callback(self._kill_all)
+            for name, role in self.settings.services.items():
+                self._commands[name] = "sluice", self._service(name, role)
+            self._fill(self.settings.services)
             if not self.settings.is_cold:
                 self._warm_up()
             self._begun_at = self.clock.monotonic()
             self._start_producers()
-            injector = Injector(self.settings.faults, self.fleet, self.lines, self.database, self._operate)
-            try:
-                unknown = self._harm(injector)
-            finally:
-                injector.end_all()
+            unknown = self._harm()
             may_settle = unknown is None
             unknown = unknown or self._drain(worker_fleet)
-            codes = Counter(
-                f"{role}: exit code {code}, at the end"
-                for role in (RELAY, *CONSUMERS)
-                for code in self.fleet.stop(role)
-            )
-            return self._report(worker_fleet, injector, codes, unknown, may_settle=may_settle)
+            stop([process for _, process in self.places[0].processes], self.clock)
+            return self._report(worker_fleet, unknown, may_settle=may_settle)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
-    def _start_services(self) -> None:
-        targets = self.settings.targets
-        for name in targets.processes[RELAY]:
-            self._serve(name, RELAY, "relay", "--lease", str(_LEASE_SECONDS))
-        for consumer in CONSUMERS:
-            for name in targets.processes[consumer]:
-                self._serve(name, consumer, "worker", "--consumer", consumer)
+    def _fill(self, names: dict[str, str]) -> None:
+        places = Places(names, self._start, is_harmed=lambda: True, clock=self.clock)
+        self.places.append(places)
+        places.fill()
 
-    def _serve(self, name: str, role: str, *arguments: str) -> None:
-        near = (
-            "--dsn",
-            self._near_database(name),
-            "--endpoint-url",
-            self.lines.to_endpoint(f"{name}:endpoint", self.emulated.endpoint_url),
-        )
-        self.fleet.add(self._slot(name, role, *arguments, *near))
+    def _start(self, place: Place, name: str) -> ForkedWorker:
+        module, arguments = self._commands[place.name]
+        return self._run(name, arguments, module=module, consumer=place.consumer)
 
-    def _near_database(self, name: str) -> str:
-        """Open a process's line to the Postgres, which listens at a Unix socket, and return the DSN of its near end."""
-        url = self.database.engine.url
-        port = self.lines.to_socket(f"{name}:database", f"{url.query['host']}/.s.PGSQL.{url.port or 5432}")
-        near = url.difference_update_query(["host"]).set(host="127.0.0.1", port=port)
-        return near.render_as_string(hide_password=False)
-
-    def _slot(self, name: str, role: str, *arguments: str) -> Slot:
-        dsn = self.database.engine.url.render_as_string(hide_password=False)
+    def _run(self, name: str, arguments: list[str], *, module: str = "sluice", consumer: str = "") -> ForkedWorker:
         variables = localstack.with_endpoint(self.emulated) | {
             "SLUICE_ENV": self.environment.name,
-            "SLUICE_DSN": dsn,
-            HEALED: str(self._healed),
+            "SLUICE_DSN": self._dsn,
+            task_settings.VARIABLE: task_settings.render(self.environment),
+            poison.VARIABLE: str(self.poison.file(consumer)),
         }
-        log = self.folder / "logs" / f"{name}.log"
-        return Slot(name, role, log, fleet.run_command, arguments, variables, self.environment)
+        return ForkedWorker(arguments, environment=variables, log=self.folder / "logs" / f"{name}.log", module=module)
+
+    def _service(self, name: str, role: str) -> list[str]:
+        what = ["relay", "--lease", str(_LEASE_SECONDS)] if role == RELAY else ["worker", "--consumer", role]
+        endpoint = self.lines.to_endpoint(f"{name}:endpoint", self.emulated.endpoint_url)
+        return [*what, "--dsn", self._near_database(name), "--endpoint-url", endpoint]
+
+    @property
+    def _dsn(self) -> str:
+        return self.database.engine.url.render_as_string(hide_password=False)
+
+    def _near_database(self, name: str) -> str:
+        """Open a process's line to the Postgres, and return the DSN of its near end."""
+        server = Postgres.of(self._dsn)
+        assert server is not None, "the run's own is one"
+        return server.behind(self.lines, f"{name}:database")
 
     @property
     def _groups(self) -> tuple[str, ...]:
         return tuple(f"group-{number}" for number in range(self.settings.groups))
 
-    @property
-    def _healed(self) -> Path:
-        return self.folder / "healed"
-
-    def _task(self, name: str, *, commits: int, seconds: float, dsn: str, poisons: tuple[Kind, ...]) -> producers.Task:
+    def _task(
+        self, name: str, groups: tuple[str, ...], *, commits: int = 1, seconds: float = 0.0, dsn: str
+    ) -> producers.Task:
         return producers.Task(
             name=name,
             seed=self.settings.seed,
             commits=commits,
             begins_at_us=self.clock.now_us(),
             seconds=seconds,
-            groups=self._groups,
-            consumers=tuple(CONSUMERS),
-            poisons=poisons,
-            poison_share=self.settings.poison_share,
-            mended_at_seconds=tuple(fault.at_seconds for fault in self.settings.faults if fault.kind is Kind.REDRIVE),
+            groups=groups,
             topic=naming.topic_name(self.environment),
             dsn=dsn,
-            journal=self.folder / "tried",
+            journal=str(self.folder / "tried"),
         )
 
     def _start_producers(self) -> None:
-        names = self.settings.targets.processes[PRODUCER]
+        names = self.settings.producer_names
         for place, name in enumerate(names):
-            task = self._task(
-                name,
-                commits=len(range(place, self.settings.commits, len(names))),
-                seconds=self.settings.seconds,
-                dsn=self._near_database(name),
-                poisons=self.settings.poisons,
-            )
-            self.fleet.add(Slot(name, PRODUCER, self.folder / "logs" / f"{name}.log", producers.produce, task))
+            commits = len(range(place, self.settings.commits, len(names)))
+            near = self._near_database(name)
+            task = self._task(name, self._groups, commits=commits, seconds=self.settings.seconds, dsn=near)
+            self._commands[name] = producers.__name__, [task.as_json()]
+        self._fill(dict.fromkeys(names, PRODUCER))
 
     def _warm_up(self) -> None:
         """Have every consumer begin every group before anything is harmed."""
-        dsn = self.database.engine.url.render_as_string(hide_password=False)
         for number, group in enumerate(self._groups):
-            task = self._task(f"warm-up-{number}", commits=1, seconds=0, dsn=dsn, poisons=())
-            producers.produce(task.only(group))
+            producers.produce(self._task(f"warm-up-{number}", (group,), dsn=self._dsn))
         self._until(lambda progress: progress.is_done(CONSUMERS), "warm-up", self.settings.drain_seconds)
 
-    # --- the operator -------------------------------------------------------------------------------------------------
+    def _all(self) -> Iterator[tuple[str, ForkedWorker]]:
+        """Yield every process there ever was, with its role."""
+        for places in self.places:
+            yield from places.processes
+        yield from (("operator", process) for process in self.operators)
 
-    def _operate(self, fault: Fault) -> None:
-        """Do what the schedule has an operator do."""
-        if fault.kind is Kind.REDRIVE:
-            heal(self._healed, healed_count(self._healed) + 1)
-            self._command("dlq", "redrive", "--consumer", fault.target, "--yes")
-            return
-        with engines.reading(self.database.engine) as connection:
-            sent = evidence.sent(connection)
-        rng = Random(f"resend/{self.settings.seed}/{fault.at_seconds}")  # noqa: S311 (no secret)
+    def _kill_all(self) -> None:
+        for _, process in self._all():
+            process.kill()
+        for _, process in self._all():
+            process.wait(_END_SECONDS)
+
+    # --- what the injector does to processes, and the operator --------------------------------------------------------
+
+    def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
+        """Do it; return whether there was a process just now."""
+        if kind is FaultKind.POISON:
+            self.poison.begin(name, detail)
+            return True
+        if kind is FaultKind.REDRIVE:
+            return self._operate(name)
+        return any(places.harm(kind, name, detail) for places in self.places)
+
+    def heal(self, kind: FaultKind, name: str) -> None:
+        """End it, where it has an end."""
+        if kind is FaultKind.POISON:
+            self.poison.end(name)
+        for places in self.places:
+            places.heal(kind, name)
+
+    def is_rolling(self, name: str) -> bool:
+        """Return whether some of them are still to be restarted, one after the other."""
+        return any(places.is_rolling(name) for places in self.places)
+
+    def _operate(self, consumer: str) -> bool:
+        """Have an operator redrive a consumer's DLQ, and send some messages again; return whether that was begun."""
+        try:
+            with engines.reading(self.database.engine) as connection:
+                sent = evidence.sent(connection)
+        except DBAPIError as error:  # an operator, too, may find the database away
+            self.print_progress(f"the operator could not: {error.orig}")
+            return False
+        self._command("dlq", "redrive", "--consumer", consumer, "--yes")
+        rng = Random(f"resend/{self.settings.seed}/{len(self.operators)}")  # noqa: S311 (no secret)
         for group, seq in rng.sample(sent, k=min(3, len(sent))):
             self._command("outbox", "resend", group, str(seq), "--reason", "chaos", "--yes")
+        return True
 
     def _command(self, *arguments: str) -> None:
-        self._operations += 1
-        self.fleet.add(self._slot(f"{OPERATOR}-{self._operations}", OPERATOR, *arguments))
+        self.operators.append(self._run(f"operator-{len(self.operators)}", list(arguments)))
+
+    def _write_down(self, fault: Fault, _began_us: int, _ended_us: int, is_met: bool) -> None:  # noqa: FBT001
+        self._faults[fault.kind.value] += 1
+        if not is_met:
+            self._missed.append(fault.brief)
 
     # --- the phases ---------------------------------------------------------------------------------------------------
 
-    def _harm(self, injector: Injector) -> str | None:
+    def _harm(self) -> str | None:
         """Follow the schedule until it is over and all is committed; return why that did not happen."""
+        following = Injector(
+            faults=self.settings.faults,
+            begun_us=self.clock.now_us(),
+            processes=self,
+            lines=self.lines,
+            databases=Held({}),
+            restarts=self.database,
+            record=self._write_down,
+            clock=self.clock,
+        )
+        thread = threading.Thread(target=following.run, name="faults", daemon=True)
+        thread.start()
         seconds_max = self.settings.seconds + self.settings.drain_seconds
-        while not (injector.is_over and not any(slot.is_wanted for slot in self.fleet.of(PRODUCER))):
-            at_seconds = self.clock.monotonic() - self._begun_at
-            if at_seconds > seconds_max:
-                return f"producers or faults came to no end in {seconds_max:g} s"
-            try:
-                injector.step(at_seconds)
-            except DBAPIError as error:  # an operator, too, may find the database away
-                self.print_progress(f"the operator could not: {error.orig}")
-            self._tick(f"{injector.begun_count} of {len(injector.faults)} faults")
+        try:
+            while thread.is_alive() or self.places[-1].tend():
+                if self.clock.monotonic() - self._begun_at > seconds_max:
+                    return f"producers or faults came to no end in {seconds_max:g} s"
+                self._tick(f"{self._faults.total()} of {len(self.settings.faults)} faults")
+        finally:
+            following.stop()
+            thread.join(_END_SECONDS)
         return None
 
     def _drain(self, worker_fleet: WorkerFleet) -> str | None:
         """Bring back what died until everything is done and every queue is empty; return why that did not happen."""
-        heal(self._healed, _HEALED)
         operated_at = float("-inf")
 
         def is_drained(progress: Progress) -> bool:
             nonlocal operated_at
             now = self.clock.monotonic()
-            is_busy = any(slot.is_running for slot in self.fleet.of(OPERATOR))
+            is_busy = any(process.poll() is None for process in self.operators)
             if not is_busy and now - operated_at >= _OPERATE_SECONDS:
                 operated_at = now
                 self._bring_back(worker_fleet)
@@ -379,7 +450,8 @@ class Run:
                 self._tick(doing)
 
     def _tick(self, doing: str) -> None:
-        self.fleet.tend()
+        for places in self.places:
+            places.tend()
         now = self.clock.monotonic()
         if now - self._printed_at >= _REPORT_SECONDS:
             self._printed_at = now
@@ -390,36 +462,31 @@ class Run:
             self.print_progress(f"{max(0.0, now - (self._begun_at or now)):5.0f} s, {doing}: {shown}")
         self.clock.sleep(_TICK_SECONDS)
 
-    def _report(
-        self,
-        worker_fleet: WorkerFleet,
-        injector: Injector,
-        codes: Counter[str],
-        unknown: str | None,
-        *,
-        may_settle: bool,
-    ) -> Report:
+    def _report(self, worker_fleet: WorkerFleet, unknown: str | None, *, may_settle: bool) -> Report:
         """Return what became of it; what stands still with every queue empty is settled, drained or not."""
         tried = producers.tried(self.folder / "tried")
         dead = evidence.dead_letters(worker_fleet.sqs, worker_fleet.dead_letter_urls)
         unsent = evidence.progress(self.database.engine).unsent
         is_settled = may_settle and not (dead or unsent or self._is_anything_queued(worker_fleet))
         found = evidence.gathered(self.database.engine, tried, dead, is_settled=is_settled)
-        started = Counter[str]()
-        for slot in self.fleet.slots.values():
-            started[slot.role] += slot.started_count
+        crashed = [process for places in self.places for place in places.all for process in place.crashed]
         return Report(
             judgement=judge(found, {name: gaps is Gaps.HALT for name, (_, gaps) in CONSUMERS.items()}),
             commits=evidence.commits(self.database.engine),
             events=len(found.committed),
             rolled_back=len(found.rolled_back),
             done=dict(Counter(done.consumer for done in found.done)),
-            poison=evidence.poison(self.database.engine),
             inboxes=dict(Counter(f"{listed.consumer}: {listed.state}" for listed in found.listed)),
-            faults=dict(injector.counts),
+            faults=dict(self._faults),
+            missed=tuple(self._missed),
             wire=dict(self.lines.counts),
-            exits=dict(self.fleet.exits + codes),
-            started=dict(started),
+            exits=dict(
+                Counter(
+                    f"{role}: exit code {process.poll()}{', by itself' if process in crashed else ''}"
+                    for role, process in self._all()
+                )
+            ),
+            started=dict(Counter(role for role, _ in self._all())),
             seconds=round(self.clock.monotonic() - self._begun_at, 1),
             unknown=unknown,
         )

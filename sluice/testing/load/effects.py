@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from sluice.clock import SystemClock
 from sluice.messaging import Ack, Context, Event, Outcome, handler
 from sluice.messaging.handlers import ANY
+from sluice.testing.load import poison
 
 _offset_us = os.environ.get("SLUICE_LOAD_CLOCK")  # the load test's clock, whatever the worker's says
 _clock = SystemClock(None if _offset_us is None else int(_offset_us))
@@ -35,4 +36,5 @@ def write(session: Session, event: Event, context: Context) -> Outcome:
             "written_at_us": _clock.now_us(),
         },
     )
-    return Ack()
+    way = poison.way_of(event)
+    return Ack() if way is None else poison.suffer(session, way)

@@ -21,7 +21,6 @@ _PARKED = text("SELECT consumer, event_id FROM sluice_inbox_parked")
 _HELD = text("SELECT consumer, group_id, seq FROM sluice_inbox_parked WHERE held_at_us IS NOT NULL LIMIT 20")
 _SENT = text("SELECT group_id, group_seq FROM sluice_outbox WHERE status = 'sent' ORDER BY id")
 _COMMITS = text("SELECT count(DISTINCT (producer, number)) FROM chaos_happened")
-_POISON = text("SELECT poison, count(*) FROM chaos_happened WHERE poison IS NOT NULL GROUP BY poison")
 _PROGRESS = text(
     "SELECT (SELECT count(*) FROM chaos_happened), (SELECT count(*) FROM sluice_outbox WHERE status <> 'sent'),"
     " (SELECT count(*) FROM sluice_inbox_parked),"
@@ -97,9 +96,3 @@ def commits(engine: Engine) -> int:
     """Return how many transactions the producers committed."""
     with engines.reading(engine) as connection:
         return int(connection.execute(_COMMITS).scalar_one())
-
-
-def poison(engine: Engine) -> dict[str, int]:
-    """Return how many events were poison to a consumer, by kind."""
-    with engines.reading(engine) as connection:
-        return {str(kind): int(count) for kind, count in connection.execute(_POISON)}

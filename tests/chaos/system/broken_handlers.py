@@ -6,14 +6,15 @@ A run with them has to be found INVALID; a run that cannot be proves nothing.
 from sqlalchemy.orm import Session
 
 from sluice.messaging import Ack, Context, Event, Outcome, handler
-from tests.chaos.system.handlers import effect, illness, suffer
+from sluice.testing.load import poison
+from tests.chaos.system.handlers import effect
 
 
 @handler("*")
 def do(session: Session, event: Event, context: Context) -> Outcome:
     """Commit the effect in a transaction of its own, then fail as the others do."""
-    ill = illness(event, context)
+    way = poison.way_of(event)
     with Session(session.get_bind().engine) as apart:
-        apart.add(effect(event, context, is_doomed=ill is not None))
+        apart.add(effect(event, context, is_doomed=way is not None))
         apart.commit()
-    return Ack() if ill is None else suffer(session, ill)
+    return Ack() if way is None else poison.suffer(session, way)

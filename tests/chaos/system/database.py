@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,19 @@ from sqlalchemy import Engine, text
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
+from spark_load.faults.servers import Restarts
 from tests.chaos.system.models import Base
 
 _RESTART_SECONDS_MAX = 60
 
 
-class Database:
-    """The server, and an engine on it that no fault is done to."""
+class Database(Restarts):
+    """The server, and an engine on it that no fault is done to; it is restarted fast and immediately in turn."""
 
     def __init__(self, server: Any) -> None:
+        super().__init__()
         self._server = server
+        self._modes = cycle(("fast", "immediate"))
         self._restarting: threading.Thread | None = None
         self.engine: Engine = engines.engine(server.get_uri())
 
@@ -40,11 +44,19 @@ class Database:
             for metadata in (Base.metadata, tables.metadata, inbox_tables.metadata):
                 metadata.create_all(connection)
 
-    def restart(self, mode: str) -> None:
+    def begin(self, target: str) -> None:  # noqa: ARG002 (it is the only one)
         """Begin to restart it, as `pg_ctl restart -m MODE` does; every connection is cut."""
-        self.await_up()
-        self._restarting = threading.Thread(target=self._restart, args=(mode,), daemon=True)
+        self._restarting = threading.Thread(target=self._restart, args=(next(self._modes),), daemon=True)
         self._restarting.start()
+
+    def is_over(self, target: str) -> bool:  # noqa: ARG002
+        """Return whether it has restarted."""
+        return self._restarting is None or not self._restarting.is_alive()
+
+    def end(self, target: str) -> bool:  # noqa: ARG002
+        """Wait until it has restarted."""
+        self.await_up()
+        return True
 
     def restart_command(self, mode: str) -> str:
         """Return the shell command that restarts it for whoever has no hands on it."""

@@ -20,7 +20,6 @@ class Happened(Base):
     position: Mapped[int]
     group_id: Mapped[str]
     payload: Mapped[str]
-    poison: Mapped[str | None]
 
 
 class Effect(Base):

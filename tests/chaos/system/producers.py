@@ -6,10 +6,10 @@ own rows to know how far it is, so that a commit whose answer was lost is not ma
 
 import json
 import os
+import sys
 import uuid
-from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from random import Random
@@ -22,7 +22,6 @@ from sqlalchemy.orm import Session
 from sluice.clock import SystemClock
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
-from tests.chaos.faults.schedule import Kind
 from tests.chaos.system.models import Happened
 
 _RETRY_SECONDS = 0.2
@@ -43,13 +42,11 @@ class Commit:
 
     Args:
         groups: of its events, in order.
-        poison: of its first event, as the handlers read it; None for most.
         is_tried_before: whether the same is rolled back first.
         has_savepoint: whether an event is added inside a savepoint that is rolled back.
     """
 
     groups: tuple[str, ...]
-    poison: dict[str, Any] | None = None
     is_tried_before: bool = False
     has_savepoint: bool = False
 
@@ -65,10 +62,6 @@ class Task:
         begins_at_us: when the run began, by the machine's clock.
         seconds: it spreads its commits over so long.
         groups: message groups.
-        consumers: whose handlers an event may be poison to.
-        poisons: kinds of poison.
-        poison_share: share of commits that have one.
-        mended_at_seconds: when an operator mends something; an event stays poison until the first or second time after.
         topic: name of the topic.
         dsn: of the database.
         journal: folder for what it tried.
@@ -80,50 +73,36 @@ class Task:
     begins_at_us: int
     seconds: float
     groups: tuple[str, ...]
-    consumers: tuple[str, ...]
-    poisons: tuple[Kind, ...]
-    poison_share: float
-    mended_at_seconds: tuple[float, ...]
     topic: str
     dsn: str
-    journal: Path
+    journal: str
 
-    def only(self, group: str) -> "Task":
-        """Return the same with one group."""
-        return replace(self, groups=(group,))
+    def as_json(self) -> str:
+        """Return it as the argument of a producer's process."""
+        return json.dumps(asdict(self))
 
     def commit(self, number: int) -> Commit:
         """Return what the commit of that number holds: a pure function of seed, name and number."""
         rng = Random(f"{self.seed}/{self.name}/{number}")  # noqa: S311 (a load is not a secret)
         groups = rng.choices(self.groups, k=2 if rng.random() < _TWO_SHARE else 1)
-        poison = None
-        if self.poisons and rng.random() < self.poison_share:
-            poison = {
-                "kind": rng.choice(self.poisons),
-                "consumer": rng.choice(self.consumers),
-                "heals_after": bisect(self.mended_at_seconds, self._due_seconds(number)) + rng.randint(1, 2),
-            }
         return Commit(
             groups=tuple(groups),
-            poison=poison,
             is_tried_before=rng.random() < _ROLLED_BACK_SHARE,
             has_savepoint=rng.random() < _SAVEPOINT_SHARE,
         )
 
     def due_at_us(self, number: int) -> int:
         """Return when the commit of that number is to be made."""
-        return self.begins_at_us + round(self._due_seconds(number) * 1_000_000)
-
-    def _due_seconds(self, number: int) -> float:
-        return self.seconds * number / self.commits
+        return self.begins_at_us + round(self.seconds * number / self.commits * 1_000_000)
 
 
 def produce(task: Task) -> None:
     """Commit until all is committed; a database that does not answer is tried again."""
     engine = engines.engine(task.dsn)
     outbox, clock = Outbox(task.topic), SystemClock()
-    task.journal.mkdir(exist_ok=True)
-    with (task.journal / f"{task.name}-{os.getpid()}-{clock.now_us()}.jsonl").open("a", encoding="utf-8") as journal:
+    with (Path(task.journal) / f"{task.name}-{os.getpid()}-{clock.now_us()}.jsonl").open(
+        "a", encoding="utf-8"
+    ) as journal:
         number: int | None = None
         while number is None or number < task.commits:
             try:
@@ -160,10 +139,8 @@ class _Transactions:
         self._transact(number, planned, is_kept=True)
 
     def _transact(self, number: int, planned: Commit, *, is_kept: bool) -> None:
-        events = [
-            self._event(group, planned.poison if not place else None) for place, group in enumerate(planned.groups)
-        ]
-        given_up = [self._event(planned.groups[0], None)] if planned.has_savepoint else []
+        events = [_event(group) for group in planned.groups]
+        given_up = [_event(planned.groups[0])] if planned.has_savepoint else []
         ids = [event.id for event in events]
         self._write_down(ids if is_kept else [], Tried.BEGUN)
         self._write_down([*(event.id for event in given_up), *([] if is_kept else ids)], Tried.ROLLED_BACK)
@@ -191,20 +168,19 @@ class _Transactions:
                     position=place,
                     group_id=event.group,
                     payload=event.data["payload"],
-                    poison=None if event.data["poison"] is None else event.data["poison"]["kind"],
                 )
             )
             self._outbox.add(session, event)
-
-    def _event(self, group: str, poison: dict[str, Any] | None) -> Event:
-        data = {"payload": uuid.uuid4().hex, "poison": poison}
-        return Event(type="chaos.happened", group=group, data=data)
 
     def _write_down(self, ids: Sequence[str], tried: Tried) -> None:
         """Write down before it is done, and after: who is killed in between does not know."""
         if ids:
             self._journal.write(json.dumps({"ids": ids, "tried": tried}) + "\n")
             self._journal.flush()
+
+
+def _event(group: str) -> Event:
+    return Event(type="chaos.happened", group=group, data={"payload": uuid.uuid4().hex})
 
 
 def tried(journal: Path) -> dict[str, Tried]:
@@ -218,3 +194,7 @@ def tried(journal: Path) -> dict[str, Tried]:
                 continue
             known |= dict.fromkeys(entry["ids"], Tried(entry["tried"]))
     return known
+
+
+if __name__ == "__main__":
+    produce(Task(**json.loads(sys.argv[1])))

@@ -20,7 +20,7 @@ from tests.chaos.run import Run, Settings
 from tests.chaos.system import database
 from tests.support.endpoints import fake_aws
 
-_SETTINGS = Settings(seed=11, commits=160, seconds=14, groups=12, producers=2, poison_share=0.02)
+_SETTINGS = Settings(seed=11, commits=160, seconds=14, groups=12, producers=2)
 
 
 def test_a_canned_answer_is_one_of_http_and_the_one_that_is_cut_is_shorter_than_it_says() -> None:
@@ -80,7 +80,7 @@ def test_a_short_run_is_valid(emulated: localstack.Running, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(emulated: localstack.Running, tmp_path: Path) -> None:
     """The same seed; a run that cannot be found invalid proves nothing."""
-    broken = replace(_SETTINGS, handlers="tests.chaos.system.broken_handlers", drain_seconds=30, poison_share=0.1)
+    broken = replace(_SETTINGS, handlers="tests.chaos.system.broken_handlers", drain_seconds=30)
     with database.running() as started:
         report = Run(broken, emulated, started, tmp_path, print).work()
 

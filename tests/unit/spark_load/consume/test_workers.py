@@ -261,6 +261,55 @@ def test_a_fault_says_whether_it_met_a_process() -> None:
     assert places.all[1].ahead_seconds == 0
 
 
+class _Rolling:
+    """A worker that ends when it is told to; whether it is at work the test says."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.has_worked = False
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def terminate(self) -> bool:
+        self.code = 0
+        return True
+
+    def is_polling(self) -> bool:
+        return self.has_worked
+
+
+def test_a_rolling_restart_ends_one_process_after_the_other_when_the_one_before_is_new_and_at_work() -> None:
+    begun: list[_Rolling] = []
+    clock = VirtualClock()
+
+    def start(_place: slots.Place, _name: str) -> ForkedWorker:
+        begun.append(_Rolling())
+        return cast("ForkedWorker", begun[-1])
+
+    names = dict.fromkeys(("billing-0", "billing-1"), "billing") | {"audit-0": "audit"}
+    places = slots.Places(names, start, is_harmed=lambda: True, clock=clock)
+    places.fill()
+    clock.sleep(1)
+
+    assert places.harm(FaultKind.ROLL, "billing")
+    places.tend()
+    assert [process.code for process in begun] == [0, None, None]
+    places.tend()
+    assert [process.code for process in begun] == [0, None, None, None]
+    begun[3].has_worked = True
+    places.tend()
+    assert [process.code for process in begun] == [0, 0, None, None]
+    assert places.is_rolling("billing")
+    places.tend()
+    begun[4].has_worked = True
+    places.tend()
+
+    assert not places.is_rolling("billing")
+    assert [process.code for process in begun] == [0, 0, None, None, None]
+    assert [len(place.worked) for place in places.all] == [2, 2, 1]
+
+
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     """Nobody would tell them to, and one that is scaled waits for a day."""
     log = tmp_path / "waiting.log"

@@ -18,7 +18,7 @@ from sluice.errors import HistoryError
 from spark_load.faults import lines as lines_module
 from spark_load.faults import servers
 from spark_load.faults.drawing import Fault
-from spark_load.faults.injector import Held, Injector
+from spark_load.faults.injector import Held, Injector, Poison
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import FaultKind
@@ -37,6 +37,10 @@ class _Processes:
 
     def heal(self, kind: FaultKind, name: str) -> None:
         self.done.append(f"no more {kind} {name}")
+
+    def is_rolling(self, name: str) -> bool:
+        self.done.append(f"is {name} rolling")
+        return self.done.count(f"is {name} rolling") < 3
 
 
 def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float) -> Fault[FaultKind]:
@@ -80,6 +84,25 @@ def test_each_fault_is_begun_ended_and_written_down_once() -> None:
     for fault in faults:
         of_fault = f"{fault.kind} {fault.target}"
         assert [done for done in processes.done if of_fault in done] == [of_fault, f"no more {of_fault}"]
+
+
+def test_a_rolling_restart_lasts_until_the_last_process_is_new() -> None:
+    processes = _Processes()
+
+    assert _followed((_fault(FaultKind.ROLL, "billing", 0.0, 0.01),), processes) == {FaultKind.ROLL: True}
+
+    assert processes.done == ["roll billing", *["is billing rolling"] * 3, "no more roll billing"]
+
+
+def test_poison_is_a_file_while_it_lasts(tmp_path: Path) -> None:
+    poison = Poison(tmp_path / "poison")
+    poison.end("billing")
+    poison.begin("billing", "raise")
+    assert poison.file("billing").read_text(encoding="utf-8") == "raise"
+    poison.begin("audit", "die")
+    poison.end("billing")
+
+    assert [file.name for file in (tmp_path / "poison").iterdir()] == ["audit"]
 
 
 def test_a_fault_that_met_nobody_is_written_down_as_not_done() -> None:

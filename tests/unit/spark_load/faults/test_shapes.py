@@ -156,6 +156,7 @@ def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
                 ),
                 ("kind: cut, until_seconds: 4, detail: '500'", "detail is '500', allowed for 'cut' is none: leave it"),
                 ("kind: answer, until_seconds: 4, detail: '418'", "is '418', allowed for 'answer' is one of 500, 503"),
+                ("kind: poison, until_seconds: 4", "detail is '', allowed for 'poison' is one of reject, raise, hang"),
                 *(
                     (f"kind: skew, until_seconds: 4, detail: '{ahead}'", f"'{ahead}', allowed for 'skew' is seconds be")
                     for ahead in ("a day", "0 s", "-0.0 s")
@@ -248,7 +249,10 @@ def test_what_is_drawn_could_be_given(seed: int) -> None:
 
 def test_a_kind_that_is_no_fault_of_a_wire_has_a_target_that_is_no_line() -> None:
     assert TARGETS.of_kind(FaultKind.KILL) == ("audit-0", "audit-1", "billing-0", "billing-1", "publish-0")
-    assert TARGETS.of_kind(FaultKind.DEPLOY) == ("audit", "billing")
+    for kind in (FaultKind.DEPLOY, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE):
+        assert TARGETS.of_kind(kind) == ("audit", "billing")
+        assert RAW.of_kind(kind) == ()
+    assert OUTBOX.of_kind(FaultKind.ROLL) == ("audit", "billing", "relay")
     assert TARGETS.of_kind(FaultKind.LOCK) == ("audit:database", "billing:database")
     assert TARGETS.of_kind(FaultKind.CUT)[:2] == ("publish:endpoint", "audit-0:endpoint")
     assert TARGETS.of_kind(FaultKind.CUT)[-1] == "all:endpoint"

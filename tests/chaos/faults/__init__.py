@@ -1,1 +1,0 @@
-"""Which fault begins when, and how it is done."""
