@@ -6,17 +6,30 @@ word of it. The database has the effect, in the row of its own that the handler 
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, Text, create_engine, make_url, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from sluice.errors import EndpointError
-from sluice.history.events import Kind, is_end_marker
+from sluice.history.events import END_TYPE, Kind, is_end_marker
+from sluice.judge.databases import Committed, Done, Evidence, Listed, Published
 from sluice.recorder.journal import read_journal
 
 _TABLE = Table(
@@ -28,6 +41,12 @@ _TABLE = Table(
     *(Column(name, BigInteger, nullable=False) for name in ("epoch", "seq", "is_late", "written_at_us")),
     sqlite_autoincrement=True,
 )
+_LISTED = text(
+    'SELECT consumer, group_id AS "group", epoch, seq, through, state, reason FROM sluice_inbox_exception'
+    " WHERE consumer = :consumer AND epoch = :epoch"
+)
+_PARKED = text("SELECT group_id, seq FROM sluice_inbox_parked WHERE consumer = :consumer AND epoch = :epoch")
+_COMMITTED = text("SELECT group_id, group_seq FROM sluice_outbox WHERE type <> :end ORDER BY id")
 _READ = ["kind", "queue", "message_group_id", "idx", "message_run"]
 
 type _Key = tuple[str, str, int]
@@ -144,15 +163,56 @@ def undone(effects: Iterable[Effect], known: Counter[_Key]) -> list[_Key]:
     return sorted(key for key in missing if not is_end_marker(key[2]))
 
 
-def out_of_order(effects: Iterable[Effect]) -> list[tuple[Effect, Effect]]:
-    """Return each effect that was committed after a later one of its group, though not as a late one, and that one."""
-    last: dict[tuple[str, str], Effect] = {}
-    found = []
-    for effect in effects:
-        place = effect.message_run, effect.message_group_id
-        before = last.get(place)
-        if before is not None and effect.idx < before.idx and not effect.is_late:
-            found.append((effect, before))
-        elif before is None or effect.idx > before.idx:
-            last[place] = effect
-    return found
+def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], outbox: Path | None) -> Evidence:
+    """Return what the databases know of a run, as `sluice.judge.databases` takes it; as `_open` raises.
+
+    Args:
+        url: of a consumer's inbox.
+        consumer: whose inbox it is.
+        epoch: of the run.
+        effects: of the consumer, in the order of their commits.
+        outbox: SQLite file of the outbox, whose rows are what was committed; None is what has effects, in its order.
+    """
+    mine = {"consumer": consumer, "epoch": epoch}
+    with _open(url) as connection:
+        listed = [Listed(**row) for row in connection.execute(_LISTED, mine).mappings()]
+        parked = {(consumer, _id(group, seq)) for group, seq in connection.execute(_PARKED, mine)}
+    if outbox is None:
+        numbers = sorted({(effect.message_group_id, effect.idx) for effect in effects})
+        places = {number: place for place, number in enumerate(numbers)}
+        firsts = {group: place for (group, _), place in reversed(places.items())}
+        seqs = [place - firsts[group] + 1 for (group, _), place in places.items()]  # nobody says what should be there
+    else:
+        with _open(f"sqlite:///{outbox}") as connection:
+            numbers = [(group, seq) for group, seq in connection.execute(_COMMITTED, {"end": END_TYPE})]
+        seqs = [seq for _, seq in numbers]
+    return Evidence(
+        committed=[
+            Committed(event_id=_id(group, seq), group=group, payload="", committed_at_us=place, position=0)
+            for place, (group, seq) in enumerate(numbers)
+        ],
+        published=[
+            Published(event_id=_id(group, seq), group=group, seq=published)
+            for (group, seq), published in zip(numbers, seqs, strict=True)
+        ],
+        done=[
+            Done(
+                consumer=consumer,
+                event_id=_id(effect.message_group_id, effect.idx),
+                group=effect.message_group_id,
+                epoch=epoch,
+                seq=effect.idx,
+                payload="",
+                is_doomed=False,
+                committed_at_us=place,
+                id=place,
+            )
+            for place, effect in enumerate(effects)
+        ],
+        listed=listed,
+        parked=parked,
+    )
+
+
+def _id(group: str, seq: int) -> str:
+    return f"{seq} of {group}"

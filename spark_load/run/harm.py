@@ -10,6 +10,7 @@ from dataclasses import replace
 from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
 from sluice.history.events import Kind, Outcome
+from sluice.judge import databases
 from sluice.recorder.journal import Journal
 from spark_load.consume import effects
 from spark_load.consume.dead_letters import FAILURES, DeadLetters
@@ -33,6 +34,7 @@ from spark_load.faults.shapes import (
 )
 from spark_load.publish.bodies import epoch_of
 from spark_load.publish.processes import Publishers
+from spark_load.publish.relays import outbox_file
 from spark_load.runtime.task_context import Run
 
 _END_SECONDS = COMMAND_SECONDS_MAX + 30.0  # what is restarted is waited for, and written down
@@ -195,19 +197,24 @@ class Harm:
             return bool(self._letters.read(keeps=True, queues=dead)) and self._letters.bring_back(dead) > 0
         return False
 
-    def compare(self, journal: Journal) -> list[str]:
-        """Write down what only the databases know of, and return what they contradict the history in, as sentences.
+    def compare(self, journal: Journal, *, is_settled: bool) -> list[str]:
+        """Write down what only the databases know of, and return what they contradict a good end in, as sentences.
+
+        `is_settled` says that no queue and no DLQ holds a message of the run: what has no effect then is lost.
 
         Runs when every worker has ended.
         """
         if not self.faults or self._workers is None:  # no worker ever began
             return []
         reasons = []
+        outbox = outbox_file(self.run) if outbox_file(self.run).exists() else None
         queues = {consumer: queue for queue, consumer in self.run.deployment.consumers.items()}
         for consumer, url in used_databases(self.run).items():
             queue, database = queues[consumer], effects.shown(url)
             try:
-                found = effects.effects_in(url, consumer=consumer, epoch=epoch_of(self.run.id))
+                epoch = epoch_of(self.run.id)
+                found = effects.effects_in(url, consumer=consumer, epoch=epoch)
+                rows = effects.rows_of(url, consumer=consumer, epoch=epoch, effects=found, outbox=outbox)
             except EndpointError as error:
                 reasons.append(str(error))
                 continue
@@ -219,12 +226,8 @@ class Harm:
                     f"{len(gone)} effects in {queue} were committed by the history and are not in {database},"
                     f" such as {gone[0]}"
                 )
-            if wrong := effects.out_of_order(found):
-                later, before = wrong[0]
-                reasons.append(
-                    f"{len(wrong)} effects in {database} are out of order, such as {later.idx} of group"
-                    f" {later.message_group_id} after {before.idx}"
-                )
+            if wrong := databases.judge(replace(rows, is_settled=is_settled), {consumer: False}).violations:
+                reasons.append(f"{database} contradicts a good end {len(wrong)} times, such as by {wrong[0]}")
         journal.flush()
         return reasons
 

@@ -14,6 +14,7 @@ from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, naming, task_settings
 from sluice.errors import ConfigError
+from sluice.judge.databases import Judgement, judge
 from sluice.messaging.database import engines
 from sluice.testing.load import poison
 from spark_load.consume.forked_worker import ForkedWorker
@@ -24,11 +25,9 @@ from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Postgres
 from spark_load.faults.shapes import NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
-from tests.chaos.judging import evidence
-from tests.chaos.judging.evidence import Progress
-from tests.chaos.judging.judge import Judgement, judge
-from tests.chaos.system import producers
+from tests.chaos.system import evidence, producers
 from tests.chaos.system.database import Database
+from tests.chaos.system.evidence import Progress
 from tests.support.processes.worker_processes import WorkerFleet
 
 KINDS = (*PROCESS, *NETWORK, FaultKind.RESTART, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE)

@@ -13,9 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
 from sluice.judge.checker.verdict import Status
+from sluice.judge.databases import Anomaly
 from spark_load.faults.lines import Lines, canned
 from spark_load.faults.shapes import FaultKind
-from tests.chaos.judging.judge import Anomaly
 from tests.chaos.run import Run, Settings
 from tests.chaos.system import database
 from tests.support.endpoints import fake_aws

@@ -1,8 +1,15 @@
 """What only the database knows goes into the history, and what they contradict each other in is said."""
 
 from collections import Counter
+from pathlib import Path
 
-from spark_load.consume.effects import Effect, compared, out_of_order, undone
+from sqlalchemy import create_engine, insert
+
+from sluice.history.events import END_TYPE
+from sluice.judge.databases import Anomaly, judge
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables as outbox_tables
+from spark_load.consume.effects import Effect, compared, rows_of, undone
 
 
 def _effect(idx: int, *, is_late: bool = False) -> Effect:
@@ -25,6 +32,47 @@ def test_an_effect_the_database_has_not_is_named_and_an_end_marker_has_none() ->
     assert undone([_effect(1)], Counter([_key(1), _key(2), _key(-3)])) == [_key(2)]
 
 
-def test_an_effect_behind_a_later_one_is_out_of_order_unless_it_is_late() -> None:
-    assert out_of_order([_effect(1), _effect(3), _effect(2, is_late=True), _effect(4)]) == []
-    assert out_of_order([_effect(1), _effect(3), _effect(2), _effect(4)]) == [(_effect(2), _effect(3))]
+def _wrong(folder: Path, effects: list[Effect], *, outbox: Path | None, late: int | None = None) -> list[Anomaly]:
+    """Return what is wrong by an inbox that lists one number as late, and an outbox, if there is one."""
+    url = f"sqlite:///{folder / 'inbox.db'}"
+    engine = create_engine(url)
+    inbox_tables.metadata.create_all(engine)
+    listed = {"consumer": "billing", "group_id": "g", "epoch": 1, "seq": late, "through": late, "state": "filled"}
+    with engine.begin() as connection:
+        if late is not None:
+            connection.execute(insert(inbox_tables.exceptions).values(**listed, seen_at_us=0, closed_at_us=0))
+    engine.dispose()
+    rows = rows_of(url, consumer="billing", epoch=1, effects=effects, outbox=outbox)
+    return [violation.anomaly for violation in judge(rows, {"billing": False}).violations]
+
+
+def _outbox(folder: Path, count: int) -> Path:
+    """Return an outbox with so many messages of one group, and its end marker."""
+    engine = create_engine(f"sqlite:///{folder / 'outbox.db'}")
+    outbox_tables.metadata.create_all(engine)
+    common = {"topic": "t", "group_id": "g", "body": "", "attributes": "", "deduplication_id": "", "created_at_us": 0}
+    types = ["t"] * count + [END_TYPE]
+    with engine.begin() as connection:
+        for seq, type_ in enumerate(types, start=1):
+            row = {**common, "group_seq": seq, "event_id": f"e{seq}", "type": type_, "deduplication_id": f"d{seq}"}
+            connection.execute(insert(outbox_tables.messages).values(**row))
+    engine.dispose()
+    return folder / "outbox.db"
+
+
+def test_an_effect_behind_a_later_one_is_out_of_order_unless_its_inbox_lists_it_as_late(tmp_path: Path) -> None:
+    """Without an outbox the numbers say which was committed first."""
+    reordered = [_effect(1), _effect(3), _effect(2), _effect(4)]
+
+    assert _wrong(tmp_path, [_effect(1), _effect(3)], outbox=None) == []
+    assert _wrong(tmp_path, reordered, outbox=None) == [Anomaly.REORDERED]
+    assert _wrong(tmp_path, reordered, outbox=None, late=2) == []
+
+
+def test_what_an_outbox_holds_has_one_effect_each(tmp_path: Path) -> None:
+    outbox = _outbox(tmp_path, 3)
+
+    assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(3)], outbox=outbox) == []
+    assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(2)], outbox=outbox) == [Anomaly.DOUBLE, Anomaly.LOST]
+    found = _wrong(tmp_path, [_effect(1), _effect(2), _effect(3), _effect(5)], outbox=outbox)
+    assert found == [Anomaly.INVENTED]

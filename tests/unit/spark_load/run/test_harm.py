@@ -14,6 +14,7 @@ from sluice.errors import EndpointError
 from sluice.history import events
 from sluice.history.events import Kind
 from sluice.messaging import Context, Event
+from sluice.messaging.inbox import tables
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.testing.load import effects as load_effects
 from spark_load.consume import effects, worker_processes
@@ -40,7 +41,7 @@ def test_there_is_nothing_to_compare_where_no_worker_ever_began(tmp_path: Path) 
     journal = Journal(tmp_path, "journal", common={})
 
     with Lines() as lines:
-        assert Harm(_run(tmp_path), [_KILL], lines).compare(journal) == []
+        assert Harm(_run(tmp_path), [_KILL], lines).compare(journal, is_settled=True) == []
 
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == []
 
@@ -54,6 +55,7 @@ def test_an_effect_that_only_the_database_knows_goes_into_the_history_whoever_th
     run, journal = replace(_run(tmp_path), id="epoch-7", has_faults=True), Journal(tmp_path, "journal", common={})
     assert set(worker_processes.databases(run).values()) == {url}
     engine, event = create_engine(url), Event(type="t", group="g", data={})
+    tables.metadata.create_all(engine)
     written = [("billing", 7, 1), ("billing", 6, 1), ("audit", 7, 1), ("billing", 7, 2)]
     with Session(engine) as session:
         for consumer, epoch, seq in written:
@@ -65,7 +67,7 @@ def test_an_effect_that_only_the_database_knows_goes_into_the_history_whoever_th
     with Lines() as lines:
         harm = Harm(run, [_KILL], lines)
         harm.take(cast("Places", _Everybody()))
-        assert harm.compare(journal) == []
+        assert harm.compare(journal, is_settled=True) == []
 
     found = [event for event in events_of(read_journal(journal.path)) if event.kind == Kind.HANDLED]
     assert [(event.message_run, event.idx) for event in found] == [("epoch-7", 1), ("epoch-7", 2)]

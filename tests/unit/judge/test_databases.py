@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.judge.checker.verdict import Status
-from tests.chaos.judging.judge import Anomaly, Committed, Done, Evidence, Judgement, Listed, Published, judge
+from sluice.judge.databases import Anomaly, Committed, Done, Evidence, Judgement, Listed, Published, judge
 
 _IDS = ("a1", "a2", "a3", "b1")
 

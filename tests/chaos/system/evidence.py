@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, TextClause, text
 
+from sluice.judge.databases import Committed, Done, Evidence, Listed, Published
 from sluice.messaging.database import engines
-from tests.chaos.judging.judge import Committed, Done, Evidence, Listed, Published
 from tests.chaos.system.producers import Tried
 
 _AT_US = "(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint"

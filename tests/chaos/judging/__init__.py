@@ -1,1 +1,0 @@
-"""What a run left behind, held against what was committed."""
