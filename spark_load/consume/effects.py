@@ -47,6 +47,16 @@ _LISTED = text(
 )
 _PARKED = text("SELECT group_id, seq FROM sluice_inbox_parked WHERE consumer = :consumer AND epoch = :epoch")
 _COMMITTED = text("SELECT group_id, group_seq FROM sluice_outbox WHERE type <> :end ORDER BY id")
+_UNSENT = text("SELECT count(*) FROM sluice_outbox WHERE status <> 'sent'")
+_LAST = text("SELECT group_id, max(group_seq) AS last FROM sluice_outbox GROUP BY group_id")
+_PASSED = text(
+    "SELECT group_id, last_seq FROM sluice_inbox_group"
+    " WHERE consumer = :consumer AND epoch = :epoch AND parked_at_us IS NULL"
+)
+_GAPS = text(
+    "SELECT count(*) FROM sluice_inbox_exception"
+    " WHERE consumer = :consumer AND epoch = :epoch AND state = 'gap' AND closed_at_us IS NULL"
+)
 _READ = ["kind", "queue", "message_group_id", "idx", "message_run"]
 
 type _Key = tuple[str, str, int]
@@ -161,6 +171,18 @@ def undone(effects: Iterable[Effect], known: Counter[_Key]) -> list[_Key]:
     """
     missing = known - Counter(effect.key for effect in effects)
     return sorted(key for key in missing if not is_end_marker(key[2]))
+
+
+def has_passed_all(url: str, *, consumer: str, epoch: int, outbox: Path) -> bool:
+    """Return whether all in the outbox was sent, and an inbox is past it with nothing missing; as `_open` raises."""
+    mine = {"consumer": consumer, "epoch": epoch}
+    with _open(f"sqlite:///{outbox}") as connection:
+        is_sent = not connection.execute(_UNSENT).scalar_one()
+        last = {row.group_id: row.last for row in connection.execute(_LAST)}
+    with _open(url) as connection:
+        passed = {row.group_id: row.last_seq for row in connection.execute(_PASSED, mine)}
+        is_waiting = connection.execute(_GAPS, mine).scalar_one() or connection.execute(_PARKED, mine).first()
+    return is_sent and not is_waiting and all(passed.get(group, 0) >= seq for group, seq in last.items())
 
 
 def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], outbox: Path | None) -> Evidence:

@@ -88,7 +88,7 @@ def _held_seconds(run: Run, queue: str) -> float:
 
 
 def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
-    """Run the workers of every queue until no more messages arrive, or the driver stops them.
+    """Run the workers of every queue until no more messages arrive, or the driver says that all is done, or to stop.
 
     Where the run has faults, another one takes the place of a worker that they end, or that ends with an error.
 
@@ -123,7 +123,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
     take(places)
     try:
-        places.run(coordinator.is_stopped)
+        places.run(lambda: coordinator.is_stopped() or coordinator.is_finished())
     finally:
         started = [Worker(queues[consumer], consumer, process) for consumer, process in places.processes]
         stop([worker.process for worker in started], clock)

@@ -167,9 +167,9 @@ class LoadPhases:
     def drain(self) -> None:
         """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck."""
         self._enter("draining")
-        if self._workers:  # they say nothing, and end by themselves when nothing comes
+        if self._workers:  # they say nothing, and end by themselves when nothing comes for long
             self._await(
-                self._consuming.done,
+                self._is_consumed,
                 self._profile.publish_seconds * _DRAIN_FACTOR_MAX + control.seconds_max(self._profile) + _SLACK_SECONDS,
                 "the workers to be idle",
             )
@@ -178,6 +178,11 @@ class LoadPhases:
                 lambda: self._consumed("ended") >= self._profile.group_count * self._copies,
                 self._profile.drain_timeout_seconds,
             )
+
+    def _is_consumed(self) -> bool:
+        if not self._coordinator.is_finished() and self._harm.is_all_done(self._letters):
+            self._coordinator.finish()
+        return self._consuming.done()
 
     def handle_dead_letters(self, *, is_drained: bool) -> list[str]:
         """Read every DLQ, bring back what is to come back, and let the consumers end; return what could not be done."""

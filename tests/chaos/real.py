@@ -182,6 +182,7 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
     """Offer the load under faults; return its workers, and what their databases object to."""
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
     relays.make_outbox(run)
+    worker_processes.databases(run)  # now: the first faults are not to come while tables are made
     with harmed(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(3) as pool:
         working = pool.submit(worker_processes.work, harm.run, harm.take)
         relaying = pool.submit(relays.relay, harm.run, harm.take_relays)
@@ -199,7 +200,13 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
         eventually(publishing.done, timeout_seconds=_SECONDS_MAX, describe="everything to be published")
         publishing.result()
         context.coordinator.published()
-        eventually(working.done, timeout_seconds=_SECONDS_MAX, describe="the workers to be idle")
+        eventually(
+            lambda: working.done() or harm.is_all_done(letters),
+            timeout_seconds=_SECONDS_MAX,
+            describe="everything to be done, or the workers to be idle",
+        )
+        context.coordinator.finish()
+        eventually(working.done, timeout_seconds=_SECONDS_MAX, describe="the workers to end")
         harm.end()
         objections = harm.compare(context.journal, is_settled=not any(letters.read(keeps=True).values()))
         letters.probe()

@@ -18,6 +18,7 @@ from sluice.messaging.inbox import tables
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.testing.load import effects as load_effects
 from spark_load.consume import effects, worker_processes
+from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.slots import Places
 from spark_load.faults.drawing import Fault
 from spark_load.faults.lines import Lines
@@ -81,6 +82,31 @@ class _Everybody:
 
     def heal(self, _kind: FaultKind, _name: str) -> None:
         """Do nothing."""
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_redrive_moves_dead_letters_and_where_there_are_none_it_met_nobody(tmp_path: Path, count: int) -> None:
+    """A move task of nothing would be one by which any message may have come back."""
+    moved = list[list[str]]()
+
+    class Letters:
+        def read(self, *, keeps: bool, queues: list[str]) -> dict[str, int]:
+            assert keeps
+            return dict.fromkeys(queues, count)
+
+        def bring_back(self, queues: list[str]) -> int:
+            moved.append(queues)
+            return count
+
+    (queue,) = ONE_QUEUE.queue_urls
+    run = replace(_run(tmp_path), deployment=replace(ONE_QUEUE, dead_letter_queues={queue: "dead.fifo"}))
+    with Lines() as lines:
+        harm = Harm(run, [_KILL], lines)
+        harm._letters = cast("DeadLetters", Letters())
+
+        assert harm.harm(FaultKind.REDRIVE, "billing", "") == bool(count)
+
+    assert moved == ([["dead.fifo"]] if count else [])
 
 
 def test_a_fault_that_was_to_come_when_the_run_ended_is_named_with_those_that_met_nobody(tmp_path: Path) -> None:
