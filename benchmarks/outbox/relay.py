@@ -21,7 +21,6 @@ from sluice.clock import SystemClock
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.outbox.store import Head, PublishOutcome, Store
 from sluice.messaging.relay import publisher
-from sluice.messaging.relay.calls import CallsAtOnce
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
@@ -149,7 +148,6 @@ def _rate(url: str, sns: Any, groups: int, spent: _Spent) -> float:
             Lease(engine, TOPIC, lease_seconds=30),
             publish,
             settings=RelaySettings(),
-            calls=CallsAtOnce,
             hooks=[counted],
         )
         while not counted.messages:  # the lease, the first connections

@@ -24,7 +24,6 @@ from sluice.messaging.liveness import SLACK_SECONDS, Liveness, Watch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
-from sluice.messaging.relay.calls import CallsAtOnce
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
@@ -95,7 +94,6 @@ def run_relay(
             holder,
             publisher.Publisher(sns, arn),
             settings=settings,
-            calls=CallsAtOnce,
             failpoint=failpoint,
             hooks=hooks,
         )

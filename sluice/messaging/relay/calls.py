@@ -1,4 +1,4 @@
-"""Publishing calls that are on their way: one at a time on the relay's own thread, or several, each on a thread.
+"""Publishing calls that are on their way, each on a thread of its own.
 
 Whoever begins a call sees to it that no two of them hold messages of one group. Calls begin and are collected on the
 relay's thread; nothing but `publish` runs on another.
@@ -49,28 +49,6 @@ def called(publish: Publish, heads: Sequence[Head]) -> Answer:
         return Answer(heads, publish.publish(heads))
     except BatchRefused:
         return Answer(heads, None)
-
-
-class CallsInTurn:
-    """One call at a time, which has its answer when `begin` returns."""
-
-    most = 1
-
-    def __init__(self, publish: Publish) -> None:
-        self._publish = publish
-        self._answers: list[Answer] = []
-
-    def begin(self, heads: Sequence[Head]) -> None:
-        """Publish."""
-        self._answers.append(called(self._publish, heads))
-
-    def collect(self, _: float) -> list[Answer]:
-        """Return the answer, if there is one."""
-        answers, self._answers = self._answers, []
-        return answers
-
-    def __len__(self) -> int:
-        return len(self._answers)
 
 
 class CallsAtOnce:

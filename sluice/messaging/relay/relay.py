@@ -31,7 +31,7 @@ from sluice.messaging.hooks import HookSet
 from sluice.messaging.liveness import Watch
 from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, PublishOutcome, Refused, Retry, Sent, Store
 from sluice.messaging.relay import publisher
-from sluice.messaging.relay.calls import Calls, CallsInTurn, Publish
+from sluice.messaging.relay.calls import Calls, CallsAtOnce, Publish
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Bounded
@@ -122,7 +122,7 @@ class Relay:
         publish: Publish,
         *,
         settings: RelaySettings,
-        calls: Callable[[Publish], Calls] = CallsInTurn,
+        calls: Callable[[Publish], Calls] = CallsAtOnce,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         failpoint: Failpoint = failpoints.unarmed,

@@ -46,6 +46,7 @@ from sluice.testing.parts import ClockWait
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import WIRE, FaultKind
 from tests.chaos.virtual.schedules import CONSUMER, PRODUCER, RELAY, WORKERS, Publish, Story
+from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
 
 _DRAIN_SECONDS = 900.0
 _STEPS_MAX = 20_000
@@ -222,6 +223,7 @@ class World:
             lease,
             publisher,
             settings=settings,
+            calls=CallsInTurn,
             clock=self.clock,
             rng=self.rng,
             failpoint=self.reach,

@@ -12,10 +12,11 @@ from sluice.clock import VirtualClock, eventually
 from sluice.messaging import Event, Outbox
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Head, PublishOutcome, Retry, Sent, Store
-from sluice.messaging.relay.calls import Answer, CallsAtOnce, CallsInTurn
+from sluice.messaging.relay.calls import Answer, CallsAtOnce
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
+from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
 from tests.support.messaging.outbox.simulated_relays import TOPIC
 
 _PATIENCE_SECONDS = 30
@@ -56,7 +57,7 @@ def gate() -> Iterator[_Gate]:
 
 def _relay(engine: Engine, gate: _Gate, *, hooks: Sequence[RelayHooks] = ()) -> Relay:
     lease = Lease(engine, TOPIC, lease_seconds=30)
-    return Relay(Store(engine, TOPIC), lease, gate, settings=RelaySettings(), calls=CallsAtOnce, hooks=hooks)
+    return Relay(Store(engine, TOPIC), lease, gate, settings=RelaySettings(), hooks=hooks)
 
 
 def _commit(engine: Engine, groups: Sequence[str]) -> None:
@@ -151,7 +152,7 @@ def test_what_a_call_raises_ends_the_relay(engine: Engine) -> None:
 
     _commit(engine, ["a"])
     lease = Lease(engine, TOPIC, lease_seconds=30)
-    relay = Relay(Store(engine, TOPIC), lease, Broken(), settings=RelaySettings(), calls=CallsAtOnce)
+    relay = Relay(Store(engine, TOPIC), lease, Broken(), settings=RelaySettings())
 
     def steps() -> None:
         for _ in range(_STEPS_MAX):

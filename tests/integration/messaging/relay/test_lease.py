@@ -13,6 +13,7 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Sent, Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
+from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 from tests.support.messaging.outbox.simulated_relays import TOPIC, World, work
 
@@ -176,7 +177,11 @@ def test_p18_the_clocks_of_the_relays_hosts_do_not_matter(
     monkeypatch.setattr(time, "time", lambda: real() + ahead_us / 1_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: real_ns() + ahead_us * 1_000)
     off = Relay(
-        Store(postgres, TOPIC), _lease(postgres, "off", None), World(postgres).publisher(), settings=RelaySettings()
+        Store(postgres, TOPIC),
+        _lease(postgres, "off", None),
+        World(postgres).publisher(),
+        settings=RelaySettings(),
+        calls=CallsInTurn,
     )
 
     off.step()

@@ -22,6 +22,7 @@ from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.simulator.hook import Simulator
 from sluice.testing.deployment import Deployed, deploy
+from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
 from tests.support.messaging.outbox.simulated_relays import World, work
 
 
@@ -44,7 +45,8 @@ def _publish(engine: Engine, environment: Environment, event: Event, clients: Ma
         session.commit()
     settings = RelaySettings(event_bytes_max=environment.event_bytes_max)
     publisher = Publisher(clients["sns"], deployed.topic_arn)
-    work(Relay(Store(engine, topic), Lease(engine, topic, lease_seconds=30), publisher, settings=settings))
+    lease = Lease(engine, topic, lease_seconds=30)
+    work(Relay(Store(engine, topic), lease, publisher, settings=settings, calls=CallsInTurn))
     receive = {"QueueUrl": deployed.queues["billing"], "WaitTimeSeconds": 20, "MessageAttributeNames": ["All"]}
     (received,) = clients["sqs"].receive_message(**receive)["Messages"]
     return dict(received)

@@ -25,6 +25,7 @@ from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.faulty_calls import Fault, FaultyCalls
+from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
 from tests.support.messaging.worker_harness import Place, seeded
 
 TOPIC = "events.fifo"
@@ -119,7 +120,7 @@ class World:
 
     def relay(self, publish: Publish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
         publish = self.publisher() if publish is None else publish
-        arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock} | more
+        arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock, "calls": CallsInTurn} | more
         return kind(self.store, self.lease(), publish, **arguments)
 
     def statuses(self) -> dict[Place, str]:
