@@ -528,7 +528,7 @@ def test_x5_a_call_ends_while_nobody_else_may_lead() -> None:
 
     assert config.connect_timeout + config.read_timeout <= publisher.CALL_SECONDS_MAX
     RelaySettings(lease_seconds=2 * publisher.CALL_SECONDS_MAX + 1)
-    with pytest.raises(ConfigError, match="lease is 24 s, allowed is more than 24"):
+    with pytest.raises(ConfigError, match="lease_seconds is 24, allowed is more than 24"):
         RelaySettings(lease_seconds=2 * publisher.CALL_SECONDS_MAX)
 
 
