@@ -5,6 +5,8 @@ AWS's own default is to retry by itself, which a caller that counts attempts can
 
 from botocore.config import Config
 
+RECORD_FOLDER = "SLUICE_RECORD"
+"""The variable by which a program knows that each boto3 client it makes is recorded."""
 CONNECT_SECONDS = 4
 """A connection that took longer has failed; a client that waits less for an answer waits less for this, too."""
 

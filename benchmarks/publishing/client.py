@@ -13,14 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 from benchmarks import sink
 from benchmarks.publishing.certificates import certificate
 from benchmarks.report import Section, Table, table
 from benchmarks.rounds import Measured, interleaved
 from sluice import sdk
-from sluice.aws.client import fast_client, is_fast
+from sluice.aws.client import BOTO3, LIGHT, LightSns, LightSqs, open_client
 
 _CALLS = {"boto3": 100, "light": 600}
 _WARM_UP_CALLS = 20
@@ -56,12 +54,12 @@ def _trusting(bundle: Path) -> Iterator[None]:
 
 def _hot_calls(url: str, *, is_light: bool) -> dict[str, Callable[[], Any]]:
     sns, sqs = (
-        boto3.client(service, endpoint_url=url, region_name="us-east-1", config=sdk.config())
+        open_client(
+            service, endpoint_url=url, region="us-east-1", config=sdk.config(), kind=LIGHT if is_light else BOTO3
+        )
         for service in ("sns", "sqs")
     )
-    if is_light:
-        assert is_fast(fast_client(sns), "PublishBatch")
-        assert is_fast(fast_client(sqs), "DeleteMessage")
+    assert isinstance(sns, LightSns) == isinstance(sqs, LightSqs) == is_light, "an environment that needs boto3"
     received = sqs.receive_message(QueueUrl=_QUEUE, MaxNumberOfMessages=10)["Messages"]
     handles = [
         {"Id": str(position), "ReceiptHandle": message["ReceiptHandle"]} for position, message in enumerate(received)

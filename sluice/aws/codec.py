@@ -1,21 +1,25 @@
 """Requests and answers of one operation, by botocore's own models, compiled once into plain functions.
 
 SQS speaks AWS JSON 1.0 and SNS the query protocol. Whatever these functions do not know, or botocore would refuse, is
-`Unusual`: then botocore itself does the call, and says what there is to say.
+`Unusual`: then botocore itself does the call or reads the answer, and says what there is to say.
 """
 
 import base64
 import json
+import re
 import string
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote_plus
-from xml.etree import ElementTree as ET
+
+from botocore.parsers import ResponseParserError
 
 _INTEGERS = ("integer", "long")
 _DISTINCT_MAX = 40  # beyond, replacing one character after the other is slower than going through the text
 _SAFE = (string.ascii_letters + string.digits + "_.-~").encode()
 _PERCENT, _SPACE = ord("%"), ord(" ")
+_TEXT = r"[^<>&\x00-\x1f\ufffe\uffff]*"
+"""Text in XML that means what it says."""
 _to_json = json.JSONEncoder().encode  # as json.dumps, which botocore uses
 
 
@@ -59,19 +63,17 @@ def request_headers(operation: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
-def answer(operation: Any, metadata: Mapping[str, Any]) -> Callable[[bytes, Mapping[str, str]], dict[str, Any]]:
+def answer(operation: Any) -> Callable[[bytes, Mapping[str, str]], dict[str, Any]]:
     """Return what makes the body and headers of an answer of 200 what boto3 returns; both raise Unusual.
 
-    Args:
-        operation: botocore's model of it.
-        metadata: of every answer, in its `ResponseMetadata`.
+    What it returns raises ResponseParserError of what is no JSON, where there has to be some.
     """
     parse = _json_answer if operation.service_model.resolved_protocol == "json" else _xml_answer
     parsed = parse(operation)
 
     def answer_of(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
         result, found = parsed(body, headers)
-        result["ResponseMetadata"] = {**found, "HTTPStatusCode": 200, "HTTPHeaders": headers, **metadata}
+        result["ResponseMetadata"] = {**found, "HTTPStatusCode": 200, "HTTPHeaders": headers, "RetryAttempts": 0}
         return result
 
     return answer_of
@@ -89,7 +91,13 @@ def _json_answer(operation: Any) -> _Parsed:
         if decode is None or not body:
             return {}, metadata
         try:
-            return decode(json.loads(body)), metadata
+            content = json.loads(body)
+        except ValueError:
+            content = None
+        if type(content) is not dict:  # a page, or half an answer, which botocore takes for one that has nothing in it
+            raise ResponseParserError("the answer is no object of JSON")
+        try:
+            return decode(content), metadata
         except (ValueError, TypeError, AttributeError):
             raise Unusual from None
 
@@ -125,67 +133,71 @@ def _json_structure_decoder(shape: Any) -> Decode:
 
 
 def _xml_answer(operation: Any) -> _Parsed:
+    """Return what reads lists of entries of plain fields; other XML, also XML that is escaped, is botocore's matter."""
     shape = operation.output_shape
-    wrapper, root_name = shape.serialization["resultWrapper"], f"{operation.name}Response"
-    decode = _xml_structure(shape)
+    for its in shape.members.values():
+        if its.type_name != "list" or its.member.type_name != "structure" or its.member.serialization.get("name"):
+            raise Unusual
+    lists = {its.serialization.get("name", name): (name, _xml_entries(its)) for name, its in shape.members.items()}
+    names = "|".join(lists)
+    field = rf"\s*<(?P<field>(?!(?:{names}|member)>)\w+)>{_TEXT}</(?P=field)>"
+    entry = rf"\s*<member>(?:{field})*\s*</member>"
+    listed = rf"\s*<(?P<list>{names})(?:/>|>(?:{entry})*\s*</(?P=list)>)"
+    wrapper = shape.serialization["resultWrapper"]
+    whole = re.compile(
+        rf'(?:<\?xml version="1\.0"(?: encoding="(?i:utf-8)")?\?>)?\s*<{operation.name}Response(?: xmlns="[^"<>&]*")?>'
+        rf"\s*<{wrapper}>(?P<lists>(?:{listed})*)\s*</{wrapper}>"
+        rf"\s*<ResponseMetadata>\s*<RequestId>(?P<request_id>{_TEXT})</RequestId>\s*</ResponseMetadata>"
+        rf"\s*</{operation.name}Response>\s*"
+    )
+    each = re.compile(rf"<({names})(?:/>|>(.*?)</\1>)", re.DOTALL)
 
     def parsed(body: bytes, _: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
-            root = ET.fromstring(body)  # noqa: S314 (as botocore does; expat refuses what grows without bound)
-        except ET.ParseError:
+            found = whole.fullmatch(body.decode())
+        except UnicodeDecodeError:
             raise Unusual from None
-        children = _children(root)
-        if _name(root) != root_name or wrapper not in children:
+        if found is None:
             raise Unusual
-        metadata = children.get("ResponseMetadata")
-        return decode(children[wrapper]), {} if metadata is None else {_name(its): its.text for its in metadata}
+        result: dict[str, Any] = {}
+        for tag, content in each.findall(found["lists"]):
+            name, entries = lists[tag]
+            if name in result:
+                raise Unusual
+            result[name] = entries(content)
+        return result, {"RequestId": found["request_id"]}
 
     return parsed
 
 
-def _name(node: Any) -> str:
-    name: str = node.tag
-    return name[name.rfind("}") + 1 :]
-
-
-def _children(node: Any) -> dict[str, Any]:
-    children = {child.tag[child.tag.rfind("}") + 1 :]: child for child in node}
-    if len(children) != len(node):
-        raise Unusual  # one name twice
-    return children
-
-
-def _xml_structure(shape: Any) -> Decode:
-    members = [(its.serialization.get("name", name), name, _xml_decoder(its)) for name, its in shape.members.items()]
-    if any(
-        its.serialization.get("xmlAttribute") or its.serialization.get("flattened") for its in shape.members.values()
-    ):
+def _xml_entries(shape: Any) -> Callable[[str], list[dict[str, Any]]]:
+    """Return what reads the entries of a list."""
+    entry = shape.member
+    members = {its.serialization.get("name", name): (name, its) for name, its in entry.members.items()}
+    kinds = {its.type_name for _, its in members.values()}
+    marks = [shape.serialization, entry.serialization, *(its.serialization for _, its in members.values())]
+    if not kinds <= {"string", "boolean"} or any("flattened" in mark or "xmlAttribute" in mark for mark in marks):
         raise Unusual
+    names = {tag: name for tag, (name, _) in members.items()}
+    flags = {name for name, its in members.values() if its.type_name == "boolean"}
+    fields = re.compile(rf"<(member|{'|'.join(names)})>([^<]*)")
 
-    def decode(node: Any) -> dict[str, Any]:
-        children = _children(node)
-        return {name: of(children[tag]) for tag, name, of in members if tag in children}
+    def entries(content: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        pairs = fields.findall(content)
+        for tag, text in pairs:
+            if tag == "member":
+                found.append({})
+            else:
+                found[-1][names[tag]] = text
+        if len(found) + sum(map(len, found)) != len(pairs):
+            raise Unusual  # one name twice
+        for entry in found:
+            for name in flags & entry.keys():
+                entry[name] = entry[name] == "true"
+        return found
 
-    return decode
-
-
-def _xml_decoder(shape: Any) -> Decode:
-    if shape.type_name == "structure":
-        return _xml_structure(shape)
-    if shape.type_name == "list":
-        entry_name, entry = shape.member.serialization.get("name", "member"), _xml_decoder(shape.member)
-
-        def entries(node: Any) -> list[Any]:
-            if any(_name(child) != entry_name for child in node):
-                raise Unusual
-            return [entry(child) for child in node]
-
-        return entries
-    if shape.type_name == "string":
-        return lambda node: node.text or ""
-    if shape.type_name == "boolean":
-        return lambda node: node.text == "true"
-    raise Unusual
+    return entries
 
 
 def _json_structure(shape: Any) -> Encode:

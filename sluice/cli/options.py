@@ -92,12 +92,14 @@ class ProcessOptions:
         prometheus: host and port at which it serves metrics.
         alive: the file it writes signs of life to, which is removed when the command ends.
         record: the folder it records its calls to.
+        client: which client makes its calls, `light` or `boto3`.
     """
 
     is_measured: bool
     prometheus: tuple[str, int] | None
     alive: "AliveFile | None"
     record: Path | None
+    client: str
     log_level: str
 
 
@@ -131,9 +133,20 @@ def process_options(recorded: str) -> Callable[[Command], Command]:
             metavar="DIR",
             help=f"Folder to record what is {recorded}, for the checker.",
         )
+        @click.option(
+            "--client",
+            type=click.Choice(["light", "boto3"]),
+            envvar="SLUICE_CLIENT",
+            default="light",
+            show_default=True,
+            help="What calls AWS; boto3 in any case with --record, behind a proxy, or when botocore is instrumented."
+            "  [$SLUICE_CLIENT]",
+        )
         @log_level_option
         @wraps(command)
         def placed(**given: Any) -> None:
+            if given["record"] is not None:
+                given["client"] = "boto3"  # whose hooks the recorder needs
             process = ProcessOptions(**{each.name: given.pop(each.name) for each in fields(ProcessOptions)})
             command(process=process, **given)
 

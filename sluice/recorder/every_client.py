@@ -18,11 +18,12 @@ import botocore.session
 from sluice.errors import MessagingError
 from sluice.extras import missing
 from sluice.recorder.rows import OPERATIONS
+from sluice.sdk import RECORD_FOLDER
 
 if TYPE_CHECKING:
     from sluice.recorder.recording import Recording
 
-FOLDER, GROUPS = "SLUICE_RECORD", "SLUICE_RECORD_ONE_GROUP_IN"
+GROUPS = "SLUICE_RECORD_ONE_GROUP_IN"
 _log = logging.getLogger(__name__)
 _one_at_a_time = threading.Lock()
 _CUSTOM = Path(__file__).resolve().parent / "startup"
@@ -38,7 +39,7 @@ def environment(folder: Path, one_group_in: int, own: Mapping[str, str]) -> dict
     """
     library = Path(__file__).resolve().parents[2]
     path = [str(_CUSTOM), *filter(None, [own.get("PYTHONPATH")]), str(library)]
-    return {**own, FOLDER: str(folder.resolve()), GROUPS: str(one_group_in), "PYTHONPATH": os.pathsep.join(path)}
+    return {**own, RECORD_FOLDER: str(folder.resolve()), GROUPS: str(one_group_in), "PYTHONPATH": os.pathsep.join(path)}
 
 
 @functools.cache
@@ -46,7 +47,7 @@ def _recording() -> "Recording":
     """Return the recording of this process, begun at its first SNS or SQS client: others write no journal."""
     from sluice.recorder.recording import record  # noqa: PLC0415 (pyarrow is loaded by those who record)
 
-    recording = record((), os.environ[FOLDER], one_group_in=int(os.environ[GROUPS]))
+    recording = record((), os.environ[RECORD_FOLDER], one_group_in=int(os.environ[GROUPS]))
     atexit.register(recording.close)
     return recording
 

@@ -190,7 +190,7 @@ def record(
 def _check_client(client: Any) -> None:
     if not isinstance(client, BaseClient):
         raise ConfigError(f"{type(client).__name__} is not a client of boto3; of a resource pass its meta.client")
-    if inspect.iscoroutinefunction(client._make_api_call):  # noqa: SLF001 (what tells aiobotocore's clients apart)
+    if inspect.iscoroutinefunction(client.close):
         raise ConfigError(
             f"{type(client).__name__} answers asynchronously, as the clients of aiobotocore do, and its calls would not"
             " be recorded; allowed are clients of boto3"

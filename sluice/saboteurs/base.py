@@ -47,18 +47,16 @@ def refuse_with(code: str, text: str) -> tuple[AWSResponse, dict[str, Any]]:
 
 
 def own_sqs_client(client: BaseClient) -> BaseClient:
-    """Return a client of SQS with the credentials of another one, which neither recorder nor saboteur listens to."""
-    credentials = client._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 (nothing public)
-    own = botocore.session.get_session().create_client(
-        "sqs",
-        endpoint_url=client.meta.endpoint_url,
-        region_name=client.meta.region_name,
-        aws_access_key_id=credentials.access_key,
-        aws_secret_access_key=credentials.secret_key,
-        aws_session_token=credentials.token,
+    """Return a client of SQS beside another one, which neither recorder nor saboteur listens to.
+
+    It has the default credentials: those of another client have no public name.
+    """
+    simulator = hook.of(client)
+    if simulator is not None:
+        return simulator.client("sqs")
+    return botocore.session.get_session().create_client(
+        "sqs", endpoint_url=client.meta.endpoint_url, region_name=client.meta.region_name
     )
-    hook.join(own, client)
-    return own
 
 
 class Hook:

@@ -153,13 +153,6 @@ def of(client: BaseClient) -> Simulator | None:
     return _simulators.get(client)
 
 
-def join(client: BaseClient, other: BaseClient) -> None:
-    """Answer a client from what answers the other one: a simulator, or the network."""
-    simulator = of(other)
-    if simulator is not None:
-        simulator.attach(client)
-
-
 def _response(url: str, status: int, headers: Mapping[str, str], body: bytes) -> AWSResponse:
     return AWSResponse(url, status, HeadersDict(headers), _Raw(body))
 

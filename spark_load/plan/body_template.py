@@ -1,13 +1,11 @@
 """A body in two: a frame, which many bodies share and which is escaped once, and values, which need no escaping."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 type Values = Sequence[Sequence[str]]
 """A column for each gap of a frame, with the value of each body: texts of letters, digits, `-`, `_`, `.` and `~` alone,
 which stand in JSON and in a form as they are."""
-
-
-GAP = "\0"
 
 
 class BodyTemplate:
@@ -19,9 +17,10 @@ class BodyTemplate:
         self._pieces = pieces
         self._template = "%s".join([piece.replace("%", "%%") for piece in pieces])
 
-    def escaped(self, escape: Callable[[str], str]) -> str:
-        """Return the text as some encoding has it, which escapes GAP, with GAP for each value."""
-        return GAP.join(map(escape, self._pieces))
+    def with_gaps(self) -> tuple[str, str]:
+        """Return the text with a mark for each value, and the mark: it stands nowhere else, and needs no escaping."""
+        mark = next(mark for mark in map("GAP{}.".format, count()) if not any(mark in piece for piece in self._pieces))
+        return mark.join(self._pieces), mark
 
     def texts(self, values: Values) -> Iterator[str]:
         """Yield the whole bodies."""

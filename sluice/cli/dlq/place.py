@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.aws.client import BOTO3
 from sluice.cli.place import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, naming
@@ -16,7 +17,7 @@ from sluice.messaging.waiting import Stop
 
 def queue_client(environment: Environment, endpoint_url: str | None) -> Any:
     """Return a client of the environment's SQS."""
-    return queue.client(endpoint_url, environment.region, connections=1)
+    return queue.client(endpoint_url, environment.region, connections=1, kind=BOTO3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

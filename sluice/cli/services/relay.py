@@ -70,7 +70,7 @@ def run_relay(
         prometheus=process.prometheus,
     )
     checked = None if endpoint_url is None else checked_url(endpoint_url)
-    sns = publisher.client(checked, place.environment.region)
+    sns = publisher.client(checked, place.environment.region, kind=process.client)
     arn = topic_arn or _topic_arn(place.environment, checked)
     answer_seconds = max(lease_seconds, _ANSWER_SECONDS)
     connections.end_waits(place.engine, answer_seconds)

@@ -56,6 +56,7 @@ def run_worker(
         place.environment.region,
         lanes=consumer.lanes if lanes is None else lanes,
         timeout_seconds=consumer.visibility_timeout_seconds,
+        kind=process.client,
     )
     name = naming.queue_name(place.environment, consumer)
     source = Queue(sqs, queue_url or queue.url_of(sqs, name))

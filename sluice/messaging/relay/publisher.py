@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import boto3
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -24,7 +23,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from sluice import limits, sdk
-from sluice.aws.client import fast_client
+from sluice.aws.client import LIGHT, open_client
 from sluice.error_codes import CREDENTIALS_REFUSED, is_throttled
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import attributes_bytes
@@ -43,10 +42,10 @@ _NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "NotFound", "Expired", "Invali
 _TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
 
 
-def client(endpoint_url: str | None, region: str) -> Any:
+def client(endpoint_url: str | None, region: str, *, kind: str = LIGHT) -> Any:
     """Return an SNS client that tries once: the relay owns the retries."""
     config = sdk.config(answer_seconds=CALL_SECONDS_MAX - sdk.CONNECT_SECONDS, connections=CALLS_MAX)
-    return fast_client(boto3.client("sns", endpoint_url=endpoint_url, region_name=region, config=config))
+    return open_client("sns", endpoint_url=endpoint_url, region=region, config=config, kind=kind)
 
 
 def check_topic(sns: Any, topic_arn: str) -> None:
@@ -101,7 +100,7 @@ class Publisher:
     """Publishes heads to one topic.
 
     Args:
-        sns: a client that does not retry by itself.
+        sns: a client that does not retry by itself: boto3's, which is used as it is, or the light one of `client`.
     """
 
     def __init__(self, sns: Any, topic_arn: str) -> None:

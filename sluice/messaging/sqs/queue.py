@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.parsers import ResponseParserError
 
 from sluice import limits, sdk
-from sluice.aws.client import fast_client
+from sluice.aws.client import LIGHT, open_client
 from sluice.errors import SET_CREDENTIALS, EndpointError
 from sluice.messaging.errors import HoldLost, TransientError
 
@@ -35,10 +34,11 @@ def client(
     *,
     connections: int,
     answer_seconds: float = limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS,
+    kind: str = LIGHT,
 ) -> Any:
     """Return an SQS client for so many threads. It tries once, and waits for longer than a long poll takes."""
     config = sdk.config(answer_seconds=answer_seconds, connections=connections)
-    return fast_client(boto3.client("sqs", endpoint_url=endpoint_url, region_name=region, config=config))
+    return open_client("sqs", endpoint_url=endpoint_url, region=region, config=config, kind=kind)
 
 
 def url_of(sqs: Any, name: str) -> str:
@@ -84,7 +84,7 @@ class Queue:
     """One queue as a worker uses it. Any number of threads may share one.
 
     Args:
-        sqs: a client that does not retry by itself.
+        sqs: a client that does not retry by itself: boto3's, which is used as it is, or the light one of `client`.
     """
 
     def __init__(self, sqs: Any, url: str) -> None:

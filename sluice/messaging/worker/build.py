@@ -15,6 +15,7 @@ from typing import Any, TypedDict, Unpack
 import boto3
 from sqlalchemy import Engine
 
+from sluice.aws.client import LIGHT
 from sluice.clock import Clock, SystemClock
 from sluice.declaration import Consumer
 from sluice.declaration.arguments import typed
@@ -71,18 +72,20 @@ def build_worker(
     lanes: int | None = None,
     idle_seconds: float | None = None,
     is_ordered: bool | None = None,
+    client: str = LIGHT,
     **options: Unpack[Options],
 ) -> Worker:
     """Return a worker for a consumer, ready to `run`.
 
     Args:
         consumer: its declaration.
-        queue: its URL; or the queue, whose client serves as many threads as there are lanes.
+        queue: its URL; or the queue, whose client is used as it is, and serves as many threads as there are lanes.
         database: URL of the one with the inbox's tables; or an engine, which is used as it is.
         handlers: what is done with its events.
         lanes: message groups to work on at once; None is what is declared.
         idle_seconds: end by itself when nothing came for so long; None never does.
         is_ordered: whether the queue is FIFO; None goes by its name.
+        client: which to make for a URL, `light` or `boto3`.
         options: of `assemble_worker`.
 
     Raises:
@@ -94,7 +97,7 @@ def build_worker(
     processor_settings = ProcessorSettings.declared(consumer, is_ordered=is_ordered)
     if isinstance(queue, str):
         timeout_seconds = processor_settings.timeout_seconds
-        polls, prompt = clients(None, _region(url), lanes=settings.lanes, timeout_seconds=timeout_seconds)
+        polls, prompt = clients(None, _region(url), lanes=settings.lanes, timeout_seconds=timeout_seconds, kind=client)
         queue = Queue(polls, url)
         options.setdefault("renewals", Queue(prompt, url))
     if isinstance(database, str):
@@ -111,13 +114,19 @@ def build_worker(
     )
 
 
-def clients(endpoint_url: str | None, region: str, *, lanes: int, timeout_seconds: int) -> tuple[Any, Any]:
+def clients(
+    endpoint_url: str | None, region: str, *, lanes: int, timeout_seconds: int, kind: str = LIGHT
+) -> tuple[Any, Any]:
     """Return two SQS clients: for lanes, and for calls that may not wait for as long as a poll: extensions, deletes."""
     prompt_seconds = Heartbeat.answer_seconds(timeout_seconds)
     return (
-        queues.client(endpoint_url, region, connections=lanes),
+        queues.client(endpoint_url, region, connections=lanes, kind=kind),
         queues.client(
-            endpoint_url, region, connections=_RENEWAL_CONNECTIONS + threads_of(lanes), answer_seconds=prompt_seconds
+            endpoint_url,
+            region,
+            connections=_RENEWAL_CONNECTIONS + threads_of(lanes),
+            answer_seconds=prompt_seconds,
+            kind=kind,
         ),
     )
 

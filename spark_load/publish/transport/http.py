@@ -1,46 +1,31 @@
 """The transport over plain sockets: it encodes, signs and writes down here; the connections are `sockets`'s matter."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from sluice.aws.signing import Keys, Signer
+from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError
+from botocore.parsers import ResponseParserError
+
+from sluice.aws.http import Address
+from sluice.aws.operation import Operation
 from sluice.clock import Clock
 from sluice.history.events import Outcome
 from spark_load.publish.transport import Answer, Call
-from spark_load.publish.transport.formats import FORMATS, EntryResults, Unreadable
+from spark_load.publish.transport.formats import EntryResults, body_encoder
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
-from spark_load.publish.transport.sockets import Address, Request, Response, SocketExchange
+from spark_load.publish.transport.sockets import Arrival, Request, SocketExchange
 
 _OK = Outcome.OK.value
 _CONNECTIONS_MAX = 64
-NEVER_LEFT = ("EndpointConnectionError", "ConnectTimeoutError")
-"""Errors, by botocore's names, after which the request certainly had no effect."""
+_SERVER_ERROR = 500
 
 
 class HttpTransport:
     """A `Transport` over sockets."""
 
-    def __init__(
-        self,
-        address: Address,
-        ledger: Ledger,
-        *,
-        service: str,
-        region: str,
-        keys: Callable[[], Keys],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, address: Address, operation: Operation, ledger: Ledger, *, service: str, clock: Clock) -> None:
         self._exchange = SocketExchange(address, connections_max=_CONNECTIONS_MAX, clock=clock)
+        self._operation, self._encode = operation, body_encoder(service, operation)
         self._ledger, self._clock = ledger, clock
-        self._format = FORMATS[service]
-        self._signer = Signer(
-            service=service,
-            region=region,
-            host=address.host,
-            path=address.path,
-            headers=self._format.headers,
-            keys=keys,
-            now_us=clock.now_us,
-        )
         self._on_their_way: dict[int, RecordedCall] = {}
         self._keys = 0
 
@@ -51,7 +36,7 @@ class HttpTransport:
 
     def send(self, calls: Sequence[Call]) -> None:
         """Write all of them down, then send them; the instant of asking is the same for all, and early for the last."""
-        signed = [self._signer.request(self._format.encode(call)) for call in calls]
+        signed = [self._operation.sign(self._encode(call)) for call in calls]
         recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
         requests = []
         for recorded_call, content in zip(recorded_calls, signed, strict=True):
@@ -64,38 +49,40 @@ class HttpTransport:
         """Return what was answered or given up; written down with the next question, or when nothing is on its way."""
         if not self._on_their_way:
             return ()
-        answers = [self._answer(response) for response in self._exchange.responses(wait_seconds)]
+        answers = [self._answer(arrival) for arrival in self._exchange.arrivals(wait_seconds)]
         if not self._on_their_way:
             self._ledger.flush()
         return answers
 
-    def _answer(self, response: Response) -> Answer:
-        recorded_call = self._on_their_way.pop(response.key)
-        results, is_answered = self._results(recorded_call.call, response)
-        self._ledger.answered(recorded_call, results, responded_at_us=response.at_us if is_answered else None)
+    def _answer(self, arrival: Arrival) -> Answer:
+        recorded_call = self._on_their_way.pop(arrival.key)
+        results, is_answered = self._results(recorded_call.call, arrival)
+        self._ledger.answered(recorded_call, results, responded_at_us=arrival.at_us if is_answered else None)
         return Answer(recorded_call.call, _errors(results))
 
-    def _results(self, call: Call, response: Response) -> tuple[EntryResults, bool]:
+    def _results(self, call: Call, arrival: Arrival) -> tuple[EntryResults, bool]:
         """Return what a response says of each message, and whether it is an answer at all."""
-        count = call.size
-        if response.error is not None:
-            outcome = Outcome.FAIL if response.error in NEVER_LEFT else Outcome.INFO
-            return EntryResults.alike(count, outcome.value, response.error), False
-        body = response.body.decode("utf-8", "replace")
-        if response.status >= 300:
-            # A refusal had no effect. A server error may have had one.
-            outcome = Outcome.FAIL if response.status < 500 else Outcome.INFO
-            code = self._format.error_code(response.headers, body) or str(response.status)
-            return EntryResults.alike(count, outcome.value, code), True
+        came = arrival.came
+        if isinstance(came, Exception):
+            never_left = isinstance(came, EndpointConnectionError | ConnectTimeoutError)
+            return EntryResults.alike(call.size, _outcome(has_no_effect=never_left), type(came).__name__), False
         try:
-            return self._format.results(call, body), True
-        except Unreadable:
-            return EntryResults.alike(count, Outcome.INFO.value, "ResponseParserError"), False
+            return EntryResults.of(call, self._operation.result(came)), True
+        except ClientError as error:
+            code = error.response["Error"].get("Code") or str(came.status)
+            # A refusal had no effect. A server error may have had one.
+            return EntryResults.alike(call.size, _outcome(has_no_effect=came.status < _SERVER_ERROR), code), True
+        except (ResponseParserError, KeyError) as error:
+            return EntryResults.alike(call.size, _outcome(has_no_effect=False), type(error).__name__), False
 
     def close(self) -> None:
         """Write down what was answered, and close every connection."""
         self._ledger.flush()
         self._exchange.close()
+
+
+def _outcome(*, has_no_effect: bool) -> str:
+    return (Outcome.FAIL if has_no_effect else Outcome.INFO).value
 
 
 def _errors(results: EntryResults) -> dict[int, str]:

@@ -1,23 +1,21 @@
 """Opens the transport a run names."""
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import boto3
 from botocore.exceptions import NoCredentialsError
-from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
-from sluice.aws.signing import Keys
+from sluice.aws.client import address_of
+from sluice.aws.operation import Operation, read_keys
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.recorder.recorder import Recorder
 from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS, Transport
+from spark_load.publish.transport.formats import CALLS
 from spark_load.publish.transport.http import HttpTransport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.sdk import SdkTransport
-from spark_load.publish.transport.sockets import Address
 
 
 def chosen(name: str | None, endpoint_url: str, saboteur: str | None, *, destination: str = "topic") -> str:
@@ -55,24 +53,20 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock:
         raise ConfigError(
             f"HTTPS_PROXY is set for {url}, and transport {name!r} knows no proxies; use boto3, or unset it"
         )
-    ca_file = None if url.startswith("http:") else os.environ.get("AWS_CA_BUNDLE", get_cert_path(verify=True))
-    return HttpTransport(
-        Address.of(url, ca_file=ca_file),  # what boto3 would trust
-        ledger,
-        service=client.meta.service_model.signing_name,
-        region=client.meta.region_name,
-        keys=_keys_of(boto3.Session()),
-        clock=clock,
-    )
-
-
-def _keys_of(session: Any) -> Callable[[], Keys]:
-    found = session.get_credentials()
-    if found is None:
+    session, service = boto3.Session(), client.meta.service_model.service_name
+    credentials = session.get_credentials()
+    if credentials is None:
         raise NoCredentialsError
-
-    def keys() -> Keys:
-        frozen = found.get_frozen_credentials()
-        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
-
-    return keys
+    try:
+        address = address_of(client, session)
+    except OSError as error:
+        raise ConfigError(f"the certificates of AWS_CA_BUNDLE cannot be read ({error}); name a file of them") from error
+    operation = Operation(
+        CALLS[service].operation,
+        meta=client.meta,
+        exceptions=client.exceptions,
+        address=address,
+        keys=read_keys(credentials),
+        now_us=clock.now_us,
+    )
+    return HttpTransport(address, operation, ledger, service=service, clock=clock)

@@ -11,14 +11,9 @@ from botocore.parsers import ResponseParserError
 
 from sluice.recorder.recorder import Recorder
 from spark_load.publish.transport import Answer, Call
-from spark_load.publish.transport.formats import NOT_IN_ANSWER
+from spark_load.publish.transport.formats import CALLS, NOT_IN_ANSWER
 
 _THREADS = 8
-_OPERATIONS = {
-    "sns": ("publish_batch", "TopicArn", "PublishBatchRequestEntries", "Message"),
-    "sqs": ("send_message_batch", "QueueUrl", "Entries", "MessageBody"),
-}
-"""Service to its call, and what that calls the address, the entries and a body."""
 
 
 class SdkTransport:
@@ -26,7 +21,7 @@ class SdkTransport:
 
     def __init__(self, client: Any, recorder: Recorder) -> None:
         self._client, self._recorder = client, recorder
-        self._operation = _OPERATIONS[client.meta.service_model.service_name]
+        self._call = CALLS[client.meta.service_model.service_name]
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="publish")
         self._ended: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
         self._on_their_way = 0
@@ -64,8 +59,8 @@ class SdkTransport:
         return {index: codes.get(str(index), NOT_IN_ANSWER) for index in positions if str(index) not in acknowledged}
 
     def _request(self, call: Call) -> Any:
-        operation, address, entries, body = self._operation
-        return getattr(self._client, operation)(**{address: call.address, entries: _entries(call, body=body)})
+        entries = [(message.body, message.message_group_id, message.deduplication_id) for message in call.messages]
+        return getattr(self._client, self._call.method)(**self._call.params(call.address, entries))
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
         """Return what was answered or given up since; raise what went wrong on this side, a full disk for one."""
@@ -81,16 +76,3 @@ class SdkTransport:
     def close(self) -> None:
         """Wait for what is on its way, and end the threads."""
         self._threads.shutdown()
-
-
-def _entries(call: Call, *, body: str) -> list[dict[str, str]]:
-    """Return the messages as entries, which name the body in the service's own way."""
-    return [
-        {
-            "Id": str(position),
-            body: message.body,
-            "MessageGroupId": message.message_group_id,
-            "MessageDeduplicationId": message.deduplication_id,
-        }
-        for position, message in enumerate(call.messages)
-    ]

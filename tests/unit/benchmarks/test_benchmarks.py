@@ -7,6 +7,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from benchmarks import sink, source
+from sluice.aws.client import BOTO3
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox.store import Head, Sent
 from sluice.messaging.relay import publisher
@@ -46,7 +47,7 @@ def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.M
     """What the relay's own publisher sends is answered, in the query protocol, with a message id for each entry."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    sns = publisher.client("http://127.0.0.1:9", "eu-central-1")
+    sns = publisher.client("http://127.0.0.1:9", "eu-central-1", kind=BOTO3)
     sns.meta.events.register("before-send.sns.PublishBatch", _answered)
     publish = Publisher(sns, "arn:aws:sns:eu-central-1:000000000000:t.fifo")
 
@@ -64,7 +65,7 @@ def test_the_benchmarks_queue_brings_the_messages_of_many_groups_in_turn(monkeyp
     """Each is an envelope of the group it is in, received for the first time, and the next group's comes after it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    sqs = queue.client("http://127.0.0.1:9", "eu-central-1", connections=1)
+    sqs = queue.client("http://127.0.0.1:9", "eu-central-1", connections=1, kind=BOTO3)
     sqs.meta.events.register("before-send.sqs", _sourced)
     endless = Queue(sqs, "http://127.0.0.1:9/0/q.fifo")
 

@@ -449,12 +449,12 @@ def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(
 
 
 def _asynchronous() -> Any:
-    """Return a client like those of aiobotocore: it is one of botocore's, and its calls are coroutines."""
+    """Return a client like those of aiobotocore: it is one of botocore's, and its methods are coroutines."""
 
-    async def call(_operation: str, _parameters: object) -> None: ...
+    async def close() -> None: ...
 
     client: Any = Shop().clients[0]
-    client._make_api_call = call
+    client.close = close
     return client
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSResponse, HeadersDict
 from structlog.testing import capture_logs
 
 from sluice import limits
+from sluice.aws.client import KINDS
 from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Retry
 from sluice.messaging.sqs import queue
@@ -14,6 +14,7 @@ from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.worker.processing.group_locks import GroupLocks
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
 from sluice.messaging.worker.processing.processor import Release
+from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, World
 
@@ -95,19 +96,15 @@ def test_l1_a_renewal_nobody_answers_leaves_time_for_others(timeout_seconds: int
     assert (config.read_timeout, config.connect_timeout) == (answer_seconds, min(4, answer_seconds))
 
 
-def test_x6_the_client_tries_once() -> None:
-    sqs = queue.client("http://localhost:1", "us-east-1", connections=1)
-    requests: list[Any] = []
+@pytest.mark.parametrize("kind", KINDS)
+def test_x6_the_client_tries_once(kind: str) -> None:
+    with capturing(lambda _: Reply(503, b"")) as server:
+        sqs = queue.client(server.url, "us-east-1", connections=1, kind=kind)
+        with pytest.raises(TransientError):
+            Queue(sqs, f"{server.url}/q.fifo").receive(attempt_id=None, wait_seconds=0)
+        sqs.close()
 
-    def fails(request: Any, **_: Any) -> AWSResponse:
-        requests.append(request)
-        return AWSResponse(request.url, 503, HeadersDict({}), Empty())
-
-    sqs.meta.events.register_last("before-send.sqs", fails)
-    with pytest.raises(TransientError):
-        Queue(sqs, "http://localhost:1/q.fifo").receive(attempt_id=None, wait_seconds=0)
-
-    assert len(requests) == 1
+    assert len(server.captured) == 1
 
 
 class Empty:
