@@ -159,7 +159,6 @@ def assemble_worker(
     alive: AliveFile | None = None,
     agent_uri: str | None = None,
     signs: Signs | None = None,
-    processor_type: type[MessageProcessor] = MessageProcessor,
 ) -> Worker:
     """Return a worker, ready to `run`; a test takes steps of its `parts` instead.
 
@@ -188,7 +187,7 @@ def assemble_worker(
         hooks=called,
         failpoint=failpoint,
     )
-    processor = processor_type(
+    processor = MessageProcessor(
         engine,
         queue,
         inbox,

@@ -147,7 +147,7 @@ class Drainer:
             with self._leased(message) as lease:
                 context = self._context(message, lease)
                 self._signs.working()
-                outcome = self._performed(session, message, context, lease)
+                outcome = self._performed(session, message, context)
         log_fields = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
             self._runner.failpoint("after_drain_commit")
@@ -175,7 +175,7 @@ class Drainer:
         self._end_attempt(begun)
         return None
 
-    def _performed(self, session: Session, message: ParkedMessage, context: Context, lease: DrainLease) -> Outcome:
+    def _performed(self, session: Session, message: ParkedMessage, context: Context) -> Outcome:
         """Return how the attempt went; its transaction has ended.
 
         Raises:
@@ -187,7 +187,6 @@ class Drainer:
                 session=session,
                 envelope=message.envelope,
                 context=context,
-                guard=lease,
                 mark=partial(self._inbox.mark_parked, message=message),
                 before_commit="before_drain_commit",
             )

@@ -44,7 +44,6 @@ class _MarksNothing(MessageProcessor):
                 session=session,
                 envelope=arrived.envelope,
                 context=self._context(lease, arrived, decision),
-                guard=lease,
                 mark=lambda _: None,
                 before_commit="before_commit",
             )
@@ -112,8 +111,7 @@ class CommitsUngated(MessageProcessor):
             Attempt(
                 session=session,
                 envelope=arrived.envelope,
-                context=self._context(lease, arrived, admission.decision),
-                guard=_NoGate(),
+                context=replace(self._context(lease, arrived, admission.decision), hold=_NoGate()),
                 mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
                 before_commit="before_commit",
             )

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, insert, select
 from sqlalchemy.orm import Session
@@ -26,7 +27,7 @@ from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.metrics import Tally
-from sluice.messaging.worker.build import assemble_worker
+from sluice.messaging.worker import build
 from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
@@ -228,27 +229,27 @@ class World:
         self._workers += 1
         sqs, line, wait, tally = self.simulator.client("sqs"), Line(), ClockWait(self.simulator), Tally()
         line.attach(sqs)
-        made = assemble_worker(
-            queue=Queue(sqs, self.url),
-            engine=self.engine,
-            handlers=self.handlers if handlers is None else handlers,
-            inbox=self.inbox if inbox is None else inbox,
-            settings=WorkerSettings(
-                lanes=1,
-                wait_seconds=poll_seconds,
-                drain_seconds=POLL_SECONDS,
-                keep_inbox_seconds=5_184_000,
-                backoff=backoff,
-            ),
-            processor_settings=self.settings,
-            wait=wait,
-            clock=self.clock if clock is None else clock,
-            rng=seeded(self._workers),  # of its own: two that ask with one attempt id are one receive
-            failpoint=failpoint,
-            processor_type=kind,
-            hooks=[tally, *hooks],
-            **options,
-        )
+        with patch.object(build, "MessageProcessor", kind):
+            made = build.assemble_worker(
+                queue=Queue(sqs, self.url),
+                engine=self.engine,
+                handlers=self.handlers if handlers is None else handlers,
+                inbox=self.inbox if inbox is None else inbox,
+                settings=WorkerSettings(
+                    lanes=1,
+                    wait_seconds=poll_seconds,
+                    drain_seconds=POLL_SECONDS,
+                    keep_inbox_seconds=5_184_000,
+                    backoff=backoff,
+                ),
+                processor_settings=self.settings,
+                wait=wait,
+                clock=self.clock if clock is None else clock,
+                rng=seeded(self._workers),  # of its own: two that ask with one attempt id are one receive
+                failpoint=failpoint,
+                hooks=[tally, *hooks],
+                **options,
+            )
         return Hands(made, line, wait, tally)
 
     def work_off(self, *workers: Hands, until: Sequence[Place] = (), steps_max: int = 200) -> None:

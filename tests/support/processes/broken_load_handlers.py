@@ -2,7 +2,7 @@
 
 import os
 import sys
-from functools import partial
+from unittest.mock import patch
 
 from sluice.messaging import failpoints
 from sluice.messaging.worker import build
@@ -12,8 +12,6 @@ from tests.support.messaging.broken_workers import DeletesFirst, KeepsNoInbox
 __all__ = ["write"]
 
 is_without_inbox = sys.argv[sys.argv.index("--consumer") + 1] == "billing"
-build.assemble_worker = partial(
-    build.assemble_worker, processor_type=KeepsNoInbox if is_without_inbox else DeletesFirst
-)
+patch.object(build, "MessageProcessor", KeepsNoInbox if is_without_inbox else DeletesFirst).start()
 # Each is slow where it can be found out: with the effect and without the delete, or the other way round.
 os.environ[failpoints.VARIABLE] = "after_commit=0.5" if is_without_inbox else "after_receive=0.5"

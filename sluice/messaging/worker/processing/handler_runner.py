@@ -35,7 +35,6 @@ class Attempt:
 
     Args:
         session: in whose transaction the group of the message is locked.
-        guard: whose message it has to be still when it is committed.
         mark: writes into the transaction that the message is handled.
         transaction_id: Postgres's, where locking the group has returned that.
     """
@@ -43,7 +42,6 @@ class Attempt:
     session: Session
     envelope: Envelope
     context: Context
-    guard: Holding
     mark: Mark
     before_commit: str
     transaction_id: int | None = None
@@ -76,11 +74,11 @@ class HandlerRunner:
         if handler is None:
             return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
         with BegunTransaction(attempt.session, attempt.transaction_id) as begun:
-            outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.guard, begun)
+            outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.context.hold, begun)
             if isinstance(outcome, Ack):
                 self.failpoint(attempt.before_commit)
-                attempt.guard.check()
-                outcome = _shielded(lambda: _committed(attempt, begun), attempt.guard, begun)
+                attempt.context.hold.check()
+                outcome = _shielded(lambda: _committed(attempt, begun), attempt.context.hold, begun)
         return outcome
 
 
@@ -118,17 +116,17 @@ def _reason(given: object) -> str:
     return "the handler gave no reason" if given is None or given == "" else printable(given)
 
 
-def _shielded(act: Callable[[], Outcome], guard: Holding, begun: BegunTransaction) -> Outcome:
+def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction) -> Outcome:
     """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
 
     Raises:
-        HoldLost: the guard says so, too.
+        HoldLost: the message may really be somebody else's.
         DBAPIError: the database may be why, and whoever asks it again will know.
     """
     try:
         return act()
     except HoldLost as error:
-        guard.check()
+        hold.check()
         return Retry(reason=raised(error))
     except PermanentError as error:
         return Reject(_reason(error))

@@ -191,7 +191,6 @@ class MessageProcessor:
                 session=session,
                 envelope=arrived.envelope,
                 context=self._context(lease, arrived, decision),
-                guard=lease,
                 mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
                 before_commit="before_commit",
                 transaction_id=admission.transaction_id,

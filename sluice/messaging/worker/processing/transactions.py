@@ -41,7 +41,7 @@ class Transactions:
         listen(engine)  # while no other thread executes: what SQLAlchemy calls may not grow meanwhile
         self.is_database_away = False
 
-    def run[T](self, guard: Holding, transact: Callable[[Session], T]) -> T:
+    def run[T](self, lease: Holding, transact: Callable[[Session], T]) -> T:
         """Return what a transaction returns; while the database is away, wait for it, so that no attempt is used up.
 
         Raises:
@@ -51,7 +51,7 @@ class Transactions:
         """
         failures = own_failures = 0
         while not (failures and self._wait.is_stopped()):
-            guard.check()
+            lease.check()
             try:
                 with Session(self._engine) as session:
                     done = transact(session)

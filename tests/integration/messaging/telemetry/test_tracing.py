@@ -181,7 +181,6 @@ def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
             session=session,
             envelope=Envelope(event=PLACED, seq=3, epoch=1),
             context=CONTEXT,
-            guard=RecordedSpans(),
             mark=lambda _: None,
             before_commit="never",
         )
