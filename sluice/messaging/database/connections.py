@@ -55,7 +55,7 @@ class HookedConnection(psycopg.Connection[Any]):
 
 def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> HookedConnection:
     """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
-    return HookedConnection.connect(*arguments, **{**_POSTGRES, **named})
+    return HookedConnection.connect(*arguments, **{**named, **_POSTGRES})
 
 
 def open_sqlite(connection: Any, _: object) -> None:
