@@ -115,6 +115,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"topics": (Topic(), Topic())},
         {"topics": (_TOPIC,), "region": "eu-west-1"},
         {"topics": (_TOPIC,), "archive_days": 7},
+        {"topics": (Topic(), Topic(name="new")), "consumers": (Consumer(name="billing", topic="events"),)},
     ),
     "Environment.keys": ({"keys": _KEYS}, {"keys": _KEYS, "encryption": Encryption.CMK, "region": "eu-west-1"}),
     "Environment.event_bytes_max": (

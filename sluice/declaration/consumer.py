@@ -49,7 +49,7 @@ class Consumer:
 
     Args:
         name: lower-case letters, digits and inner hyphens; part of the queue's name.
-        topic: which of the environment's topics it gets, by name; None means the first.
+        topic: which of the environment's topics it gets, by name; None where there is one.
         fifo: False makes a standard queue, which costs less and promises less: messages of a group come in any order,
             side by side and sometimes twice, and nothing may be parked. The inbox still handles each once.
         queue: an existing queue in place of one of the environment's own; `fifo` says of which type.

@@ -49,7 +49,8 @@ class Environment:
             name goes on from another's, as `shop-eu` from `shop`, may share names with it.
         account: twelve digits; None means the account of whoever deploys.
         region: an AWS region's name, of the partition `aws`.
-        topics: at least one, each name once; the first is that of consumers that name none.
+        topics: at least one, each name once. With several every consumer names its own; an own one that nobody gets is
+            refused.
         consumers: of all topics, at least one; names are unique.
         removal: what `cdk destroy` does to topics, queues and keys. RETAIN also protects the stacks from deletion.
         encryption: who holds the keys at rest.
@@ -220,12 +221,14 @@ def _check_topics(environment: Environment) -> None:
     names = [topic.name for topic in environment.topics]
     require(environment, len(set(names)) == len(names), field="topics", seen=names, allowed="each topic's name once")
     taken = {f"{part}-{name}" for name in names[1:] for part in ("relay", "topic")}
+    is_one = len(names) == 1
     for consumer in environment.consumers:
         require(
             consumer,
-            consumer.topic is None or consumer.topic in names,
+            consumer.topic in names or (consumer.topic is None and is_one),
             field="topic",
-            allowed=f"None or one of {', '.join(names)}, the topics of environment {environment.name!r}",
+            allowed=f"{'None or ' if is_one else 'one of '}{', '.join(names)}, the topics of environment"
+            f" {environment.name!r}{'' if is_one else ': with several, every consumer names its own'}",
         )
         require(
             consumer,
@@ -245,6 +248,14 @@ def _check_topics(environment: Environment) -> None:
                 allowed=f"other accounts than {environment.account}, the environment's own: there a role's policy"
                 " suffices",
             )
+        require(
+            environment,
+            environment.consumers_of(topic) or topic.subscriber_accounts,
+            field="topics",
+            seen=topic.name,
+            allowed="topics that a consumer gets, or that other accounts may subscribe to (subscriber_accounts): nobody"
+            " gets this one",
+        )
     require(
         environment,
         environment.archive_days is None or any(isinstance(topic, Topic) for topic in environment.topics),

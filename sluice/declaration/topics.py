@@ -1,7 +1,7 @@
 """The topics of an environment: those it makes, and those that are somebody else's.
 
-A consumer names the topic it gets; the first is that of consumers that name none. A subscriber of another account makes
-the subscription itself: one that the queue's owner makes needs no confirmation.
+A consumer names the topic it gets, where there are several: their order means nothing to it. A subscriber of another
+account makes the subscription itself: one that the queue's owner makes needs no confirmation.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-account.html (read 2026-11-23).
 """
 

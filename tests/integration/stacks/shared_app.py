@@ -45,8 +45,8 @@ SHARED = Environment(
     network=NewNetwork(restrict_default_security_group=False),
     image="sluice-worker:0.1.0",
     consumers=(
-        Consumer(name="billing", queue=INVOICES),
-        Consumer(name="search", fifo=False),
+        Consumer(name="billing", topic="orders", queue=INVOICES),
+        Consumer(name="search", topic="orders", fifo=False),
         Consumer(name="ledger", topic="payments"),
         Consumer(name="warehouse", topic="stock"),
     ),

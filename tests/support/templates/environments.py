@@ -136,6 +136,7 @@ SHARED = Environment(
     consumers=(
         Consumer(
             name="billing",
+            topic="orders",
             queue=ExistingQueue(
                 arn="arn:aws:sqs:us-east-1:111122223333:invoices.fifo",
                 dead_letter_queue_arn="arn:aws:sqs:us-east-1:111122223333:invoices-dead.fifo",

@@ -151,14 +151,18 @@ def environments(draw: DrawFn) -> Environment:
     )
     names = draw(st.lists(_NAMES, min_size=1, max_size=4, unique_by=lambda name: name.replace("-", "")))
     topics = draw(st.lists(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True), min_size=1, max_size=3, unique=True))
-    declared = tuple(replace(draw(consumers(name)), topic=draw(st.none() | st.sampled_from(topics))) for name in names)
+    named = st.sampled_from(topics) if len(topics) > 1 else st.sampled_from([None, *topics])
+    declared = tuple(replace(draw(consumers(name)), topic=draw(named)) for name in names)
+    consumed = {topics[0] if consumer.topic is None else consumer.topic for consumer in declared}
     return Environment(
         name=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
         application=draw(st.sampled_from(["sluice", "shop-2"])),
         account=draw(st.none() | (_ACCOUNT if isinstance(database, ExistingDatabase) else _ACCOUNTS)),
         region="eu-west-1",
         consumers=declared,
-        topics=tuple(Topic(name=name) for name in topics),
+        topics=tuple(
+            Topic(name=name, subscriber_accounts=() if name in consumed else ("999988887777",)) for name in topics
+        ),
         removal=removal,
         encryption=draw(st.sampled_from(Encryption)),
         archive_days=draw(st.none() | st.integers(1, limits.ARCHIVE_DAYS_MAX)) if removal is Removal.RETAIN else None,

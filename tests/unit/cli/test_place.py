@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 
 from sluice.cli.place import outbox_target
-from sluice.declaration import Topic
+from sluice.declaration import Consumer, Topic
 from sluice.errors import ConfigError
 from tests.support.declaration import environment
 
-TWO = replace(environment("local"), topics=(Topic(name="orders"), Topic(name="payments")))
+TWO = replace(
+    environment("local"),
+    topics=(Topic(name="orders"), Topic(name="payments")),
+    consumers=(Consumer(name="billing", topic="orders"), Consumer(name="ledger", topic="payments")),
+)
 
 
 @pytest.mark.parametrize(("topic", "name"), [(None, "orders"), ("orders", "orders"), ("payments", "payments")])

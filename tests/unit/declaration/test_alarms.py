@@ -8,7 +8,7 @@ import pytest
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, ExistingTopic, Gaps, NewDatabase, Topic
 from sluice.declaration.alarms import Hearer, alarms, of_consumer
 
-BILLING = Consumer(name="billing", handlers="their.handlers")
+BILLING = Consumer(name="billing", topic="events", handlers="their.handlers")
 ENVIRONMENT = Environment(name="dev", consumers=(BILLING,))
 STOCK = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:stock.fifo")
 
@@ -34,7 +34,10 @@ def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> No
     [
         ({"database": NewDatabase()}, RELAY),
         ({"database": NewDatabase(), "relay": False}, set()),
-        ({"topics": (Topic(), Topic(name="payments"))}, {"topic-payments-failed", "topic-payments-lost"}),
+        (
+            {"topics": (Topic(), Topic(name="payments", subscriber_accounts=("444455556666",)))},
+            {"topic-payments-failed", "topic-payments-lost"},
+        ),
         ({"topics": (Topic(), STOCK), "database": NewDatabase()}, RELAY),
         (
             {"topics": (Topic(), replace(STOCK, relay=True)), "database": NewDatabase()},

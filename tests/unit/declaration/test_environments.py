@@ -557,7 +557,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
     Environment: [
         {"name": "e" * 32},
         {"name": "e2"},
-        {"topics": (Topic(name="t" * 32), Topic(name="events"))},
+        {"topics": (Topic(name="t" * 32),)},
         {"cluster": "c" * 255},
         {"account": None},
         {"account": "123456789012"},

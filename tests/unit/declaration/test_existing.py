@@ -26,7 +26,8 @@ KEY_ELSEWHERE = KEY.replace("us-east-1", "eu-west-1")
 INVOICES = ExistingQueue(arn=f"{SQS}:invoices.fifo", dead_letter_queue_arn=f"{SQS}:invoices-dead.fifo", key_arn=KEY)
 LEGACY = ExistingTopic(arn=f"{SNS}:legacy-orders.fifo", key_arn=KEY)
 BILLING = Consumer(name="billing", topic="legacy-orders", queue=INVOICES)
-DEV = Environment(name="dev", account=ACCOUNT, topics=(Topic(), LEGACY), consumers=(BILLING, Consumer(name="audit")))
+AUDIT = Consumer(name="audit", topic="events")
+DEV = Environment(name="dev", account=ACCOUNT, topics=(Topic(), LEGACY), consumers=(BILLING, AUDIT))
 
 
 def test_names_and_arns_are_the_owners() -> None:
@@ -38,6 +39,18 @@ def test_names_and_arns_are_the_owners() -> None:
     assert naming.undelivered_queue_name(DEV, BILLING) == "sluice-dev-billing-undelivered-dlq.fifo"
     assert naming.cluster_name(replace(DEV, cluster="shared")) == "shared"
     assert naming.dashboard_name(replace(DEV, cluster="shared")) == "sluice-dev"
+
+
+def test_the_order_of_topics_means_nothing_to_a_consumer() -> None:
+    turned = replace(DEV, topics=DEV.topics[::-1])
+
+    assert [turned.consumers_of(topic) for topic in DEV.topics] == [(AUDIT,), (BILLING,)]
+
+
+def test_a_topic_for_other_accounts_alone_needs_no_consumer() -> None:
+    shared = Topic(name="shared", subscriber_accounts=(OTHER,))
+
+    assert replace(DEV, topics=(*DEV.topics, shared)).consumers_of(shared) == ()
 
 
 def test_a_standard_queue_and_its_dlq_have_no_suffix_and_the_subscriptions_dlq_has() -> None:
@@ -87,11 +100,21 @@ def test_a_relays_task_knows_the_largest_message() -> None:
         ),
         (
             {"consumers": (Consumer(name="audit", topic="event"),)},
-            "Consumer('audit').topic is 'event', allowed is None or one of events, legacy-orders, the topics of"
-            " environment 'dev'",
+            "Consumer('audit').topic is 'event', allowed is one of events, legacy-orders, the topics of environment"
+            " 'dev': with several, every consumer names its own",
         ),
         (
-            {"consumers": (Consumer(name="relay-legacy-orders"),)},
+            {"topics": (Topic(name="new"), Topic(), LEGACY), "consumers": (BILLING, Consumer(name="audit"))},
+            "Consumer('audit').topic is None, allowed is one of new, events, legacy-orders, the topics of environment"
+            " 'dev': with several, every consumer names its own",
+        ),
+        (
+            {"topics": (Topic(name="new"), Topic(), LEGACY)},
+            "Environment('dev').topics is 'new', allowed is topics that a consumer gets, or that other accounts may"
+            " subscribe to (subscriber_accounts): nobody gets this one",
+        ),
+        (
+            {"consumers": (Consumer(name="relay-legacy-orders", topic="events"),)},
             "Consumer.name is 'relay-legacy-orders', allowed is another name: a topic's relay or its alarms have this"
             " one",
         ),
@@ -111,7 +134,7 @@ def test_a_relays_task_knows_the_largest_message() -> None:
             f" {ACCOUNT}, the environment's own: there a role's policy suffices",
         ),
         (
-            {"topics": (LEGACY,), "archive_days": 7},
+            {"topics": (LEGACY,), "consumers": (BILLING,), "archive_days": 7},
             "Environment('dev').archive_days is 7, allowed is None without a topic of the environment's own: what an"
             " existing one archives is its owner's part",
         ),
@@ -127,12 +150,12 @@ def test_a_relays_task_knows_the_largest_message() -> None:
             " them; a queue of another account is subscribed by its owner (Topic.subscriber_accounts)",
         ),
         (
-            {"consumers": (replace(BILLING, queue=replace(INVOICES, key_arn=KEY_ELSEWHERE)),)},
+            {"consumers": (AUDIT, replace(BILLING, queue=replace(INVOICES, key_arn=KEY_ELSEWHERE)))},
             f"ExistingQueue.key_arn is '{KEY_ELSEWHERE}', allowed is a key in us-east-1, the region of environment"
             " 'dev'",
         ),
         (
-            {"consumers": (BILLING, replace(BILLING, name="audit"))},
+            {"consumers": (AUDIT, BILLING, replace(BILLING, name="copy"))},
             f"Environment('dev').consumers is {2 * [INVOICES.arn, INVOICES.dead_letter_queue_arn]}, allowed is each"
             " existing queue and DLQ once: two consumers of one queue would take each other's messages",
         ),

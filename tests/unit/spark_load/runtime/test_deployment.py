@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.declaration import Consumer, Environment, ExistingTopic, Topic
+from sluice.declaration import Consumer, Environment, ExistingTopic
 from sluice.errors import ConfigError
 from spark_load.runtime import deployment
 
@@ -22,7 +22,7 @@ DEV = Environment(name="dev", consumers=(Consumer(name="billing"), Consumer(name
             r"Consumer\('mails'\).filter_policy is \{'size': \['large'\]\}, allowed for a load test is None",
         ),
         (
-            replace(DEV, topics=(THEIRS, Topic())),
+            replace(DEV, topics=(THEIRS,)),
             r"Environment\('dev'\).topics begins with arn:aws:sns:us-east-1:111122223333:stock.fifo, allowed",
         ),
     ],
