@@ -105,6 +105,9 @@ MESSAGE_BYTES_MAX = 1_048_576
 # https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html (`aws:…` does not count)
 TAGS_MAX = 50
 
+# https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
+STACK_RESOURCES_MAX = 500
+
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html (periods under an hour)
 ALARM_SECONDS_MAX = 86_400
 

@@ -9,6 +9,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from sluice import limits
 from sluice.constructs.database import Database, DatabaseAccess
 from sluice.constructs.fan_out import Fanout, Keys, Producers
 from sluice.constructs.monitoring.alarms import Alarms, OperatorTopic
@@ -43,6 +44,23 @@ class EnvironmentStack(cdk.Stack):
     def availability_zones(self) -> list[str]:
         """Return the zones as the region will name them: asking at synth would need the network and an account."""
         return [cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(self._zones)]
+
+    def require_room(self, environment: Environment) -> None:
+        """Refuse more resources than CloudFormation takes in a stack, with the one that the cdk command adds.
+
+        Raises:
+            ConfigError: there are more, and CDK would end with a traceback.
+        """
+        count = 1 + sum(isinstance(part, cdk.CfnResource) for part in self.node.find_all())
+        most = limits.STACK_RESOURCES_MAX
+        require(
+            environment,
+            count <= most,
+            field="consumers",
+            seen=f"{len(environment.consumers)} consumers, with {count} resources in stack {self.stack_name}",
+            allowed=f"as many as {most} resources in a stack are enough for; declare the others in an environment of"
+            " their own that gets this one's topic (ExistingTopic)",
+        )
 
     def output(self, **values: str) -> None:
         """Say where things are, a name each."""
@@ -94,6 +112,7 @@ class MessagingStack(EnvironmentStack):
                 self, "Producers", environment=environment, fanout=self.fan_out, database=database
             )
         self._say_where_things_are(environment)
+        self.require_room(environment)
 
     def _say_where_things_are(self, environment: Environment) -> None:
         for topic in environment.topics:
@@ -159,6 +178,7 @@ class ConsumersStack(EnvironmentStack):
             project=project,
         )
         self.cluster, self.services, self.relays = consumers.cluster, consumers.services, consumers.relays
+        self.require_room(environment)
 
 
 class ObservabilityStack(EnvironmentStack):
@@ -187,3 +207,4 @@ class ObservabilityStack(EnvironmentStack):
         self.alarms = Alarms(self, "Alarms", environment=environment, topic=self.operators.topic)
         self.dashboard = Dashboard(self, "Dashboard", environment=environment)
         self.output(OperatorTopicArn=self.operators.topic.topic_arn)
+        self.require_room(environment)

@@ -11,6 +11,8 @@ import pytest
 from aws_cdk.assertions import Template
 
 from sluice.constructs.feature_flags import FLAGS
+from sluice.declaration import Consumer
+from sluice.errors import ConfigError
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
@@ -77,3 +79,25 @@ def test_other_names_of_the_stage_are_found_where_they_were(name: str) -> None:
 
     with pytest.warns(DeprecationWarning, match=f"sluice.constructs.stage.{name} is "):
         assert getattr(place, name).__name__ == name
+
+
+def test_more_resources_than_a_stack_may_have_are_refused_with_their_number(tmp_path: Path) -> None:
+    """In one line, and not by CDK's traceback when everything else is made."""
+    consumers = tuple(Consumer(name=f"c{number}") for number in range(41))
+
+    with pytest.raises(ConfigError) as refused:
+        EnvironmentStage(_app(tmp_path), environment=replace(LOCAL, consumers=consumers))
+
+    assert str(refused.value) == (
+        "Environment('local').consumers is '41 consumers, with 501 resources in stack sluice-local-consumers', allowed"
+        " is as many as 500 resources in a stack are enough for; declare the others in an environment of their own that"
+        " gets this one's topic (ExistingTopic)"
+    )
+
+
+def test_as_many_resources_as_a_stack_may_have_are_synthesized(tmp_path: Path) -> None:
+    consumers = tuple(Consumer(name=f"c{number}") for number in range(40))
+
+    stage = EnvironmentStage(_app(tmp_path), environment=replace(LOCAL, consumers=consumers))
+
+    assert len(stage.consumers.services) == 40
