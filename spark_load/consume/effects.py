@@ -48,9 +48,8 @@ _LISTED = text(
 _PARKED = text("SELECT group_id, seq FROM sluice_inbox_parked WHERE consumer = :consumer AND epoch = :epoch")
 _COMMITTED = text("SELECT group_id, group_seq FROM sluice_outbox WHERE type <> :end ORDER BY id")
 _UNSENT = text("SELECT count(*) FROM sluice_outbox WHERE status <> 'sent'")
-_LAST = text("SELECT group_id, max(group_seq) AS last FROM sluice_outbox GROUP BY group_id")
 _PASSED = text(
-    "SELECT group_id, last_seq FROM sluice_inbox_group"
+    "SELECT coalesce(sum(last_seq), 0) FROM sluice_inbox_group"
     " WHERE consumer = :consumer AND epoch = :epoch AND parked_at_us IS NULL"
 )
 _GAPS = text(
@@ -173,16 +172,18 @@ def undone(effects: Iterable[Effect], known: Counter[_Key]) -> list[_Key]:
     return sorted(key for key in missing if not is_end_marker(key[2]))
 
 
-def has_passed_all(url: str, *, consumer: str, epoch: int, outbox: Path) -> bool:
-    """Return whether all in the outbox was sent, and an inbox is past it with nothing missing; as `_open` raises."""
+def passed_count(url: str, *, consumer: str, epoch: int) -> int:
+    """Return how many numbers of a run an inbox is past; 0 while one is missing or set aside. As `_open` raises."""
     mine = {"consumer": consumer, "epoch": epoch}
-    with _open(f"sqlite:///{outbox}") as connection:
-        is_sent = not connection.execute(_UNSENT).scalar_one()
-        last = {row.group_id: row.last for row in connection.execute(_LAST)}
     with _open(url) as connection:
-        passed = {row.group_id: row.last_seq for row in connection.execute(_PASSED, mine)}
         is_waiting = connection.execute(_GAPS, mine).scalar_one() or connection.execute(_PARKED, mine).first()
-    return is_sent and not is_waiting and all(passed.get(group, 0) >= seq for group, seq in last.items())
+        return 0 if is_waiting else int(connection.execute(_PASSED, mine).scalar_one())
+
+
+def is_all_sent(outbox: Path) -> bool:
+    """Return whether all in an outbox was sent; as `_open` raises."""
+    with _open(f"sqlite:///{outbox}") as connection:
+        return not connection.execute(_UNSENT).scalar_one()
 
 
 def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], outbox: Path | None) -> Evidence:

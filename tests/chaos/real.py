@@ -39,7 +39,7 @@ from spark_load.publish.job import publish_share
 from spark_load.publish.transport import OUTBOX
 from spark_load.run.harm import harmed
 from spark_load.runtime import deployment
-from spark_load.runtime.task_context import DRIVER, Run, task_context
+from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
 from tests.support.endpoints import fake_aws
 
 type Message = tuple[int, int]
@@ -62,6 +62,7 @@ _ENVIRONMENT = Environment(
 _GROUPS, _BODY_BYTES = 8, 200
 _LOAD = {
     "replay": {"file": "messages.parquet"},
+    "warm_up_seconds": 1,
     "consumer": "worker",
     "destination": OUTBOX,
     "consumers_per_queue": 2,
@@ -79,6 +80,7 @@ _VARIANTS = {
 _TARGETS = Targets.of(consumer="worker", consumers=("billing",), consumers_per_queue=2, is_through_outbox=True)
 _QUIET_SECONDS = 6.0  # until the workers have begun
 _SECONDS_MAX = 180
+_LEAD_US = 1_000_000
 
 
 @click.command()
@@ -182,7 +184,6 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
     """Offer the load under faults; return its workers, and what their databases object to."""
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
     relays.make_outbox(run)
-    worker_processes.databases(run)  # now: the first faults are not to come while tables are made
     with harmed(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(3) as pool:
         working = pool.submit(worker_processes.work, harm.run, harm.take)
         relaying = pool.submit(relays.relay, harm.run, harm.take_relays)
@@ -192,10 +193,15 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
             timeout_seconds=_SECONDS_MAX,
             describe="publisher and relays to be ready",  # the schedule does not wait for who comes late
         )
-        begin_us = context.clock.now_us() + 1_500_000
-        context.coordinator.start(begin_us)
+        context.coordinator.start(context.clock.now_us() + _LEAD_US)
+        letters, warm_up_count = DeadLetters(context, run), run.plan.profile.warm_up_count
+        eventually(
+            lambda: publishing.done() or (_published(context) >= warm_up_count and letters.are_queues_empty()),
+            timeout_seconds=_SECONDS_MAX,
+            describe="the warm-up to be consumed: then there are workers for the faults to meet",
+        )
+        begin_us = context.clock.now_us() + _LEAD_US
         context.coordinator.measure(begin_us)
-        letters = DeadLetters(context, run)
         harm.begin(begin_us, context.journal, context.clock, letters)
         eventually(publishing.done, timeout_seconds=_SECONDS_MAX, describe="everything to be published")
         publishing.result()
@@ -213,6 +219,10 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
         context.coordinator.stop()
         relaying.result()
         return working.result(), objections
+
+
+def _published(context: TaskContext) -> int:
+    return sum(task.done for task in context.coordinator.all_progress() if task.role == "publish")
 
 
 def _are_relays_ready(run: Run) -> bool:

@@ -3,13 +3,13 @@
 from collections import Counter
 from pathlib import Path
 
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine, insert, update
 
 from sluice.history.events import END_TYPE
 from sluice.judge.databases import Anomaly, judge
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
-from spark_load.consume.effects import Effect, compared, rows_of, undone
+from spark_load.consume.effects import Effect, compared, is_all_sent, passed_count, rows_of, undone
 
 
 def _effect(idx: int, *, is_late: bool = False) -> Effect:
@@ -76,3 +76,31 @@ def test_what_an_outbox_holds_has_one_effect_each(tmp_path: Path) -> None:
     assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(2)], outbox=outbox) == [Anomaly.DOUBLE, Anomaly.LOST]
     found = _wrong(tmp_path, [_effect(1), _effect(2), _effect(3), _effect(5)], outbox=outbox)
     assert found == [Anomaly.INVENTED]
+
+
+def test_an_inbox_says_how_many_numbers_of_a_run_it_is_past_unless_one_is_missing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'inbox.db'}"
+    engine = create_engine(url)
+    inbox_tables.metadata.create_all(engine)
+    with engine.begin() as connection:
+        for consumer, group, epoch, last_seq in (("billing", "a", 7, 3), ("billing", "b", 7, 2), ("audit", "a", 7, 9)):
+            row = {"consumer": consumer, "group_id": group, "epoch": epoch, "first_seq": 1, "last_seq": last_seq}
+            connection.execute(insert(inbox_tables.groups).values(**row, updated_at_us=0))
+    assert [passed_count(url, consumer="billing", epoch=epoch) for epoch in (7, 6)] == [5, 0]
+    gap = {"consumer": "billing", "group_id": "a", "epoch": 7, "seq": 2, "through": 2, "state": "gap", "seen_at_us": 0}
+    with engine.begin() as connection:
+        connection.execute(insert(inbox_tables.exceptions).values(**gap))
+    engine.dispose()
+
+    assert passed_count(url, consumer="billing", epoch=7) == 0
+
+
+def test_an_outbox_says_whether_all_was_sent(tmp_path: Path) -> None:
+    outbox = _outbox(tmp_path, 2)
+    assert not is_all_sent(outbox)
+    engine = create_engine(f"sqlite:///{outbox}")
+    with engine.begin() as connection:
+        connection.execute(update(outbox_tables.messages).values(status="sent", sent_at_us=1, sns_message_id="m"))
+    engine.dispose()
+
+    assert is_all_sent(outbox)
