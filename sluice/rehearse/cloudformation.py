@@ -2,11 +2,13 @@
 
 A reference resolves to text: of a queue `Arn` to an ARN that ends with its name, `Ref` to its URL, and so on, so that
 `name_in` finds the same name however a resource is referred to. A resource without a name of its own is known by its
-logical id. What only a deployment knows stays in the text as a placeholder in angle brackets, such as `<AWS::Region>`.
+logical id. What only a deployment knows stays in the text as a placeholder in angle brackets, such as `<AWS::Region>`:
+it is unknown, and who needs it refuses it, or says what is taken for granted.
 AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html
 (read 2026-11-23).
 """
 
+import codecs
 import json
 import math
 import re
@@ -35,6 +37,11 @@ _REFS = {
     "AWS::SQS::Queue": "https://sqs.<AWS::Region>.amazonaws.com/<AWS::AccountId>/{name}",
 }
 """What `Ref` gives, where that is neither a name nor like an ARN that ends with it."""
+_SUFFIXES = {".json", ".template", ".yaml", ".yml"}
+_ENCODINGS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_NESTED = "AWS::CloudFormation::Stack"
+_UNKNOWN = re.compile(r"<[^<>]+>")
+_DYNAMIC = re.compile(r"\{\{(resolve:[^{}]*)\}\}")
 _TYPE = re.compile(r"[\w:@.-]+")
 _VARIABLE = re.compile(r"\$\{([^!${}][^{}]*)\}")
 
@@ -58,28 +65,49 @@ def _tagged(loader: _Loader, tag: str, node: yaml.Node) -> dict[str, Any]:
 _Loader.add_multi_constructor("!", _tagged)
 
 
-def load_template(path: Path) -> tuple[Template, ...]:
-    """Return the templates of a file, JSON or YAML, or of a folder of `cdk synth`, which are read together.
+def load_template(path: Path) -> Mapping[str, Template]:
+    """Return the template of a file, or those of a folder, which are read together, each by its file's path there.
+
+    Of a folder that `cdk synth` wrote only what is called `*.template.json`; of another one every template.
 
     Raises:
         ConfigError: there is none, or it cannot be read.
     """
     if not path.is_dir():
-        return (_load(path),)
-    found = sorted(path.rglob("*.template.json"))
+        return {path.name: _load(path, _text(path))}
+    found = {file: _text(file) for file in sorted(path.rglob("*.template.json"))} or {
+        file: text
+        for file in sorted(path.rglob("*"))
+        if file.suffix in _SUFFIXES
+        and file.is_file()
+        and re.search(r"^\s*[\"']?Resources[\"']?\s*:", text := _text(file), re.M)
+    }
     if not found:
-        raise ConfigError(f"{path} has no *.template.json; give a template, or the folder that `cdk synth` wrote")
-    return tuple(map(_load, found))
+        raise ConfigError(
+            f"{path} has no *.template.json, and no template in another file of {', '.join(sorted(_SUFFIXES))}; give a"
+            " template, or the folder that `cdk synth` wrote"
+        )
+    return {file.relative_to(path).as_posix(): _load(file, text) for file, text in found.items()}
 
 
-def _load(path: Path) -> Template:
-    if path.suffix not in {".json", ".yaml", ".yml"}:
-        raise ConfigError(f"{path} is no template; allowed are .json, .yaml and .yml, or the folder of `cdk synth`")
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
-        loaded = json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+        content = path.read_bytes()
+        encoding = next((name for mark, name in _ENCODINGS.items() if content.startswith(mark)), "utf-8")
+        return content.decode(encoding)
     except OSError as error:
         raise ConfigError(f"cannot read {path} ({error.strerror}); give a template") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read {path}: {error}; allowed are UTF-8 and UTF-16; give a template") from error
+
+
+def _load(path: Path, text: str) -> Template:
+    if path.suffix not in _SUFFIXES:
+        allowed = ", ".join(sorted(_SUFFIXES))
+        raise ConfigError(f"{path} is no template; allowed are {allowed}, or the folder of `cdk synth`")
+    is_json = path.suffix == ".json" or text.lstrip().startswith("{")
+    try:
+        loaded = json.loads(text) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read {path}: {' '.join(str(error).split())}; correct it") from error
     return _checked(loaded, str(path))
@@ -112,6 +140,21 @@ def name_in(reference: str) -> str:
     return segments(reference)[-1]
 
 
+def is_unknown(value: object) -> bool:
+    """Whether a value, or a part of it, is known by a deployment only."""
+    return isinstance(value, str) and _UNKNOWN.search(value) is not None
+
+
+def may_be_same(name: str, other: str) -> bool:
+    """Whether two names may be one when what is unknown of them is known."""
+    if name == other or _UNKNOWN.findall(name) == _UNKNOWN.findall(other):
+        return name == other
+    if is_unknown(name) and is_unknown(other):
+        return True
+    pattern, text = (name, other) if is_unknown(name) else (other, name)
+    return re.fullmatch(".*".join(map(re.escape, _UNKNOWN.split(pattern))), text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Properties:
     """Properties of a resource, references resolved, or a part of them.
@@ -120,11 +163,13 @@ class Properties:
         owner: type and logical id of the resource, for refusals.
         path: where in its properties these are, for refusals; with a dot at its end.
         values: name -> value.
+        undecided: parameters that have no value, which refusals ask for.
     """
 
     owner: str
     path: str
     values: Mapping[str, Any]
+    undecided: frozenset[str] = frozenset()
 
     def get(self, name: str) -> Any:
         """Return a property; None where there is none."""
@@ -133,7 +178,10 @@ class Properties:
     def refused(self, name: str, allowed: str) -> ConfigError:
         """Return the refusal of a property."""
         seen = "missing" if self.get(name) is None else repr(self.get(name))
-        return ConfigError(f"{self.owner}: {self.path}{name} is {seen}; allowed: {allowed}; correct the template")
+        named = re.findall(r"[\w:]+", " ".join(_UNKNOWN.findall(seen)))
+        wanted = [word for word in named if word in self.undecided] or [word for word in named if "AWS::" in word]
+        step = f"give it: --parameter {wanted[0]}=VALUE" if wanted else "correct the template"
+        return ConfigError(f"{self.owner}: {self.path}{name} is {seen}; allowed: {allowed}; {step}")
 
     def text(self, name: str) -> str:
         """Return a property that has to be there, as text."""
@@ -169,6 +217,8 @@ class Properties:
     def is_true(self, name: str, *, default: bool = False) -> bool:
         """Whether a property is true; in YAML it may be text."""
         found = self.get(name)
+        if is_unknown(found):
+            raise self.refused(name, "true or false")
         return default if found is None else str(found).lower() == "true"
 
     def items(self, name: str) -> list[Any]:
@@ -179,12 +229,17 @@ class Properties:
     def part(self, name: str) -> "Properties":
         """Return a property that has properties; none of them where there is none."""
         found = self.get(name)
-        return Properties(self.owner, f"{self.path}{name}.", found if isinstance(found, Mapping) else {})
+        if is_unknown(found):
+            raise self.refused(name, "properties")
+        values = found if isinstance(found, Mapping) else {}
+        return Properties(self.owner, f"{self.path}{name}.", values, self.undecided)
 
     def parts(self, name: str) -> "list[Properties]":
         """Return a property that is a list of such."""
+        if any(map(is_unknown, self.items(name))):
+            raise self.refused(name, "a list of properties")
         return [
-            Properties(self.owner, f"{self.path}{name}.{index}.", item)
+            Properties(self.owner, f"{self.path}{name}.{index}.", item, self.undecided)
             for index, item in enumerate(self.items(name))
             if isinstance(item, Mapping)
         ]
@@ -199,12 +254,21 @@ class Resource:
         id: its logical id.
         kind: its type, such as `AWS::SQS::Queue`.
         written: its properties as they are written.
+        condition: the condition that it has; None where it is there in any case.
+        metadata: what tools say of it.
     """
 
     stack: "Stack"
     id: str
     kind: str
     written: Mapping[str, Any]
+    condition: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_there(self) -> bool | None:
+        """Whether it is deployed; None where its condition cannot be told."""
+        return True if self.condition is None else self.stack.holds({"Condition": self.condition})
 
     @property
     def name(self) -> str:
@@ -216,27 +280,73 @@ class Resource:
     def properties(self) -> Properties:
         """Its properties, references resolved."""
         values = {name: self.stack.resolved(value) for name, value in self.written.items()}
-        return Properties(f"{self.kind} {self.id}", "", values)
+        return Properties(f"{self.kind} {self.id}", "", values, self.stack.undecided)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Links:
+    """What templates that are deployed together are to each other.
+
+    Args:
+        exports: name to the templates that export it, and the value there.
+        parents: name of a nested template to the resource that deploys it.
+        children: name of a template, and the id of such a resource, to the nested template.
+    """
+
+    exports: dict[str, list[tuple["Stack", Any]]] = field(default_factory=dict)
+    parents: dict[str, Resource] = field(default_factory=dict)
+    children: dict[tuple[str, str], "Stack"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stack:
-    """One template, which may import what others export."""
+    """One template, which may import what others export.
 
+    Args:
+        name: its file's path, or what it is called instead; no other has it.
+        template: what it says.
+        given: parameters that the command line gives.
+        links: what the templates are to each other.
+    """
+
+    name: str
     template: Template
-    exports: Mapping[str, tuple["Stack", Any]] = field(repr=False)
+    given: Mapping[str, str] = field(repr=False)
+    links: Links = field(repr=False)
+
+    @property
+    def parent(self) -> Resource | None:
+        """The resource that deploys it, where it is nested."""
+        return self.links.parents.get(self.name)
+
+    @property
+    def near(self) -> tuple[str, ...]:
+        """Where it is, from far to near: the folder of its file, the template that deploys it in the end, itself."""
+        if self.parent is None:
+            return (self.name.rpartition("/")[0], self.name, self.name)
+        return (*self.parent.stack.near[:2], self.name)
+
+    def nearness(self, other: "Stack") -> tuple[bool, ...]:
+        """Return how near another template is; what is nearer compares as more."""
+        return tuple(one == two for one, two in zip(self.near, other.near, strict=True))[::-1]
+
+    @property
+    def undecided(self) -> frozenset[str]:
+        """The parameters without a value."""
+        names = _names_in(self.template.get("Parameters"))
+        return frozenset(name for name in names if is_unknown(self.ref(name)))
 
     def resources(self) -> Iterator[Resource]:
-        """Yield every resource that the parameters' defaults deploy, in the template's order."""
-        for id_, resource in self.template["Resources"].items():
-            if "Condition" not in resource or self._holds({"Condition": resource["Condition"]}):
-                yield _resource(self, id_, resource)
+        """Yield every resource, also those that a condition leaves out, in the template's order."""
+        return (_resource(self, id_, resource) for id_, resource in self.template["Resources"].items())
 
     def resolved(self, value: Any) -> Any:
         """Return a value with its references resolved; None of `AWS::NoValue`."""
         if isinstance(value, list):
             items = (self.resolved(item) for item in value)
             return [item for item in items if item is not None]
+        if isinstance(value, str):
+            return _DYNAMIC.sub(r"<\1>", value)
         if not isinstance(value, Mapping):
             return value
         if len(value) == 1:
@@ -250,7 +360,7 @@ class Stack:
         found: Any
         match function, argument:
             case "Ref", str(name):
-                found = self._ref(name)
+                found = self.ref(name)
             case "Fn::GetAtt", str(text):
                 found = self._attribute(*text.partition(".")[::2])
             case "Fn::GetAtt", [str(id_), str(attribute)]:
@@ -262,7 +372,10 @@ class Stack:
             case "Fn::ImportValue", name:
                 found = self._imported(str(self.resolved(name)))
             case "Fn::If", [str(condition), then, otherwise]:
-                found = self.resolved(then if self._holds({"Condition": condition}) else otherwise)
+                is_so = self.holds({"Condition": condition})
+                if is_so is None:
+                    return _placeholder(f"Fn::If {condition} needs {' '.join(self.needed(condition)) or 'more'}")
+                found = self.resolved(then if is_so else otherwise)
             case _:
                 found = _computed(self.template, function, self.resolved(argument))
         return found
@@ -271,13 +384,24 @@ class Stack:
         found = self.template["Resources"].get(id_)
         return None if found is None else _resource(self, id_, found)
 
-    def _ref(self, name: str) -> Any:
+    def ref(self, name: str) -> Any:
+        """Return what a `Ref` to a name gives."""
         if name == "AWS::NoValue":
             return None
         if (resource := self._resource(name)) is not None:
             return _REFS.get(resource.kind, "{name}").format(name=resource.name)
-        default = _in(self.template, "Parameters", name, "Default")
-        return f"<{name}>" if default is None else default
+        parameter = _in(self.template, "Parameters", name)
+        kind = str(_in(parameter, "Type"))
+        if self.parent is not None:
+            passed = _in(self.parent.written, "Parameters", name)
+            value = _in(parameter, "Default") if passed is None else self.parent.stack.resolved(passed)
+        else:
+            is_stored = kind.startswith("AWS::SSM::")  # its default is the key of its value
+            value = self.given.get(name, None if is_stored else _in(parameter, "Default"))
+        if value is None:
+            return f"<{name}>"
+        is_list = isinstance(value, str) and (kind == "CommaDelimitedList" or kind.startswith("List<"))
+        return [item.strip() for item in value.split(",")] if is_list else value
 
     def _attribute(self, id_: str, attribute: str) -> str:
         if (resource := self._resource(id_)) is None:
@@ -285,6 +409,10 @@ class Stack:
         if attribute == "Arn":
             service = resource.kind.lower().split("::")[-2:][0]
             return f"arn:aws:{service}:<AWS::Region>:<AWS::AccountId>:{resource.name}"
+        nested, _, output = attribute.partition(".")
+        if nested == "Outputs" and (child := self.links.children.get((self.name, id_))) is not None:
+            value = child.resolved(_in(child.template, "Outputs", output, "Value"))
+            return f"<{id_}.{attribute}>" if value is None else str(value)
         return resource.name if attribute in {"Name", "QueueName"} else f"<{id_}.{attribute}>"
 
     def _substituted(self, text: str, variables: Mapping[str, Any]) -> str:
@@ -292,34 +420,66 @@ class Stack:
             name = found[1].strip()
             if name in variables:
                 return str(self.resolved(variables[name]))
-            return str(self._attribute(*name.split(".", 1)) if "." in name else self._ref(name))
+            return str(self._attribute(*name.split(".", 1)) if "." in name else self.ref(name))
 
-        return _VARIABLE.sub(value, text).replace("${!", "${")
+        return _DYNAMIC.sub(r"<\1>", _VARIABLE.sub(value, text).replace("${!", "${"))
 
     def _imported(self, name: str) -> Any:
-        if name not in self.exports:
+        if name not in self.links.exports:
             return f"<{name}>"
-        stack, value = self.exports[name]
+        stack, value = max(self.links.exports[name], key=lambda export: export[0].nearness(self))
         return stack.resolved(value)
 
-    def _holds(self, condition: Any) -> bool:
-        """Return whether a condition holds with the parameters' defaults; one that cannot be told does not."""
+    def holds(self, condition: Any) -> bool | None:
+        """Return whether a condition holds; None where it cannot be told, as a parameter has no value."""
         match condition:
             case {"Condition": str(name)}:
-                return self._holds(_in(self.template, "Conditions", name))
+                return self.holds(_in(self.template, "Conditions", name))
             case {"Fn::Equals": [left, right]}:
-                return str(self.resolved(left)) == str(self.resolved(right))
+                sides = [str(self.resolved(side)) for side in (left, right)]
+                return None if sides[0] != sides[1] and any(map(is_unknown, sides)) else sides[0] == sides[1]
             case {"Fn::Not": [part]}:
-                return not self._holds(part)
+                return None if (found := self.holds(part)) is None else not found
             case {"Fn::And": list(parts)}:
-                return all(map(self._holds, parts))
+                found_all = [self.holds(part) for part in parts]
+                return False if False in found_all else None if None in found_all else True
             case {"Fn::Or": list(parts)}:
-                return any(map(self._holds, parts))
-        return False
+                found_all = [self.holds(part) for part in parts]
+                return True if True in found_all else None if None in found_all else False
+        return None
+
+    def needed(self, condition: str) -> list[str]:
+        """Return the parameters on which a condition depends, by name."""
+        return list(dict.fromkeys(self._parameters_in(_in(self.template, "Conditions", condition))))
+
+    def _parameters_in(self, value: Any) -> Iterator[str]:
+        match value:
+            case {"Ref": str(name)}:
+                yield name
+            case {"Condition": str(name)}:
+                yield from self.needed(name)
+            case Mapping():
+                for part in value.values():
+                    yield from self._parameters_in(part)
+            case list():
+                for part in value:
+                    yield from self._parameters_in(part)
+
+
+def _placeholder(text: str) -> str:
+    return f"<{re.sub('[<>]', '', text)}>"
 
 
 def _resource(stack: Stack, id_: str, written: Mapping[str, Any]) -> Resource:
-    return Resource(stack, id_, str(written.get("Type")), written.get("Properties") or {})
+    condition, metadata = written.get("Condition"), written.get("Metadata")
+    return Resource(
+        stack,
+        id_,
+        str(written.get("Type")),
+        written.get("Properties") or {},
+        None if condition is None else str(condition),
+        metadata if isinstance(metadata, Mapping) else {},
+    )
 
 
 def _computed(template: Template, function: str, argument: Any) -> Any:
@@ -334,7 +494,7 @@ def _computed(template: Template, function: str, argument: Any) -> Any:
             found = items[int(index)]
         case "Fn::FindInMap", [str(name), str(top), str(second), *_]:
             found = _in(template, "Mappings", name, top, second)
-    return f"<{function} {json.dumps(argument, default=str)}>" if found is None else found
+    return _placeholder(f"{function} {json.dumps(argument, default=str)}") if found is None else found
 
 
 def _in(tree: Any, *path: str) -> Any:
@@ -346,32 +506,102 @@ def _in(tree: Any, *path: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """The resources of templates that are deployed together."""
+    """The resources of templates that are deployed together, also those that a condition leaves out."""
 
     all: tuple[Resource, ...]
 
     def of_kind(self, kind: str) -> Iterator[Resource]:
-        """Yield every resource of a type."""
-        return (resource for resource in self.all if resource.kind == kind)
+        """Yield every resource of a type that is deployed.
+
+        Raises:
+            ConfigError: one has a condition that cannot be told.
+        """
+        for resource in self.all:
+            if resource.kind == kind and (is_there := _is_deployed(resource)) is not False:
+                if is_there is None:
+                    raise _undecided(resource)
+                yield resource
+
+    def left_out(self, kind: str) -> Iterator[Resource]:
+        """Yield every resource of a type that a condition leaves out."""
+        return (resource for resource in self.all if resource.kind == kind and _is_deployed(resource) is False)
 
     def find(self, kind: str, reference: object, near: Resource) -> Resource | None:
-        """Return the resource that a name, an ARN or a URL refers to, first in the template it stands in; or None."""
+        """Return the resource that a name, an ARN or a URL refers to, the nearest to where it stands; or None."""
         name = name_in(str(reference))
         found = [resource for resource in self.of_kind(kind) if name in {resource.name, resource.id}]
-        return min(found, key=lambda resource: resource.stack is not near.stack, default=None)
+
+        return max(found, key=lambda resource: resource.stack.nearness(near.stack), default=None)
 
 
-def stacks_of(templates: Sequence[Template]) -> Stacks:
-    """Return the resources of templates, what one exports known to the others.
+def _is_deployed(resource: Resource) -> bool | None:
+    """Whether a resource is there, and each template in which its own is nested."""
+    parent = resource.stack.parent
+    above = True if parent is None else _is_deployed(parent)
+    return False if False in (above, resource.is_there) else None if None in (above, resource.is_there) else True
+
+
+def _undecided(resource: Resource) -> ConfigError:
+    stack, condition = resource.stack, str(resource.condition)
+    missing = [name for name in stack.needed(condition) if is_unknown(stack.ref(name))]
+    step = f"give it: --parameter {missing[0]}=VALUE" if missing else "correct the template"
+    return ConfigError(
+        f"{resource.kind} {resource.id} has the condition {condition}, which cannot be told; needed is each of its"
+        f" parameters ({', '.join(missing) or 'none is named'}); {step}"
+    )
+
+
+def stacks_of(
+    templates: Sequence[Template], names: Sequence[str] = (), given: Mapping[str, str] | None = None
+) -> Stacks:
+    """Return the resources of templates, what one exports or passes on known to the others.
+
+    Args:
+        templates: deployed together.
+        names: of each the path of its file; without any they are called by their numbers.
+        given: values of parameters.
 
     Raises:
-        ConfigError: one is no template.
+        ConfigError: one is no template, or none has a parameter that is given.
     """
-    exports: dict[str, tuple[Stack, Any]] = {}
-    stacks = [Stack(_checked(template, "the template"), exports) for template in templates]
+    links, parameters = Links(), given or {}
+    named = names or [f"template {number}" for number in range(1, len(templates) + 1)]
+    stacks = [
+        Stack(name, _checked(template, "the template"), parameters, links)
+        for name, template in zip(named, templates, strict=True)
+    ]
+    for stack in stacks:
+        _link_nested(stack, stacks)
+    _require_known(parameters, stacks)
     for stack in stacks:
         outputs = stack.template.get("Outputs")
         for output in outputs.values() if isinstance(outputs, Mapping) else ():
             if (name := _in(output, "Export", "Name")) is not None:
-                exports[str(stack.resolved(name))] = (stack, output.get("Value"))
+                links.exports.setdefault(str(stack.resolved(name)), []).append((stack, output.get("Value")))
     return Stacks(tuple(resource for stack in stacks for resource in stack.resources()))
+
+
+def _link_nested(stack: Stack, stacks: Sequence[Stack]) -> None:
+    """Note which template a nested stack is of: CDK says it in metadata, `aws cloudformation package` in the URL."""
+    for resource in stack.resources():
+        if resource.kind == _NESTED:
+            place = resource.metadata.get("aws:asset:path", resource.written.get("TemplateURL"))
+            path = (Path(stack.name).parent / place).as_posix() if isinstance(place, str) else ""
+            for child in stacks:
+                if child.name == path and child is not stack and child.name not in stack.links.parents:
+                    stack.links.parents[child.name] = resource
+                    stack.links.children[stack.name, resource.id] = child
+
+
+def _require_known(given: Mapping[str, str], stacks: Sequence[Stack]) -> None:
+    known = {name for stack in stacks for name in _names_in(stack.template.get("Parameters"))}
+    for name in given:
+        if name not in known and not name.startswith("AWS::"):
+            raise ConfigError(
+                f"--parameter names {name!r}, which no template has; allowed is one of"
+                f" {', '.join(sorted(known)) or 'none: they have no parameters'}"
+            )
+
+
+def _names_in(parameters: Any) -> Iterator[str]:
+    return map(str, parameters) if isinstance(parameters, Mapping) else iter(())

@@ -1,5 +1,6 @@
 """`rehearse`: the deployed scaling on a day of traffic, before it is deployed."""
 
+import difflib
 import importlib
 import shlex
 import sys
@@ -22,6 +23,7 @@ from sluice.rehearse.cloudformation import load_template
 from sluice.rehearse.declared import service_of, tasks_of
 from sluice.rehearse.expressions import parse
 from sluice.rehearse.mistakes import Tried, mistakes
+from sluice.rehearse.parameters import read_parameters
 from sluice.rehearse.policies import ScaledService
 from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch, simulate_all
 from sluice.rehearse.scenarios import Scenario, scenarios
@@ -56,6 +58,9 @@ class Given:
     recording: Path | None
     traffic: Sequence[str]
     seed: int
+    queue: str | None
+    parameter: Sequence[str]
+    parameters: Path | None
 
     @property
     def work(self) -> Mapping[str, Any]:
@@ -104,6 +109,14 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     help="A CloudFormation template, or a folder cdk.out, of anybody's.  [default: ENV, synthesized]",
 )
 @click.option("--service", "service_name", metavar="NAME", help="Only this consumer, or this service of the template.")
+@click.option("--queue", metavar="NAME", help="The queue its tasks receive from, where the template does not tell.")
+@click.option("--parameter", multiple=True, metavar="NAME=VALUE", help="The value of a parameter of the template.")
+@click.option(
+    "--parameters",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Values of parameters, in JSON as the AWS CLI and CloudFormation read it.",
+)
 @click.option("--profile", "profile_name", metavar="PROFILE", help="The traffic of a load profile, by name or path.")
 @click.option(
     "--recording", type=click.Path(path_type=Path, exists=True), metavar="DIR", help="The traffic of a recording."
@@ -176,9 +189,10 @@ def rehearse(
         require_writable(page, "--page")
     declared = None if name is None else load_declaration(declaration)
     environment = None if name is None or declared is None else declared.environment(name)
-    services = _read(template, environment, declared)
+    services = _read(template, environment, declared, options)
     subjects = _chosen(services, environment, service_name)
     for subject in subjects:
+        _require_queue(subject.service)
         _require_known_metrics(subject.service, options.own)
     with shown.progress() as watch:
         done = [_rehearse(subject, options, watch) for subject in subjects]
@@ -217,14 +231,26 @@ def _check(name: str | None, template: Path | None, options: Given) -> None:
 
 
 def _read(
-    template: Path | None, environment: Environment | None, declared: Declaration | None
+    template: Path | None, environment: Environment | None, declared: Declaration | None, options: Given
 ) -> Sequence[ScaledService]:
     if template is not None:
-        return read_services(*load_template(template))
+        parameters = read_parameters(options.parameter, options.parameters)
+        loaded = load_template(template)
+        return read_services(*loaded.values(), names=tuple(loaded), parameters=parameters, queue=options.queue)
     assert environment is not None, "it was checked"
     assert declared is not None, "it was checked"
     with synthesized(environment.name, declared) as folder:
-        return read_services(*load_template(folder))
+        return _read(folder, environment, declared, options)
+
+
+def _require_queue(service: ScaledService) -> None:
+    """Refuse a service of which nobody says where its tasks receive from: whether groups block each other decides."""
+    if service.queue is None:
+        candidates = ", ".join(service.queue_candidates)
+        raise ConfigError(
+            f"the template does not tell which queue the tasks of {service.name} receive from"
+            f" ({candidates or 'it names none'}); name it with --queue, and the service with --service"
+        )
 
 
 def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str], Term]) -> None:
@@ -232,10 +258,12 @@ def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str],
     for policy in service.policies:
         for metric in policy.watched.metrics.values():
             if (metric.namespace, metric.name) not in {*TO_EXPRESSIONS, *own}:
+                known = {name: f"; did you mean {namespace}/{name}?" for namespace, name in TO_EXPRESSIONS}
+                close = "".join(known[name] for name in difflib.get_close_matches(metric.name, known, n=1))
                 raise ConfigError(
                     f"policy {policy.name} of {service.name} looks at {metric.namespace}/{metric.name}, which is not"
-                    f" simulated; say what it is: --metric '{metric.namespace}/{metric.name}=EXPRESSION', of"
-                    f" {', '.join(_SIMULATED)}"
+                    f" simulated{close or ';'} say what it is: --metric"
+                    f" '{metric.namespace}/{metric.name}=EXPRESSION', of {', '.join(_SIMULATED)}"
                 )
 
 

@@ -86,7 +86,7 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
         visible = _sources(watched, VISIBLE)
         if not visible or _sources(watched, IN_FLIGHT) or not _scales_in(policy):
             continue
-        repaired = _replaced(tried.service, policy, _with_in_flight(watched, visible[0]))
+        repaired = _exchanged(tried.service, policy, policy.looking_at(_with_in_flight(watched, visible[0])))
         yield Mistake(
             name="in-flight-ignored",
             policy=policy.name,
@@ -140,7 +140,7 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
         if not late:
             continue
         repeated = mapped(watched.term, _repeating)
-        repaired = _replaced(tried.service, policy, replace(watched, term=repeated))
+        repaired = _exchanged(tried.service, policy, policy.looking_at(replace(watched, term=repeated)))
         yield Mistake(
             name="filled-with-zero",
             policy=policy.name,
@@ -294,7 +294,7 @@ def _on_its_queue(service: ScaledService) -> ScaledService:
             else metric
             for id_, metric in watched.metrics.items()
         }
-        service = _replaced(service, policy, replace(watched, metrics=metrics))
+        service = _exchanged(service, policy, policy.looking_at(replace(watched, metrics=metrics)))
     return service
 
 
@@ -313,13 +313,6 @@ def _no_protection(tried: Tried) -> Iterator[Mistake]:
         f" protected: {after.killed}",
         repair="allow ecs:UpdateTaskProtection, and protect a task while it works on messages",
     )
-
-
-def _replaced(service: ScaledService, policy: Policy, watched: Watched) -> ScaledService:
-    """Return the service with a policy that looks at something else."""
-    if isinstance(policy, TargetTracking):
-        return _exchanged(service, policy, replace(policy, watched=watched))
-    return _exchanged(service, policy, replace(policy, alarm=replace(policy.alarm, watched=watched)))
 
 
 def _exchanged(service: ScaledService, policy: Policy, other: Policy) -> ScaledService:

@@ -86,6 +86,7 @@ def _reasons(made: Rehearsal) -> Iterable[str]:
     by_word = {word: [row.scenario for row in made.deployed if shown.judgement(row) == word] for word in _MARKS}
     verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
     yield f"{made.service.name}: {verdicts}"
+    yield from (f"{made.service.name}: not known: {assumed}" for assumed in made.service.assumed)
     yield from (f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in made.mistakes)
 
 

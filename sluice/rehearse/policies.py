@@ -5,7 +5,7 @@ acts on them as AWS does. Names are CloudFormation's, in Python's spelling.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sluice.declaration.metric_math import Metric, Term
@@ -80,6 +80,10 @@ class TargetTracking:
     scale_in_cooldown_seconds: int = 300
     disables_scale_in: bool = False
 
+    def looking_at(self, watched: Watched) -> "TargetTracking":
+        """Return the policy on something else."""
+        return replace(self, watched=watched)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
@@ -142,6 +146,10 @@ class StepScaling:
         """Return what its alarm watches."""
         return self.alarm.watched
 
+    def looking_at(self, watched: Watched) -> "StepScaling":
+        """Return the policy on something else."""
+        return replace(self, alarm=replace(self.alarm, watched=watched))
+
 
 type Policy = TargetTracking | StepScaling
 
@@ -155,12 +163,14 @@ class QueueSettings:
         is_fifo: whether a group is worked on by one task at a time.
         visibility_timeout_seconds: how long a message of a killed task stays away.
         max_receive_count: receives before a message is dead-lettered; None never is.
+        is_in_template: whether a template says so; else these are what SQS does by default.
     """
 
     name: str
     is_fifo: bool = True
     visibility_timeout_seconds: int = 30
     max_receive_count: int | None = None
+    is_in_template: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +183,12 @@ class ScaledService:
         max_tasks: MaxCapacity.
         policies: every policy on its desired count.
         queue: the queue its tasks may receive from; None where the template does not tell.
+        queue_candidates: the names of those that it may be.
+        assumed: what is taken for granted, as the template does not tell it, as sentences.
         stop_timeout_seconds: how long a task may finish after SIGTERM; ECS's default is 30.
         is_protected: whether its tasks may protect themselves from scale-in.
-        cpu_units: CPU units of a task; 1024 are one vCPU.
-        memory_mib: memory of a task.
+        cpu_units: CPU units of a task; 1024 are one vCPU. None where the template does not tell.
+        memory_mib: memory of a task; None likewise.
     """
 
     name: str
@@ -184,7 +196,9 @@ class ScaledService:
     max_tasks: int
     policies: tuple[Policy, ...]
     queue: QueueSettings | None = None
+    queue_candidates: tuple[str, ...] = field(default=(), compare=False)
+    assumed: tuple[str, ...] = ()
     stop_timeout_seconds: int = 30
     is_protected: bool = False
-    cpu_units: int = 256
-    memory_mib: int = 512
+    cpu_units: int | None = 256
+    memory_mib: int | None = 512

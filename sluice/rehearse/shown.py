@@ -50,8 +50,10 @@ def progress() -> Iterator[Watch]:
         yield lambda label, share: bar.update(task, description=printable(label), completed=share)
 
 
-def dollars(service: ScaledService, task_hours: float) -> float:
-    """Return what so many hours of a service's tasks cost on Fargate, by list prices."""
+def dollars(service: ScaledService, task_hours: float) -> float | None:
+    """Return what so many hours of a service's tasks cost on Fargate, by list prices; None where no size is known."""
+    if service.cpu_units is None or service.memory_mib is None:
+        return None
     hourly = service.cpu_units / 1_024 * usd("Fargate CPU") + service.memory_mib / 1_024 * usd("Fargate memory")
     return task_hours * hourly
 
@@ -95,6 +97,8 @@ def terminal(rehearsal: Rehearsal) -> None:
         output.line(f"  instead: {mistake.repair}")
     for traffic, advice in rehearsal.advice.items():
         output.lines("\n".join(advised(traffic, advice)))
+    for assumed in service.assumed:
+        output.line(f"not known: {assumed}")
     if rehearsal.depends_on:
         output.line(f"the verdict is another one with: {'; '.join(rehearsal.depends_on)}")
     output.line(f"{'; '.join(READING)}; not simulated: {', '.join(NOT_SIMULATED)}")
@@ -130,13 +134,13 @@ def _quantile(row: Row, share: float) -> str:
 def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
     """Return a row of the table, a cell for each of `COLUMNS`."""
     result = row.result
-    hours = len(result.p95_seconds) / 60
+    hours, usd = len(result.p95_seconds) / 60, dollars(rehearsal.service, result.task_hours)
     return (
         row.scenario,
         policy_of(row),
         f"{result.task_hours / hours:.1f}, at most {result.most_tasks}",
         f"{result.task_hours:,.1f}",
-        f"{dollars(rehearsal.service, result.task_hours):,.2f}",
+        "-" if usd is None else f"{usd:,.2f}",
         *(_quantile(row, share) for share in (0.5, 0.95, 0.99)),
         seconds(result.oldest_seconds),
         seconds(result.first_task_seconds),
@@ -153,6 +157,7 @@ def as_json(rehearsal: Rehearsal) -> Mapping[str, Any]:
         "min_tasks": rehearsal.service.min_tasks,
         "max_tasks": rehearsal.service.max_tasks,
         "is_missed": rehearsal.is_missed,
+        "assumed": rehearsal.service.assumed,
         "depends_on": rehearsal.depends_on,
         "advice": {traffic: asdict(advice) for traffic, advice in rehearsal.advice.items()},
         "mistakes": [asdict(mistake) for mistake in rehearsal.mistakes],

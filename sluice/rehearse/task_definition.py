@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sluice.rehearse.cloudformation import Properties, Resource, Stacks, name_in
+from sluice.rehearse.cloudformation import Properties, Resource, Stacks, is_unknown, name_in
 from sluice.rehearse.policies import QueueSettings
 
 _QUEUE, _ROLE = "AWS::SQS::Queue", "AWS::IAM::Role"
@@ -28,8 +28,8 @@ class TaskDefinition:
     task: Resource | None
     near: Resource
 
-    def queue(self, watched: Sequence[str]) -> QueueSettings | None:
-        """Return the queue the tasks receive from; None where it cannot be told.
+    def queues(self, watched: Sequence[str]) -> list[str]:
+        """Return the names of the queues that the tasks may receive from: one, several where that cannot be told.
 
         By their role, else by the containers' environment, else by what the policies watch. Where there are several,
         the others decide.
@@ -41,13 +41,13 @@ class TaskDefinition:
         names = self._by_role() or by_environment or list(dict.fromkeys(watched))
         for others in (by_environment, watched):
             names = [name for name in names if name in others] or names
-        return self._settings(names[0]) if len(names) == 1 else None
+        return names
 
     def is_protected(self) -> bool:
         """Whether a task may protect itself from scale-in."""
         return any(_allows(statement, "ecs:updatetaskprotection") for statement in self._statements())
 
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, Any]:
         """Return stop timeout, CPU and memory by their names in `ScaledService`; without those that cannot be told."""
         if self.task is None:
             return {}
@@ -57,10 +57,12 @@ class TaskDefinition:
         timeouts = [container.integer("StopTimeout", default=30) for container in essential]
         sizes = {
             "stop_timeout_seconds": max(timeouts, default=30),
-            "cpu_units": _size(properties, "Cpu") or sum(_size(container, "Cpu") for container in containers),
-            "memory_mib": _size(properties, "Memory") or sum(_size(container, "Memory") for container in containers),
+            **{
+                field: _total(_size(properties, name), [_size(container, name) for container in containers])
+                for field, name in (("cpu_units", "Cpu"), ("memory_mib", "Memory"))
+            },
         }
-        return {name: size for name, size in sizes.items() if size}
+        return {name: size for name, size in sizes.items() if size != 0}
 
     def _statements(self) -> Iterator[Mapping[str, Any]]:
         """Yield every statement of the policies of the tasks' role that allows something."""
@@ -69,47 +71,61 @@ class TaskDefinition:
             return
         role = self.stacks.find(_ROLE, reference, self.near)
         inline = [] if role is None else [policy.part("PolicyDocument") for policy in role.properties.parts("Policies")]
-        for document in (*inline, *self._attached(name_in(str(reference)) if role is None else role.name, role)):
-            for statement in document.items("Statement"):
-                if isinstance(statement, Mapping) and statement.get("Effect") == "Allow":
-                    yield statement
+        for document in (*inline, *self._attached(str(reference), role)):
+            for statement in document.parts("Statement"):
+                if statement.get("Effect") == "Allow":
+                    yield statement.values
 
-    def _attached(self, name: str, role: Resource | None) -> Iterator[Properties]:
+    def _attached(self, reference: str, role: Resource | None) -> Iterator[Properties]:
         """Yield the documents of the policies that are resources of their own."""
-        by_role = set() if role is None else {name_in(str(arn)) for arn in role.properties.items("ManagedPolicyArns")}
+        arns = [] if role is None else role.properties.items("ManagedPolicyArns")
         for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
+            by_role = [] if role is None else [self.stacks.find(kind, arn, role) for arn in arns]
             for policy in self.stacks.of_kind(kind):
-                properties = policy.properties
-                roles = {name_in(str(each)) for each in (*properties.items("Roles"), *properties.items("RoleName"))}
-                if name in roles or policy.name in by_role:
-                    yield properties.part("PolicyDocument")
+                roles = (*policy.properties.items("Roles"), *policy.properties.items("RoleName"))
+                if any(_same(each, policy) for each in by_role) or any(
+                    self._is_the_role(each, policy, reference, role) for each in roles
+                ):
+                    yield policy.properties.part("PolicyDocument")
+
+    def _is_the_role(self, named: object, policy: Resource, reference: str, role: Resource | None) -> bool:
+        """Whether what a policy names is the tasks' role; roles of several templates may have one name."""
+        if role is None:
+            return name_in(str(named)) == name_in(reference)
+        return _same(self.stacks.find(_ROLE, named, policy), role)
+
+    @property
+    def known_queues(self) -> tuple[str, ...]:
+        """Return the names of the queues that the templates have."""
+        return tuple(queue.name for queue in self.stacks.of_kind(_QUEUE))
 
     def _by_role(self) -> list[str]:
         """Return the names of the queues the role may receive from; a pattern stands for the templates' queues."""
-        known = [queue.name for queue in self.stacks.of_kind(_QUEUE)]
         found: dict[str, None] = {}
         for statement in self._statements():
             if _allows(statement, "sqs:receivemessage"):
                 for resource in _items(statement.get("Resource")):
                     pattern = name_in(str(resource))
                     is_pattern = "*" in pattern or "?" in pattern
-                    names = [name for name in known if fnmatchcase(name, pattern)] if is_pattern else [pattern]
+                    names = (
+                        [name for name in self.known_queues if fnmatchcase(name, pattern)] if is_pattern else [pattern]
+                    )
                     found |= dict.fromkeys(names)
         return list(found)
 
     def _by_environment(self) -> list[str]:
         """Return the names of the queues in the containers' environment: of the templates', or in a URL or an ARN."""
-        known = {queue.name for queue in self.stacks.of_kind(_QUEUE)}
+        known = self.known_queues
         containers = [] if self.task is None else self.task.properties.parts("ContainerDefinitions")
         values = [str(entry.get("Value")) for container in containers for entry in container.parts("Environment")]
         marked = (value for value in values if name_in(value) in known or any(mark in value for mark in _QUEUE_MARKS))
         return list(dict.fromkeys(map(name_in, marked)))
 
-    def _settings(self, name: str) -> QueueSettings:
+    def settings(self, name: str) -> QueueSettings:
         """Return the queue's settings; of one that no template has, SQS's defaults."""
         queue = self.stacks.find(_QUEUE, name, self.near)
         if queue is None:
-            return QueueSettings(name=name, is_fifo=name.endswith(".fifo"))
+            return QueueSettings(name=name, is_fifo=name.endswith(".fifo"), is_in_template=False)
         properties = queue.properties
         return QueueSettings(
             name=queue.name,
@@ -127,8 +143,21 @@ def _items(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _size(properties: Properties, name: str) -> int:
-    """Return CPU units or MiB, which may be written as `.5 vCPU` or `2 GB`; 0 where there are none."""
+def _same(found: Resource | None, other: Resource) -> bool:
+    return found is not None and (found.stack, found.id) == (other.stack, other.id)
+
+
+def _total(of_task: int | None, of_containers: Sequence[int | None]) -> int | None:
+    """Return the size of a task, else what its containers have together; None where one is not known, 0 without any."""
+    if of_task != 0:
+        return of_task
+    return None if None in of_containers else sum(size or 0 for size in of_containers)
+
+
+def _size(properties: Properties, name: str) -> int | None:
+    """Return CPU units or MiB, which may be written as `.5 vCPU` or `2 GB`; 0 where there are none; None if unknown."""
+    if is_unknown(properties.get(name)):
+        return None
     written = str(properties.get(name) or 0).lower().replace(" ", "")
     unit = next((unit for unit in _UNITS if written.endswith(unit)), "")
     try:

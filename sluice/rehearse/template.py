@@ -7,13 +7,26 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resou
 2026-11-23).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import cast, get_args
 
 from sluice import limits
 from sluice.declaration.metric_math import Metric, Term, metric_ids
 from sluice.errors import ConfigError
-from sluice.rehearse.cloudformation import Properties, Resource, Stacks, Template, load_template, segments, stacks_of
+from sluice.rehearse.cloudformation import (
+    Properties,
+    Resource,
+    Stacks,
+    Template,
+    is_unknown,
+    load_template,
+    may_be_same,
+    segments,
+    stacks_of,
+)
 from sluice.rehearse.expressions import parse
 from sluice.rehearse.policies import (
     AdjustmentType,
@@ -42,31 +55,64 @@ _PREDEFINED = {
 _COOLDOWN_SECONDS = 300
 
 
-def read_services(*templates: Template) -> tuple[ScaledService, ...]:
+def read_services(
+    *templates: Template,
+    names: Sequence[str] = (),
+    parameters: Mapping[str, str] | None = None,
+    queue: str | None = None,
+) -> tuple[ScaledService, ...]:
     """Return the scaled ECS services of templates that are deployed together; at least one.
+
+    Args:
+        templates: those that `load_template` gives.
+        names: of each its file's path; a service whose name another one has is called after its template, too.
+        parameters: values of the templates' parameters, which replace their defaults.
+        queue: name of the queue the tasks receive from; None reads it from the templates.
 
     Raises:
         ConfigError: there is none, or what scales one cannot be told or is not rehearsed.
     """
     try:
-        stacks = stacks_of(templates)
+        stacks = stacks_of(templates, names, parameters)
         targets = [target for target in stacks.of_kind(_TARGET) if _dimension(target) == _DIMENSION]
-        found = tuple(_service(stacks, target) for target in targets)
+        found = [_service(stacks, target, queue) for target in targets]
+        if not found:
+            raise _nothing_scales(stacks)
     except RecursionError as error:
         raise ConfigError("the template's references go in a circle; correct the template") from error
-    if not found:
-        raise ConfigError(
-            f"the template scales no ECS service; allowed: one or more {_TARGET} of {_DIMENSION}; give the template"
-            " that has them, or the folder of all templates"
-        )
-    return found
+    return tuple(_named_apart(found, targets))
+
+
+def _named_apart(services: Sequence[ScaledService], targets: Sequence[Resource]) -> Iterator[ScaledService]:
+    """Yield the services, each with a name of its own."""
+    count = Counter(service.name for service in services)
+    places = [target.stack.name for target in targets]
+    short = [Path(place).name.partition(".")[0] for place in places]
+    labels = short if len(set(short)) == len(set(places)) else places
+    for service, label in zip(services, labels, strict=True):
+        yield service if count[service.name] == 1 else replace(service, name=f"{label}/{service.name}")
+
+
+def _nothing_scales(stacks: Stacks) -> ConfigError:
+    for target in stacks.left_out(_TARGET):
+        stack, condition = target.stack, str(target.condition)
+        values = [f"{name}={stack.ref(name)}" for name in stack.needed(condition)]
+        if values:
+            return ConfigError(
+                f"{_TARGET} {target.id} has the condition {condition}, which is false with {', '.join(values)}; give"
+                f" another value: --parameter {stack.needed(condition)[0]}=VALUE"
+            )
+    return ConfigError(
+        f"the template scales no ECS service; allowed: one or more {_TARGET} of {_DIMENSION}; give the template"
+        " that has them, or the folder of all templates"
+    )
 
 
 def _dimension(resource: Resource) -> object:
     return resource.properties.get("ScalableDimension")
 
 
-def _service(stacks: Stacks, target: Resource) -> ScaledService:
+def _service(stacks: Stacks, target: Resource, queue: str | None) -> ScaledService:
     properties = target.properties
     resource_id = properties.text("ResourceId")
     if len(segments(resource_id)) != len(("service", "cluster", "name")):
@@ -80,15 +126,45 @@ def _service(stacks: Stacks, target: Resource) -> ScaledService:
         raise properties.refused("MaxCapacity", f"at most {limits.TASKS_PER_SERVICE_MAX}, the tasks of a service")
     if (min_tasks := properties.integer("MinCapacity")) > max_tasks:
         raise properties.refused("MinCapacity", f"0 to MaxCapacity, which is {max_tasks}")
-    return ScaledService(
-        name=segments(resource_id)[-1] if service is None else service.name,
-        min_tasks=min_tasks,
-        max_tasks=max_tasks,
-        policies=policies,
-        queue=definition.queue([*_watched_queues(policies)]),
-        is_protected=definition.is_protected(),
-        **definition.sizes(),
+    watched = [*_watched_queues(policies)]
+    candidates = definition.queues(watched) if queue is None else [queue]
+    return _as_it_may_be(
+        ScaledService(
+            name=segments(resource_id)[-1] if service is None else service.name,
+            min_tasks=min_tasks,
+            max_tasks=max_tasks,
+            policies=policies,
+            queue=definition.settings(candidates[0]) if len(candidates) == 1 else None,
+            queue_candidates=tuple(candidates) or definition.known_queues,
+            is_protected=definition.is_protected(),
+            **definition.sizes(),
+        )
     )
+
+
+def _as_it_may_be(service: ScaledService) -> ScaledService:
+    """Return the service with what is not known of its queue taken for granted, and said."""
+    queue = service.queue
+    if queue is None:
+        return service
+    assumed = []
+    if not queue.is_in_template and is_unknown(queue.name) and queue.name.endswith(">"):
+        assumed.append(
+            f"queue {queue.name} is taken for a standard queue, as its name is not known; say it with --queue"
+        )
+    policies = []
+    for policy in service.policies:
+        metrics = dict(policy.watched.metrics)
+        for id_, metric in metrics.items():
+            name = metric.dimensions.get("QueueName", queue.name)
+            if name != queue.name and may_be_same(name, queue.name):
+                metrics[id_] = replace(metric, dimensions={**metric.dimensions, "QueueName": queue.name})
+                assumed.append(
+                    f"policy {policy.name} looks at queue {name}, which is taken for {queue.name}, from which the"
+                    " tasks receive"
+                )
+        policies.append(policy.looking_at(replace(policy.watched, metrics=metrics)))
+    return replace(service, policies=tuple(policies), assumed=tuple(dict.fromkeys(assumed)))
 
 
 def _policies(stacks: Stacks, target: Resource, resource_id: str) -> Iterator[Policy]:
@@ -138,9 +214,15 @@ def _step_scaling(stacks: Stacks, policy: Resource, name: str) -> Iterator[StepS
     settings = policy.properties.part("StepScalingPolicyConfiguration")
     alarms = [alarm for alarm in stacks.of_kind(_ALARM) if alarm.stack is policy.stack and _runs(alarm, policy)]
     if not alarms:
+        others = [
+            f"; {alarm.id} has it in {name}, which is not rehearsed"
+            for alarm in stacks.of_kind(_ALARM)
+            for name in ("OKActions", "InsufficientDataActions")
+            if alarm.stack is policy.stack and policy.name in alarm.properties.items(name)
+        ]
         raise ConfigError(
-            f"{_POLICY} {policy.id}: no {_ALARM} of its template has it in AlarmActions; allowed: one or more; add the"
-            " alarm, or remove the policy, which nothing runs"
+            f"{_POLICY} {policy.id}: no {_ALARM} of its template has it in AlarmActions{''.join(others)}; allowed: one"
+            " or more; add the alarm, or remove the policy, which nothing runs"
         )
     adjustment_type = settings.choice("AdjustmentType", get_args(AdjustmentType.__value__))
     for alarm in alarms:

@@ -28,7 +28,7 @@ def test_a_declared_service_is_the_one_its_template_scales(environment: Environm
     """So advice on a declaration is about what would be deployed."""
     synthesize(environment, tmp_path)
 
-    deployed = {service.name: service for service in read_services(*load_template(tmp_path))}
+    deployed = {service.name: service for service in read_services(*load_template(tmp_path).values())}
 
     declared = [service_of(environment, consumer) for consumer in environment.consumers]
     assert {service.name: service for service in declared} == deployed

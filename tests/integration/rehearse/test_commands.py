@@ -51,6 +51,8 @@ def run(
         .replace('"sqs:Receive*",', '"sqs:Receive*", "ecs:*",')
     )
     Path("fine.yaml").write_text(text)
+    Path("typo.yaml").write_text(text.replace("MessagesVisible", "Messages"))
+    Path("untold.yaml").write_text(BACKLOG.read_text().replace("- {Name: QUEUE_URL, Value: !Ref Orders}", ""))
     Path("broken.yaml").write_text("Resources: [")
     Path("empty.yaml").write_text("Resources: {Queue: {Type: 'AWS::SQS::Queue'}}")
     Path("hollow").mkdir()
@@ -79,6 +81,17 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             f"--template {BACKLOG} {{work}}",
             "looks at Shop/Workers/BacklogPerTask, which is not simulated; say what it is",
+        ),
+        ("--template fine.yaml {work} --parameter Env", "--parameter is 'Env', allowed is NAME=VALUE"),
+        ("--template fine.yaml {work} --parameter Env=dev", "--parameter names 'Env', which no template has; allowed"),
+        ("--template fine.yaml {work} --parameters mine.yaml", "--parameters mine.yaml is not JSON"),
+        (
+            "--template typo.yaml {work}",
+            "is not simulated; did you mean AWS/SQS/ApproximateNumberOfMessagesVisible? say",
+        ),
+        (
+            "--template untold.yaml {work}",
+            "which queue the tasks of orders receive from (Orders, Returns); name it with --queue",
         ),
         ("--template fine.yaml {work} --metric load", "'load' is not NAMESPACE/NAME=EXPRESSION"),
         ("--template fine.yaml {work} --metric Own/Load=visible+", "Invalid value for '--metric': "),
@@ -137,6 +150,39 @@ def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
 
     assert (ended.returncode, ended.stderr) == (0, "page: page.html\n")
     assert "LATENCY KEPT" in Path("page.html").read_text()
+
+
+def test_a_queue_that_the_template_does_not_tell_can_be_named(run: Run) -> None:
+    metric = ("--metric", "Shop/Workers/BacklogPerTask=(visible + inflight) / running")
+
+    code, text, printed = run(
+        "rehearse", "--template", "untold.yaml", *WORK, *metric, "--traffic", "sparse", "--queue", "their", "--json"
+    )
+
+    (document,) = json.loads(text)
+    assert (code, printed) == (1, "")
+    assert (document["service"], document["assumed"]) == ("orders", [])
+
+
+def test_what_is_taken_for_granted_is_said(run: Run) -> None:
+    """On the terminal, in JSON and on the page: the queue's name is stored elsewhere."""
+    stored = Path("fine.yaml").read_text().replace("!GetAtt Jobs.QueueName", "'{{resolve:ssm:/shop/jobs}}'")
+    Path("stored.yaml").write_text(stored)
+    arguments = ("rehearse", "--template", "stored.yaml", *WORK, "--traffic", "sparse")
+
+    _, out, _ = run(*arguments, "--page", "page.html")
+    _, text, _ = run(*arguments, "--json")
+
+    assumed = json.loads(text)[0]["assumed"]
+    assert [line for line in out.splitlines() if line.startswith("not known: ")] == [
+        f"not known: {sentence}" for sentence in assumed
+    ]
+    assert [sentence.partition(", which")[0] for sentence in assumed] == [
+        "policy scale-out looks at queue <resolve:ssm:/shop/jobs>",
+        "policy scale-in looks at queue <resolve:ssm:/shop/jobs>",
+    ]
+    assert "Workers: not known: policy scale-out looks at queue" in Path("page.html").read_text()
+    assert "wrong-queue" not in out
 
 
 def test_a_damaged_recording_is_no_wrong_usage(run: Run) -> None:
@@ -284,7 +330,8 @@ def test_a_profile_that_is_too_much_is_not_kept_because_it_ends(run: Run) -> Non
 def test_the_command_draws_the_page_of_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     template, page = tmp_path / "template.yaml", tmp_path / "page.html"
     template.write_text(_ONE_TASK, encoding="utf-8")
-    arguments = f"rehearse --template {template} --lanes 2 --handler-seconds 1 --latency 60 --traffic sparse --json"
+    work = "--queue jobs.fifo --lanes 2 --handler-seconds 1 --latency 60"
+    arguments = f"rehearse --template {template} {work} --traffic sparse --json"
 
     main([*arguments.split(), "--page", str(page)])
 

@@ -59,7 +59,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> tuple[Template, ...]:
     """Return the templates of an environment with two consumers, one of which scales from zero."""
     folder = tmp_path_factory.mktemp("full")
     synthesize(FULL, folder)
-    return load_template(folder)
+    return tuple(load_template(folder).values())
 
 
 def _resources(template: Any, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -167,7 +167,7 @@ BACKLOG_TASKS = TaskWork(lanes=5, handler_seconds=2, acceptable_latency_seconds=
 
 def _steps() -> Any:
     """Return the steps on visible messages that was written by hand, without its mistakes."""
-    (template,) = load_template(BY_HAND / "visible_steps.yaml")
+    (template,) = load_template(BY_HAND / "visible_steps.yaml").values()
     template = copy.deepcopy(template)
     resources: Any = template["Resources"]
     resources["ScaleOut"]["Properties"]["StepScalingPolicyConfiguration"]["Cooldown"] = 300
@@ -178,7 +178,7 @@ def _steps() -> Any:
 
 def _backlog() -> Any:
     """Return the backlog that a Lambda publishes, written by hand, without its mistake."""
-    (template,) = load_template(BY_HAND / "published_backlog.yaml")
+    (template,) = load_template(BY_HAND / "published_backlog.yaml").values()
     template = copy.deepcopy(template)
     _tracking_of(template)["ScaleOutCooldown"] = 300
     return template
@@ -263,7 +263,7 @@ def test_a_mistake_planted_into_a_template_written_by_hand_is_found_and_no_other
     ],
 )
 def test_a_template_as_people_write_it_has_the_mistakes_it_has(name: str, names: list[str]) -> None:
-    (service,) = read_services(*load_template(BY_HAND / name))
+    (service,) = read_services(*load_template(BY_HAND / name).values())
 
     assert _names(service, STEPS_TASKS if "steps" in name else BACKLOG_TASKS) == names
 

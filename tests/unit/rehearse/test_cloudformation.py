@@ -7,8 +7,10 @@ import pytest
 from sluice.rehearse.cloudformation import name_in, stacks_of
 
 QUEUE = {"Type": "AWS::SQS::Queue"}
+STORED = {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/shop/queue"}
+ZONES = {"Type": "CommaDelimitedList", "Default": "a, b"}
 TEMPLATE: dict[str, Any] = {
-    "Parameters": {"Stage": {"Default": "prod"}, "Count": {"Default": 2}, "Vpc": {}},
+    "Parameters": {"Stage": {"Default": "prod"}, "Count": {"Default": 2}, "Vpc": {}, "Stored": STORED, "Zones": ZONES},
     "Mappings": {"Sizes": {"prod": {"cpu": 512}}},
     "Conditions": {
         "IsProd": {"Fn::Equals": [{"Ref": "Stage"}, "prod"]},
@@ -62,7 +64,13 @@ JOBS_ARN = "arn:aws:sqs:<AWS::Region>:<AWS::AccountId>:prod-jobs"
         ({"Fn::FindInMap": ["Sizes", "test", "cpu"]}, '<Fn::FindInMap ["Sizes", "test", "cpu"]>'),
         ({"Fn::ImportValue": "other"}, "<other>"),
         *(({"Fn::If": [name, 1, 0]}, 1) for name in ("IsProd", "IsTwo", "Either")),
-        *(({"Fn::If": [name, 1, 0]}, 0) for name in ("IsTest", "Both", "HasVpc", "Nowhere")),
+        *(({"Fn::If": [name, 1, 0]}, 0) for name in ("IsTest", "Both")),
+        ({"Fn::If": ["HasVpc", 1, 0]}, "<Fn::If HasVpc needs Vpc>"),
+        ({"Fn::If": ["Nowhere", 1, 0]}, "<Fn::If Nowhere needs more>"),
+        ("a-{{resolve:ssm:/shop/queue:1}}", "a-<resolve:ssm:/shop/queue:1>"),
+        ({"Fn::Sub": "{{resolve:ssm:/${Stage}/queue}}"}, "<resolve:ssm:/prod/queue>"),
+        ({"Ref": "Stored"}, "<Stored>"),
+        ({"Ref": "Zones"}, ["a", "b"]),
     ],
 )
 def test_a_reference_is_resolved(written: object, resolved: object) -> None:

@@ -15,12 +15,13 @@ _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def test_every_command_of_the_guide_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an option that is not there, or a value that is refused, it would end with usage."""
     guide = (PROJECT / "docs" / "guides" / "scaling.md").read_text(encoding="utf-8")
-    (tmp_path / "template.yaml").touch()
+    for name in ("template.yaml", "parameters.json"):
+        (tmp_path / name).touch()
     (tmp_path / "tuesday").mkdir()
     monkeypatch.chdir(tmp_path)
     lines = "".join(_BLOCK.findall(guide)).replace("\\\n", "").splitlines()
     commands = [shlex.split(line) for line in lines if line.startswith("sluice rehearse")]
 
-    assert len(commands) == 6
+    assert len(commands) == 7
     for _, name, *arguments in commands:
         assert rehearse.make_context(name, arguments).params["as_json"] is False

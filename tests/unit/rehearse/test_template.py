@@ -5,6 +5,7 @@ import functools
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ BY_HAND = PROJECT / "tests/support/templates/scaling"
 
 @functools.cache
 def _written(name: str) -> Template:
-    (template,) = load_template(BY_HAND / name)
+    (template,) = load_template(BY_HAND / name).values()
     return template
 
 
@@ -65,7 +66,9 @@ def _alone(source: MetricSource) -> Watched:
 @pytest.mark.parametrize("environment", [FULL, SHARED], ids=lambda environment: environment.name)
 def test_our_services_are_read_as_they_are_declared(environment: Environment, synthesized: Path) -> None:
     """From the folder that is deployed, its stacks together; of a queue that no stack has, only the name is known."""
-    services = {service.name: service for service in read_services(*load_template(synthesized / environment.name))}
+    services = {
+        service.name: service for service in read_services(*load_template(synthesized / environment.name).values())
+    }
 
     assert set(services) == {naming.service_name(environment, consumer.name) for consumer in environment.consumers}
     for consumer in environment.consumers:
@@ -115,7 +118,7 @@ def test_the_pattern_of_cdk_is_read(tmp_path: Path) -> None:
     )
     app.synth()
 
-    (service,) = read_services(*load_template(tmp_path))
+    (service,) = read_services(*load_template(tmp_path).values())
 
     assert service.queue is not None
     queue = service.queue.name
@@ -349,7 +352,10 @@ def test_stages_of_one_app_are_not_mixed_up() -> None:
     template = _read("visible_steps.yaml")
     (service,) = read_services(template)
 
-    assert read_services(template, copy.deepcopy(template)) == (service, service)
+    first, second = read_services(template, copy.deepcopy(template))
+
+    assert (first.name, second.name) == ("template 1/Workers", "template 2/Workers")
+    assert replace(first, name="Workers") == replace(second, name="Workers") == service
 
 
 @pytest.mark.parametrize(
@@ -407,7 +413,7 @@ def test_stacks_of_a_folder_are_read_together(tmp_path: Path) -> None:
         (tmp_path / path).write_text(json.dumps(template), encoding="utf-8")
     (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
 
-    (service,) = read_services(*load_template(tmp_path))
+    (service,) = read_services(*load_template(tmp_path).values())
     (alone,) = read_services(workers)
 
     assert service.queue == QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=77)
@@ -444,7 +450,7 @@ ALARM, MATH = ("Resources", "ManyVisible", "Properties"), ("Resources", "NoneVis
             ("Parameters", "MinTasks", "Default"),
             None,
             "AWS::ApplicationAutoScaling::ScalableTarget WorkersTarget: MinCapacity is '<MinTasks>'; allowed: a number,"
-            " or a parameter with a default; correct the template",
+            " or a parameter with a default; give it: --parameter MinTasks=VALUE",
         ),
         ((*TARGET, "MaxCapacity"), None, "WorkersTarget: MaxCapacity is missing; allowed: a number, or a parameter"),
         ((*TARGET, "MaxCapacity"), 2.5, "WorkersTarget: MaxCapacity is 2.5; allowed: a whole number, 0 or more"),
@@ -576,9 +582,9 @@ def test_a_predefined_metric_that_is_not_rehearsed_is_refused(specification: dic
         ("t.yaml", "- !Ref a", "t.yaml has no Resources; give a CloudFormation template"),
         ("t.yaml", "Resources: {Queue: 1}", "t.yaml: resource 'Queue' is 1; allowed: a Type and Properties"),
         ("t.yaml", "Resources: !!python/name:os.system", "t.yaml: could not determine a constructor"),
-        ("t.toml", "", "t.toml is no template; allowed are .json, .yaml and .yml, or the folder"),
+        ("t.toml", "", "t.toml is no template; allowed are .json, .template, .yaml, .yml, or the folder"),
         ("t.yaml", None, "t.yaml (No such file or directory); give a template"),
-        (".", None, "has no *.template.json; give a template, or the folder that `cdk synth` wrote"),
+        (".", None, "has no *.template.json, and no template in another file of .json, .template, .yaml, .yml; give a"),
     ],
 )
 def test_a_file_that_is_no_template_is_refused_in_a_line(

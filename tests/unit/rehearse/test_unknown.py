@@ -1,0 +1,386 @@
+"""Unknown is no value: what a template does not tell is resolved, given, refused, or said to be taken for granted."""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.errors import ConfigError
+from sluice.rehearse import shown
+from sluice.rehearse.cloudformation import load_template, may_be_same
+from sluice.rehearse.parameters import read_parameters
+from sluice.rehearse.policies import QueueSettings, ScaledService
+from sluice.rehearse.template import read_services
+from tests.support.project import PROJECT
+
+BY_HAND = PROJECT / "tests/support/templates/scaling"
+
+
+def _backlog() -> Any:
+    """Return a service whose only policy watches the queue that its role receives from, by a policy of its own."""
+    (template,) = load_template(BY_HAND / "published_backlog.yaml").values()
+    template = copy.deepcopy(template)
+    _watch(template, {"Fn::GetAtt": "Orders.QueueName"})
+    _receive(template, {"Fn::GetAtt": "Orders.Arn"})
+    return template
+
+
+def _watch(template: Any, queue: object) -> None:
+    settings = template["Resources"]["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
+    settings["CustomizedMetricSpecification"] |= {
+        "Namespace": "AWS/SQS",
+        "MetricName": "ApproximateNumberOfMessagesVisible",
+        "Dimensions": [{"Name": "QueueName", "Value": queue}],
+    }
+
+
+def _receive(template: Any, queue: object) -> None:
+    (container,) = template["Resources"]["Tasks"]["Properties"]["ContainerDefinitions"]
+    container.pop("Environment", None)
+    document = template["Resources"]["Receive"]["Properties"]["PolicyDocument"]
+    document["Statement"] = [{"Effect": "Allow", "Action": "sqs:ReceiveMessage", "Resource": queue}]
+
+
+def _watched(service: ScaledService) -> str:
+    (policy,) = service.policies
+    (metric,) = policy.watched.metrics.values()
+    return metric.dimensions["QueueName"]
+
+
+def test_services_of_one_name_are_called_after_their_stacks_and_have_the_policies_of_their_own(tmp_path: Path) -> None:
+    """Three stages in one `cdk.out` have the same logical ids; only the tasks of Dev may protect themselves."""
+    for stage in ("Dev", "Prod", "Staging"):
+        template = _backlog()
+        if stage == "Dev":
+            statements = template["Resources"]["Receive"]["Properties"]["PolicyDocument"]["Statement"]
+            statements.append({"Effect": "Allow", "Action": "ecs:UpdateTaskProtection", "Resource": "*"})
+        file = tmp_path / f"assembly-{stage}" / f"{stage}Worker.template.json"
+        file.parent.mkdir()
+        file.write_text(json.dumps(template), encoding="utf-8")
+    loaded = load_template(tmp_path)
+
+    services = read_services(*loaded.values(), names=tuple(loaded))
+
+    assert {service.name: service.is_protected for service in services} == {
+        "DevWorker/orders": True,
+        "ProdWorker/orders": False,
+        "StagingWorker/orders": False,
+    }
+
+
+def test_stacks_whose_files_have_one_name_are_called_by_their_paths() -> None:
+    names = ("a/t.yaml", "b/t.yaml")
+
+    services = read_services(_backlog(), _backlog(), names=names)
+
+    assert [service.name for service in services] == ["a/t.yaml/orders", "b/t.yaml/orders"]
+
+
+def test_an_export_of_several_stages_is_that_of_the_own_stage() -> None:
+    """Two stages export one name; each imports its own."""
+    templates: dict[str, Any] = {}
+    for stage in ("dev", "prod"):
+        queues = {"Resources": {"Jobs": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": f"{stage}-jobs"}}}}
+        queues["Outputs"] = {"Q": {"Value": {"Fn::GetAtt": "Jobs.QueueName"}, "Export": {"Name": "jobs"}}}
+        workers = _backlog()
+        _watch(workers, {"Fn::ImportValue": "jobs"})
+        templates |= {f"{stage}/queues.json": queues, f"{stage}/workers.json": workers}
+
+    services = read_services(*templates.values(), names=tuple(templates))
+
+    assert [_watched(service) for service in services] == ["dev-jobs", "prod-jobs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "is_same"),
+    [
+        ("jobs", "jobs", True),
+        ("jobs", "mail", False),
+        ("<Queue>", "jobs", True),
+        ("jobs", "<Queue>", True),
+        ("<Stage>-jobs", "prod-jobs", True),
+        ("<Stage>-jobs", "prod-mail", False),
+        ("<Stage>-jobs", "<Stage>-mail", False),
+        ("<Stage>-jobs", "<Queue>", True),
+        ("a.b<Queue>", "axb", False),
+    ],
+)
+def test_two_names_may_be_one_as_far_as_they_are_known(name: str, other: str, is_same: bool) -> None:  # noqa: FBT001 (a case)
+    assert may_be_same(name, other) == is_same
+
+
+SSM = "AWS::SSM::Parameter::Value<String>"
+
+
+@pytest.mark.parametrize(
+    ("arn", "name", "parameters"),
+    [
+        ("{{resolve:ssm:/shop/jobs-arn}}", "{{resolve:ssm:/shop/jobs-name}}", {}),
+        (
+            {"Ref": "Arn"},
+            {"Ref": "Name"},
+            {"Arn": {"Type": SSM, "Default": "/a"}, "Name": {"Type": SSM, "Default": "/n"}},
+        ),
+        ({"Ref": "Arn"}, "jobs", {"Arn": {"Type": "String"}}),
+    ],
+    ids=["dynamic reference", "SSM parameters", "no default"],
+)
+def test_a_queue_whose_name_is_not_known_is_no_other_queue(arn: object, name: object, parameters: Any) -> None:
+    """A policy that may look at the queue of its tasks is taken to, and that is said; so is what kind the queue has."""
+    template = _backlog()
+    template["Parameters"] = parameters
+    _watch(template, name)
+    _receive(template, arn)
+
+    (service,) = read_services(template)
+
+    assert service.queue is not None
+    assert _watched(service) == service.queue.name
+    assert len(service.assumed) == 2
+    assert "is taken for a standard queue, as its name is not known; say it with --queue" in service.assumed[0]
+    assert "from which the tasks receive" in service.assumed[1]
+
+
+def test_a_queue_that_is_known_is_another_one() -> None:
+    template = _backlog()
+    _watch(template, {"Fn::GetAtt": "Returns.QueueName"})
+
+    (service,) = read_services(template)
+
+    assert (service.queue, _watched(service), service.assumed) == (
+        QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300),
+        "Returns",
+        (),
+    )
+
+
+def _nested(place: dict[str, Any]) -> tuple[Any, Any]:
+    """Return a template that deploys the other one and gives it the name of its queue."""
+    child = _backlog()
+    child["Parameters"] = {"Queue": {"Type": "String"}, "Arn": {"Type": "String"}}
+    _watch(child, {"Ref": "Queue"})
+    _receive(child, {"Ref": "Arn"})
+    passed = {"Queue": {"Fn::GetAtt": "Jobs.QueueName"}, "Arn": {"Fn::GetAtt": "Jobs.Arn"}}
+    nested = {"Type": "AWS::CloudFormation::Stack", "Properties": {"Parameters": passed, **place}}
+    nested |= {"Metadata": {"aws:asset:path": "Child.nested.template.json"}} if not place else {}
+    queue = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "jobs.fifo", "FifoQueue": True}}
+    return {"Resources": {"Jobs": queue, "Nested": nested}}, child
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [({}, "Child.nested.template.json"), ({"TemplateURL": "./child.yaml"}, "child.yaml")]
+)
+def test_a_nested_stack_knows_what_it_is_given(place: dict[str, Any], name: str) -> None:
+    """By CDK's metadata, or by the path that `aws cloudformation package` replaces."""
+    (service,) = read_services(*_nested(place), names=("out/root.json", f"out/{name}"))
+
+    assert service.queue == QueueSettings(name="jobs.fifo", is_fifo=True)
+    assert (_watched(service), service.assumed) == ("jobs.fifo", ())
+
+
+def test_what_a_nested_stack_gives_back_is_known() -> None:
+    root, child = _nested({"TemplateURL": "queues.json"})
+    queues = {"Resources": {"Jobs": root["Resources"]["Jobs"]}}
+    queues["Outputs"] = {"Name": {"Value": {"Fn::GetAtt": "Jobs.QueueName"}}}
+    workers = _backlog()
+    _watch(workers, {"Fn::GetAtt": "Nested.Outputs.Name"})
+    workers["Resources"]["Nested"] = root["Resources"]["Nested"]
+
+    (service,) = read_services(workers, queues, names=("root.json", "queues.json"))
+
+    assert _watched(service) == "jobs.fifo"
+    assert child is not None
+
+
+def _if(then: object, otherwise: object) -> dict[str, Any]:
+    return {"Fn::If": ["IsProd", then, otherwise]}
+
+
+def _conditioned(change: Callable[[Any], None]) -> Any:
+    """Return a template with a condition on a parameter without default."""
+    template = _backlog()
+    template["Parameters"] = {"Env": {"Type": "String"}}
+    template["Conditions"] = {"IsProd": {"Fn::Equals": [{"Ref": "Env"}, "prod"]}}
+    change(template["Resources"])
+    return template
+
+
+def _max_capacity(resources: Any) -> None:
+    resources["Target"]["Properties"]["MaxCapacity"] = _if(40, 4)
+
+
+def _scales_in(resources: Any) -> None:
+    settings = resources["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
+    settings["DisableScaleIn"] = _if(then=True, otherwise=False)
+
+
+def _settings(resources: Any) -> None:
+    properties = resources["Backlog"]["Properties"]
+    settings = properties["TargetTrackingScalingPolicyConfiguration"]
+    properties["TargetTrackingScalingPolicyConfiguration"] = _if(settings, {**settings, "TargetValue": 1})
+
+
+def _statement(resources: Any) -> None:
+    document = resources["Receive"]["Properties"]["PolicyDocument"]
+    protects = {"Effect": "Allow", "Action": "ecs:*", "Resource": "*"}
+    document["Statement"].append(_if(protects, {"Ref": "AWS::NoValue"}))
+
+
+def _policy(resources: Any) -> None:
+    resources["Backlog"]["Condition"] = "IsProd"
+
+
+@pytest.mark.parametrize("change", [_max_capacity, _scales_in, _settings, _statement, _policy])
+def test_what_depends_on_a_parameter_without_a_value_is_refused_and_can_be_given(change: Callable[[Any], None]) -> None:
+    """Wherever it stands: it is neither taken for true nor for false."""
+    template = _conditioned(change)
+
+    with pytest.raises(ConfigError, match="give it: --parameter Env=VALUE") as refused:
+        read_services(template)
+
+    assert "\n" not in str(refused.value)
+    assert read_services(template, parameters={"Env": "prod"}) != read_services(template, parameters={"Env": "dev"})
+
+
+def test_an_alternative_that_nothing_needs_is_not_asked_for() -> None:
+    template = _conditioned(lambda resources: resources["Service"]["Properties"].update(LoadBalancers=_if([1], [])))
+
+    assert len(read_services(template)) == 1
+
+
+def test_a_value_that_is_stored_elsewhere_is_asked_for() -> None:
+    """The default of an SSM parameter is the key under which its value is stored."""
+    template = _backlog()
+    template["Parameters"] = {"Most": {"Type": "AWS::SSM::Parameter::Value<Number>", "Default": "/shop/most"}}
+    template["Resources"]["Target"]["Properties"]["MaxCapacity"] = {"Ref": "Most"}
+
+    with pytest.raises(ConfigError, match=r"MaxCapacity is '<Most>'; .*; give it: --parameter Most=VALUE"):
+        read_services(template)
+
+    (service,) = read_services(template, parameters={"Most": "7"})
+    assert service.max_tasks == 7
+
+
+def test_a_parameter_that_no_template_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--parameter names 'Evn', which no template has; allowed is one of Env"):
+        read_services(_conditioned(_policy), parameters={"Evn": "prod"})
+
+
+def test_a_service_that_a_condition_leaves_out_is_named_with_it() -> None:
+    template = _conditioned(lambda resources: resources["Target"].update(Condition="IsProd"))
+
+    with pytest.raises(ConfigError) as refused:
+        read_services(template, parameters={"Env": "dev"})
+
+    assert str(refused.value) == (
+        "AWS::ApplicationAutoScaling::ScalableTarget Target has the condition IsProd, which is false with Env=dev; give"
+        " another value: --parameter Env=VALUE"
+    )
+
+
+def test_an_action_that_is_not_rehearsed_is_named() -> None:
+    """The policy is run when the alarm is over, which is not rehearsed."""
+    (template,) = load_template(BY_HAND / "visible_steps.yaml").values()
+    template = copy.deepcopy(template)
+    resources: Any = template["Resources"]
+    alarm = resources["ManyVisible"]["Properties"]
+    alarm["OKActions"] = alarm.pop("AlarmActions")
+
+    with pytest.raises(ConfigError, match="has it in AlarmActions; ManyVisible has it in OKActions, which is not reh"):
+        read_services(template)
+
+
+def test_a_size_that_is_not_known_costs_what_is_not_known() -> None:
+    """No policy needs it."""
+    template = _backlog()
+    template["Parameters"] = {"TaskCpu": {"Type": "String"}}
+    template["Resources"]["Tasks"]["Properties"]["Cpu"] = {"Ref": "TaskCpu"}
+
+    (service,) = read_services(template)
+
+    assert (service.cpu_units, service.memory_mib) == (None, 2_048)
+    assert shown.dollars(service, 10) is None
+    assert shown.dollars(replace(service, cpu_units=1_024), 10) is not None
+
+
+def test_the_queue_may_be_given() -> None:
+    """One of the templates has its settings, another one is known by its name."""
+    template = _backlog()
+    _receive(template, [{"Fn::GetAtt": "Orders.Arn"}, {"Fn::GetAtt": "Returns.Arn"}])
+    _watch(template, "Other")
+
+    (untold,), (orders,), (other,) = (read_services(template, queue=name) for name in (None, "Orders", "their.fifo"))
+
+    assert (untold.queue, untold.queue_candidates) == (None, ("Orders", "Returns"))
+    assert orders.queue == QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300)
+    assert other.queue == QueueSettings(name="their.fifo", is_fifo=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"ParameterKey": "A", "ParameterValue": "1"}, {"ParameterKey": "B", "ParameterValue": "2"}]',
+        '["A=1", "B=2"]',
+        '{"Parameters": {"A": "1", "B": "2"}, "Tags": {}}',
+        '{"A": "1", "B": 2}',
+        '\ufeff{"A": "1", "B": 2}',
+    ],
+)
+def test_parameters_are_read_as_the_aws_cli_and_cloudformation_write_them(text: str, tmp_path: Path) -> None:
+    """What the command line says of one counts more."""
+    file = tmp_path / "parameters.json"
+    file.write_text(text, encoding="utf-8")
+
+    assert read_parameters([], file) == {"A": "1", "B": "2"}
+    assert read_parameters(["B=3=4", "C="], file) == {"A": "1", "B": "3=4", "C": ""}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "[7]", '["A"]', '[{"ParameterKey": "A"}]', '{"A": []}', '{"Parameters": {"A": {}}}']
+)
+def test_parameters_of_another_form_are_refused_in_a_line(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "parameters.json"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="ParameterKey") as refused:
+        read_parameters([], file)
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_parameter_without_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--parameter is 'Env', allowed is NAME=VALUE"):
+        read_parameters(["Env"], None)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("name", ["t.json", "t.template", "t.yaml"])
+def test_a_template_is_read_in_every_usual_form(name: str, encoding: str, tmp_path: Path) -> None:
+    """With a byte order mark, as editors and PowerShell write one; JSON in a file of another name."""
+    (tmp_path / name).write_text(json.dumps(_backlog()), encoding=encoding)
+
+    (template,) = load_template(tmp_path / name).values()
+
+    assert template == _backlog()
+
+
+def test_other_bytes_are_refused_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_bytes(b"\x80\x81")
+
+    with pytest.raises(ConfigError, match="allowed are UTF-8 and UTF-16"):
+        load_template(tmp_path / "t.json")
+
+
+def test_a_folder_of_yaml_is_read_together(tmp_path: Path) -> None:
+    """What is no template is no part of it."""
+    (tmp_path / "queues").mkdir()
+    for name in ("workers.yaml", "queues/jobs.template"):
+        (tmp_path / name).write_text(json.dumps(_backlog(), indent=1), encoding="utf-8")
+    (tmp_path / "values.yaml").write_text("replicas: 3\n", encoding="utf-8")
+    (tmp_path / "README.md").write_text("Resources:\n", encoding="utf-8")
+
+    assert list(load_template(tmp_path)) == ["queues/jobs.template", "workers.yaml"]
