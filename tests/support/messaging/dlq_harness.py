@@ -20,8 +20,7 @@ from sluice.messaging.sqs.redrive import Redrive
 from sluice.saboteurs.base import Hook
 from sluice.simulator.hook import Simulator
 from tests.support.declaration import environment
-from tests.support.messaging.faulty_calls import Fault, FaultyCalls
-from tests.support.messaging.worker_harness import Place
+from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place
 
 LOCAL = environment("local")
 BILLING = LOCAL.consumers[0]

@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002 (hooks are called by keyword)
 
 import copy
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,13 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from sluice.messaging.failpoints import Failpoint
 from sluice.saboteurs.base import Hook, answer_with
+
+type Place = tuple[str, int]
+"""A group and a number in it."""
+
+
+def seeded(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 (no secret)
 
 
 class Killed(BaseException):

@@ -35,8 +35,8 @@ from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive, new_run
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging import worker_harness
-from tests.support.messaging.faulty_calls import Fault, Killed
-from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, Place, World, envelope
+from tests.support.messaging.faulty_calls import Fault, Killed, Place
+from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, World, envelope
 
 GROUPS = "abc"
 GARBAGE = "no envelope"

@@ -4,7 +4,6 @@ Nothing runs by itself. A test takes the steps of lane, heartbeat and drainer, a
 """
 
 import json
-import random
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -33,15 +32,12 @@ from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from sluice.simulator.hook import Simulator
-from tests.support.messaging.faulty_calls import FaultyCalls
+from tests.support.messaging.faulty_calls import FaultyCalls, Place, seeded
 
 TIMEOUT_SECONDS = 30
 MAX_ATTEMPTS = 3
 POLL_SECONDS = 20
 BACKOFF = Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1)
-
-type Place = tuple[str, int]
-"""A group and a number in it."""
 
 _metadata = MetaData()
 effects = Table(
@@ -64,10 +60,6 @@ def create_tables(engine: Engine) -> None:
 def envelope(group: str, seq: int, *, type: str = "order.placed", epoch: int = 1, id: str | None = None) -> Envelope:
     event = Event(type=type, group=group, data={"n": seq}, id=str(uuid.uuid4()) if id is None else id)
     return Envelope(event=event, seq=seq, epoch=epoch)
-
-
-def seeded(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 (no secret)
 
 
 class Line(FaultyCalls):

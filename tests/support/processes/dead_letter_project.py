@@ -15,7 +15,7 @@ from sluice.clock import eventually
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, Removal, naming
 from sluice.messaging import failpoints
 from tests.support.messaging.dlq_harness import envelope
-from tests.support.messaging.worker_harness import Place
+from tests.support.messaging.faulty_calls import Place
 from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
 _HOLD_SECONDS = 3  # short: what a dead process held is there again after it

@@ -18,8 +18,8 @@ from sluice.declaration import task_settings
 from sluice.messaging import failpoints
 from sluice.messaging.database.audit import acts
 from sluice.messaging.inbox.tables import audit, redrives
+from tests.support.messaging.faulty_calls import Place
 from tests.support.messaging.inbox_harness import InboxHarness, arrived
-from tests.support.messaging.worker_harness import Place
 from tests.support.processes.dead_letter_project import DeadLetterProject
 
 PLACES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]

@@ -21,8 +21,8 @@ from sluice.messaging.inbox.tables import audit, redrives
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue
 from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, DlqHarness, envelope
+from tests.support.messaging.faulty_calls import Place
 from tests.support.messaging.inbox_harness import InboxHarness, arrived
-from tests.support.messaging.worker_harness import Place
 
 ONE = AutomaticRedrive()
 

@@ -6,18 +6,21 @@ import pytest
 from sqlalchemy import Engine
 
 from sluice.messaging.database import engines, schema
-from tests.integration.messaging.worker.conftest import on_postgres
-from tests.support.messaging.worker_harness import create_tables
-
-__all__ = ["on_postgres"]
+from sluice.messaging.inbox import tables
 
 
 @pytest.fixture
 def in_memory() -> Iterator[Engine]:
     made = engines.engine("sqlite://")
-    create_tables(made)
+    tables.metadata.create_all(made)
     yield made
     made.dispose()
+
+
+@pytest.fixture
+def on_postgres(postgres: Engine) -> Engine:
+    tables.metadata.create_all(postgres)
+    return postgres
 
 
 @pytest.fixture(params=schema.names())

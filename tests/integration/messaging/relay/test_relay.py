@@ -31,7 +31,7 @@ from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, RelayMetrics
 from tests.integration.messaging.relay.conftest import Endpoint
-from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
+from tests.support.messaging.faulty_calls import Fault, Killed, failing_at, seeded
 from tests.support.messaging.outbox.simulated_relays import (
     QUEUES,
     SETTINGS,
@@ -51,7 +51,6 @@ from tests.support.messaging.outbox.simulated_relays import (
     work,
 )
 from tests.support.messaging.recorded_metrics import RecordedMetrics
-from tests.support.messaging.worker_harness import seeded
 
 MINUTE = 60
 PAST_LEASE_SECONDS = SETTINGS.lease_seconds + 1

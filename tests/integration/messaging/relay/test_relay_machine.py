@@ -19,7 +19,7 @@ from sluice.messaging import Event, failpoints
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.relay.calls import Publish
 from sluice.messaging.relay.relay import Relay
-from tests.support.messaging.faulty_calls import Fault, Killed
+from tests.support.messaging.faulty_calls import Fault, Killed, seeded
 from tests.support.messaging.inbox_state_machine import run_machine
 from tests.support.messaging.outbox.simulated_relays import (
     QUEUES,
@@ -36,7 +36,6 @@ from tests.support.messaging.outbox.simulated_relays import (
     in_memory_world,
     work,
 )
-from tests.support.messaging.worker_harness import seeded
 
 GROUPS = "abc"
 _GROUPS = st.lists(st.sampled_from(GROUPS), min_size=1, max_size=4)

@@ -24,9 +24,8 @@ from sluice.messaging.relay.relay import run
 from tests.integration.messaging.relay.conftest import Endpoint
 from tests.support.command_line import KEYS, Run, command_line
 from tests.support.declaration import environment
-from tests.support.messaging.faulty_calls import Fault
+from tests.support.messaging.faulty_calls import Fault, seeded
 from tests.support.messaging.outbox.simulated_relays import SETTINGS, Turns, World
-from tests.support.messaging.worker_harness import seeded
 from tests.support.processes.messaging_process import MessagingProcess
 
 TOPIC = naming.topic_name(environment("local"))

@@ -24,9 +24,8 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.simulator.hook import Simulator
-from tests.support.messaging.faulty_calls import Fault, FaultyCalls
+from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place, seeded
 from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
-from tests.support.messaging.worker_harness import Place, seeded
 
 TOPIC = "events.fifo"
 QUEUES = ("billing", "shipping")
