@@ -11,15 +11,15 @@ def moved(module: str, *, hint: str = "", **homes: str) -> Callable[[str], Any]:
 
     Args:
         module: its `__name__`.
-        hint: what to do where another import is not enough.
+        hint: what to do, where another import is not enough.
         homes: each name to the module it is in now, which is imported when the name is asked for.
     """
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        sentences = (f"{module}.{name} is {homes[name]}.{name} now, and the next version has it there alone", hint)
-        warnings.warn("; ".join(filter(None, sentences)), DeprecationWarning, stacklevel=2)
+        advice = hint or f"import it from {homes[name]}"
+        warnings.warn(f"{module}.{name} goes with the next version: {advice}", DeprecationWarning, stacklevel=2)
         return getattr(importlib.import_module(homes[name]), name)
 
     return find

@@ -4,7 +4,7 @@ from sluice.moved import moved
 
 __getattr__ = moved(
     __name__,
-    hint="a project owns its stage: write stacks/stage.py as `sluice init` does, and import it from there",
+    hint="a project owns its stage: write stacks/stage.py as `sluice init` does; its stacks are in sluice.stacks",
     Consumers="sluice.constructs.services.consumers",
     EnvironmentStack="sluice.stacks",
     EnvironmentStage="sluice.templates.project.stacks.stage",  # the text that `sluice init` writes

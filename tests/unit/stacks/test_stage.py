@@ -77,7 +77,7 @@ def test_a_project_of_an_earlier_version_finds_the_stage_where_it_was(tmp_path: 
 def test_other_names_of_the_stage_are_found_where_they_were(name: str) -> None:
     place = importlib.import_module("sluice.constructs.stage")
 
-    with pytest.warns(DeprecationWarning, match=f"sluice.constructs.stage.{name} is "):
+    with pytest.warns(DeprecationWarning, match=f"sluice.constructs.stage.{name} goes "):
         assert getattr(place, name).__name__ == name
 
 
