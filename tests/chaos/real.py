@@ -30,7 +30,6 @@ from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import Worked
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import RELAYS, SHAPES, FaultKind, Faults, Shape, Targets, as_given, scheduled
-from spark_load.faults.shrinking import shrunk
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile, trace
 from spark_load.publish import relays
@@ -40,6 +39,7 @@ from spark_load.publish.transport import OUTBOX
 from spark_load.run.harm import harmed
 from spark_load.runtime import deployment
 from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
+from tests.chaos.shrinking import shrunk
 from tests.support.endpoints import fake_aws
 
 type Message = tuple[int, int]

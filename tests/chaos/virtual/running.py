@@ -13,7 +13,7 @@ import structlog
 
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind, as_given
-from spark_load.faults.shrinking import shrunk
+from tests.chaos.shrinking import shrunk
 from tests.chaos.virtual.judging import violations
 from tests.chaos.virtual.schedules import Publish, Story
 from tests.chaos.virtual.variants import VARIANTS

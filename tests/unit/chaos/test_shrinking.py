@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spark_load.faults.shrinking import shrunk
+from tests.chaos.shrinking import shrunk
 
 
 def test_what_matters_is_left_and_nothing_else() -> None:
