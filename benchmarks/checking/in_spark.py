@@ -10,11 +10,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.checking.histories import BUCKETED, EXPECTATION, PLAIN, RUN, WORKERS
+from benchmarks.checking.histories import BUCKETED, EXPECTATION, PLAIN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
+from sluice.judge.engine import Engine
+from sluice.judge.facts import RunFacts
 from sluice.judge.judge import judge
-from spark_load.judge.engine import SparkEngine
+from spark_load.judge.parts import HistoryOnSpark
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
 
@@ -44,15 +46,8 @@ def main() -> None:
 
 def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
     verdict = judge(
-        SparkEngine(spark, folder),
-        plan=None,
-        expectation=EXPECTATION,
-        run={
-            "run": RUN,
-            "target": "endpoint",
-            "recorders": dict.fromkeys(WORKERS),
-            "max_receive_count": EXPECTATION.max_receive_count,
-        },
+        Engine(HistoryOnSpark(spark, folder)),
+        RunFacts(expectation=EXPECTATION, target="endpoint", recorders=dict.fromkeys(WORKERS)),
     )
     return {
         "status": verdict.status.value,

@@ -1,8 +1,11 @@
-"""What the checker finds in the groups that are suspect: as rows, so that tasks can hand them on, and gathered."""
+"""What the checker finds in the groups that are suspect, part by part, as rows of a table; and gathered."""
 
+import heapq
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,16 @@ from sluice.history.events import Event
 from sluice.judge.checker import Expectation, Finding, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.verdict import Violation
-from sluice.recorder.journal import taken
+from sluice.judge.reading.columns import Events
+from sluice.judge.screening.stretches import Needed, needed
+from sluice.recorder.journal import SCHEMA, events_of, taken
 
 WITNESSED_MAX = 8
 """Violations shown of each anomaly; all are counted."""
 UNKNOWNS_MAX = 20
 """Sentences shown of what stays open."""
+_CHECKED_EVENTS = 20_000  # made of columns together: one group at a time takes ten times as long
+_KEPT_MAX = 10_000  # findings of a part, before all but the first of each anomaly are left out
 UNKNOWN = ""
 """In place of an anomaly."""
 _SHOWN = {anomaly.id for anomaly in ANOMALIES.values() if anomaly.severity is not Severity.INFORMATION}
@@ -67,6 +74,51 @@ def found_in(
         }
         for violation in (*finding.violations, *finding.seen)
     ] + [{"anomaly": UNKNOWN, "sort_key": text, "finding": text} for text in finding.unknowns]
+
+
+_COUNTED = pa.schema({"anomaly": pa.string(), "count": pa.int64()})
+
+
+def find_in_part(part: Iterable[Events], *, expectation: Expectation, around: QueueContext) -> list[pa.Table]:
+    """Return what the checker finds in suspect groups: counts by anomaly, and of each the first as rows of FOUND."""
+    whole = groups_of(pa.concat_tables([SCHEMA.empty_table(), *(events.table for events in part)]))
+    counts: Counter[str] = Counter()
+    first: list[dict[str, str]] = []
+    while whole:
+        for events, idxs in _made(whole, expectation, around):
+            rows = found_in(events, expectation, around, idxs)
+            counts.update(row["anomaly"] for row in rows)
+            first += rows
+            if len(first) > _KEPT_MAX:
+                first = least_rows(first)
+    counted = [{"anomaly": anomaly, "count": count} for anomaly, count in counts.items()]
+    return [pa.Table.from_pylist(counted, _COUNTED), pa.Table.from_pylist(least_rows(first), FOUND)]
+
+
+def _made(
+    whole: list[pa.Table], expectation: Expectation, around: QueueContext
+) -> Iterator[tuple[list[Event], frozenset[int] | None]]:
+    """Take some groups, and yield the events that are needed of each, and of which messages the findings count."""
+    together: list[Needed] = []
+    while whole and sum(len(group.events) for group in together) < _CHECKED_EVENTS:
+        together.append(needed(whole.pop(), expectation, around))
+    events = iter(events_of(pa.concat_tables([group.events for group in together])))
+    for group in together:
+        yield [next(events) for _ in range(len(group.events))], group.idxs
+
+
+def least_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the rows of FOUND that are shown, by anomaly: those with the least keys."""
+    of_anomaly: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in rows:
+        of_anomaly[row["anomaly"]].append(row)
+    return [
+        row
+        for anomaly, found in sorted(of_anomaly.items())
+        for row in heapq.nsmallest(
+            UNKNOWNS_MAX if anomaly == UNKNOWN else WITNESSED_MAX, found, key=itemgetter("sort_key", "finding")
+        )
+    ]
 
 
 def gathered(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> Findings:

@@ -1,20 +1,19 @@
 """From a history to a verdict: clear what is clean, hand the rest to the checker, measure, decide."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from sluice import deviations
 from sluice.clock import utc
 from sluice.errors import HistoryError
-from sluice.history.events import Event, detail_of
+from sluice.history.events import detail_of
 from sluice.judge.checker import (
     Expectation,
     Measured,
     QueueContext,
-    RunFacts,
-    Thresholds,
+    RunCounts,
     check_run,
     check_thresholds,
     open_thresholds,
@@ -24,103 +23,32 @@ from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.counts import EventCounts
-from sluice.judge.groups import Findings
+from sluice.judge.engine import Engine, Recovery
+from sluice.judge.facts import Planned, RunFacts
 from sluice.judge.measures import measures
-from sluice.judge.screening.buckets import Cleared
 from sluice.judge.timing import Timed, located
 
-_NO_THRESHOLDS = Thresholds()
-_NOTHING_ALLOWED: Mapping[str, str] = {}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """What was to be published: end markers are counted as messages."""
-
-    message_count: int
-    lateness_budget_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
-    """A fault of a queue or topic, and when the first call there was answered ok after its end; None where none was."""
-
-    queue: str
-    began_us: int | None
-    ended_us: int
-    detail: str | None
-    answered_us: int | None
-
-
-class Engine(Protocol):
-    """Reads one settled history. There is one in Spark and one in this process; the judge is the same for both."""
-
-    def screen(self, expectation: Expectation) -> Cleared:
-        """Return what one pass over the whole history finds."""
-
-    def around(self) -> Iterable[Event]:
-        """Return the events of no group that are needed one by one: of the kinds `counts.AROUND`."""
-
-    def may_have_moved(self, expectation: Expectation, surrounded: QueueContext) -> Collection[str]:
-        """Return the groups with a receive that was asked for before a move task to its queue began, answered after.
-
-        What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
-        received more than once, or from a DLQ, and its group is suspect for that.
-        """
-
-    def timed(self, expectation: Expectation) -> Timed:
-        """Return what the history says of the clocks that timed it, of which there are several.
-
-        A publish is the cause of a receive with its idx and body, if one clock timed all its tries and all publishes
-        are on record; a receive is the cause of what was done with its receipt handle.
-        """
-
-    def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
-        """Run the checker on every suspect group."""
-
-    def recoveries(self) -> Iterable[Recovery]:
-        """Return the faults that ended, of each queue or topic they concern."""
-
-
-def judge(
-    engine: Engine,
-    *,
-    plan: Planned | None,
-    expectation: Expectation,
-    run: Mapping[str, Any],
-    unknowns: tuple[str, ...] = (),
-    thresholds: Thresholds = _NO_THRESHOLDS,
-    allowed: Mapping[str, str] = _NOTHING_ALLOWED,
-) -> Verdict:
-    """Return the verdict on a history.
-
-    Args:
-        engine: reads it.
-        plan: what was to be published; None when nobody planned it.
-        expectation: what the run was set up to be; its `clock_bound_us` is what was declared, 0 when nothing was.
-        run: what is known of the run: `target` (key into `sluice.deviations`), `recorders` (name to the queue it
-            consumes), `max_receive_count` by queue; all of it is repeated in the verdict.
-        unknowns: what already went wrong while it ran.
-        thresholds: of its measures.
-        allowed: anomalies that are lawful for the shape of this load, and why; besides the target's deviations.
-    """
-    expectation = replace(expectation, max_receive_count=run["max_receive_count"])
-    known_deviations = {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(run["target"], {}).items()}
-    excused = {**known_deviations, **allowed}
+def judge(engine: Engine, facts: RunFacts) -> Verdict:
+    """Return the verdict on the history that the engine reads."""
+    expectation, thresholds = facts.expectation, facts.thresholds
+    known_deviations = {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(facts.target, {}).items()}
+    excused = {**known_deviations, **facts.allowed}
     looked = engine.screen(replace(expectation, clock_bound_us=0))
     event_counts, seen = looked.counts, looked.seen
     _require_forward_clocks(event_counts)
+    around = engine.around() if event_counts.counts["around"] else []
     surrounded = replace(
         queue_context(
-            engine.around() if event_counts.counts["around"] else (),
+            around,
             queues=expectation.queues,
             dead_letter_queues=expectation.dead_letter_queues,
         ),
         activity=event_counts.activity,
     )
     counts = {**event_counts.counts, **seen}
-    unfinished = _unfinished(event_counts.recorded, run)
-    provable = _provable(event_counts, expectation, run, unfinished)
+    unfinished = _unfinished(event_counts.recorded, facts)
+    provable = _provable(event_counts, facts, unfinished)
     timed = engine.timed(provable) if len(event_counts.clocks) > 1 else Timed()
     provable, apart = located(provable, event_counts.clocks, timed)
     moved = engine.may_have_moved(provable, surrounded) if surrounded.moves else ()
@@ -131,10 +59,10 @@ def judge(
         "suspect_groups": len(suspects),
         "events": counts["events"],
     }
-    run_facts = _run_facts(event_counts, counts, measured, plan, unfinished)
-    faults = faults_of(engine.recoveries() if counts["faults"] else ())
+    run_counts = _run_counts(event_counts, counts, measured, facts.plan, unfinished)
+    faults = faults_of(engine.recoveries(around) if counts["faults"] else ())
     held = _measured(measured, counts, faults, clock_bound_us=provable.clock_bound_us)
-    reasons = check_run(run_facts) | open_thresholds(held, thresholds)
+    reasons = check_run(run_counts) | open_thresholds(held, thresholds)
     crossed = check_thresholds(held, thresholds)
     measured |= {
         "calls": {"count": held.call_count, "throttled": held.throttled_count},
@@ -143,9 +71,8 @@ def judge(
     if len(event_counts.clocks) > 1:
         known_us = provable.clock_bound_us if provable.clock_bound_us < NEVER_US else None
         measured |= {"clocks": {"count": len(event_counts.clocks), "apart_us_max": known_us}}
-    limits = _limits(expectation, thresholds)
     counts |= {"recovered": len(held.recovered_in_seconds)}
-    opportunities = _opportunities(counts, expectation, surrounded, limits, has_plan=plan is not None)
+    opportunities = _opportunities(counts, facts, surrounded)
     return Verdict(
         properties=tuple(
             Property(
@@ -154,15 +81,15 @@ def judge(
                 violation_count=found.counts.get(anomaly.id, 0) + len(crossed.get(anomaly.id, ())),
                 allowed_because=excused.get(anomaly.id),
                 is_unknown=anomaly.id in reasons,
-                has_threshold=limits.get(anomaly.id, 0.0) is not None,
+                has_threshold=facts.limits.get(anomaly.id, 0.0) is not None,
                 crossed=crossed.get(anomaly.id, ()),
             )
             for anomaly in JUDGED
         ),
         violations=tuple(violation for violation in found.shown if violation.anomaly not in excused),
-        unknowns=(*unknowns, *reasons.values(), *apart, *_causes(found.shown, excused), *found.unknowns),
+        unknowns=(*facts.unknowns, *reasons.values(), *apart, *_causes(found.shown, excused), *found.unknowns),
         measures=measured,
-        run={**run, "known_deviations": known_deviations, "allowed": dict(allowed)},
+        run={**facts.described, "known_deviations": known_deviations, "allowed": dict(facts.allowed)},
     )
 
 
@@ -174,42 +101,40 @@ def _require_forward_clocks(event_counts: EventCounts) -> None:
         )
 
 
-def _unfinished(recorded: Mapping[str, Mapping[int, bool]], run: Mapping[str, Any]) -> list[str]:
+def _unfinished(recorded: Mapping[str, Mapping[int, bool]], facts: RunFacts) -> list[str]:
     """Return the recorders that did not finish: a journal is not there, or the last attempt's has no `closed`.
 
     Earlier attempts of a resumed run may lack `closed`: their intents were flushed before each publish and delete. A
     message that was received but not recorded came again, so it is in the history; the extra receive is counted in
     `lost_receives`. The same goes for the recorders of workers that a fault killed, whose effects the databases tell.
     """
-    last = run.get("attempts", 1) - 1
+    last = facts.attempts - 1
 
     def is_whole(attempts: Mapping[int, bool]) -> bool:
         return len(attempts) > last and all(closed for attempt, closed in attempts.items() if attempt >= last)
 
-    killed = run.get("killed", ())
-    return [name for name in run["recorders"] if name not in killed and not is_whole(recorded.get(name, {}))]
+    return [name for name in facts.recorders if name not in facts.killed and not is_whole(recorded.get(name, {}))]
 
 
-def _provable(
-    event_counts: EventCounts, expectation: Expectation, run: Mapping[str, Any], unfinished: list[str]
-) -> Expectation:
+def _provable(event_counts: EventCounts, facts: RunFacts, unfinished: list[str]) -> Expectation:
     """Return the expectation with what this history cannot prove left out of it."""
+    expectation = facts.expectation
     unproven = {
         queue: f"whose recorder {name} did not finish"
-        for name, queue in run["recorders"].items()
+        for name, queue in facts.recorders.items()
         if name in unfinished and queue is not None
     }
     lost = Counter(event_counts.unanswered_receives)
     for name, attempts in event_counts.recorded.items():
-        if name not in unfinished and (queue := run["recorders"].get(name)) is not None:
+        if name not in unfinished and (queue := facts.recorders.get(name)) is not None:
             lost[queue] += sum(not closed for closed in attempts.values())
     for queue, count in lost.items():
         # Enough lost answers can use a message's receives up without a trace: it is then in the DLQ, unseen.
-        if count >= run["max_receive_count"].get(queue, 1):
+        if count >= expectation.max_receive_count.get(queue, 1):
             unproven[queue] = f"where {count} receives were not answered"
     if event_counts.counts["foreign"]:
         unproven = dict.fromkeys(expectation.queues, "which others used as well")
-    is_recorded = not any(run["recorders"][name] is None for name in unfinished)
+    is_recorded = not any(facts.recorders[name] is None for name in unfinished)
     return replace(
         expectation,
         unproven_queues={**expectation.unproven_queues, **unproven},
@@ -227,32 +152,13 @@ def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> li
     ]
 
 
-def _limits(expectation: Expectation, thresholds: Thresholds) -> dict[str, float | None]:
-    """Return the threshold of each anomaly that is judged only against one; None where none is set."""
-    return {
-        "D3": expectation.passed_over_seconds_max,
-        "E3": expectation.fan_out_skew_seconds_max,
-        "H1": expectation.stuck_seconds_max,
-        "H3": thresholds.latency_seconds_max,
-        "H4": thresholds.drain_seconds_max,
-        "H5": thresholds.recovery_seconds_max,
-        "H6": thresholds.throttled_share_max,
-    }
-
-
-def _opportunities(
-    counts: Mapping[str, int],
-    expectation: Expectation,
-    surrounded: QueueContext,
-    limits: Mapping[str, float | None],
-    *,
-    has_plan: bool,
-) -> dict[str, int]:
+def _opportunities(counts: Mapping[str, int], facts: RunFacts, surrounded: QueueContext) -> dict[str, int]:
     """Return how often each anomaly could have happened, anomaly id to count. In doubt rather too few.
 
     What this history cannot tell had no opportunity: without end markers nothing was drained, without a plan nothing
     was meant to be, without a visibility timeout nothing was held, and what nobody recorded may have been published.
     """
+    expectation = facts.expectation
     of_count = {
         "acked": "A2 C5",
         "received": "A6 B6 B8 E2 G1 G3",
@@ -302,9 +208,9 @@ def _opportunities(
         "F2": counts["received"] if expectation.max_receive_count else 0,
         "F3": counts["redelivered"] if surrounded.empty_since_us else 0,
         "H2": empty,
-        "H7": counts["publishes"] if has_plan else 0,
+        "H7": counts["publishes"] if facts.plan is not None else 0,
         "R1": counts["handled"] if expectation.effects_recorded else 0,
-        **{anomaly: 0 if limits[anomaly] is None else count for anomaly, count in limited.items()},
+        **{anomaly: 0 if facts.limits[anomaly] is None else count for anomaly, count in limited.items()},
     }
 
 
@@ -354,15 +260,15 @@ def _measured(
     )
 
 
-def _run_facts(
+def _run_counts(
     event_counts: EventCounts,
     counts: Mapping[str, int],
     measured: Mapping[str, Any],
     plan: Planned | None,
     unfinished: list[str],
-) -> RunFacts:
+) -> RunCounts:
     lateness = measured["lateness_us"] if plan is not None else None
-    return RunFacts(
+    return RunCounts(
         published_count=counts["acked"],
         received_count=counts["received"],
         foreign_count=counts["foreign"],

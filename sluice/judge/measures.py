@@ -13,8 +13,10 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 """Name to share: those that are told of every distribution."""
 _EXACT_MAX = 5_000  # values of one partition kept as they are
 _BITS = 13  # of a value that are kept otherwise: 4,096 values each octave
+ACCURACY = 1 << (_BITS - 1)
+"""Of a value that is rounded: it is at most one in so many below what it was."""
 _EXACT = "exact"
-_ROUNDED = f"each at most 1/{1 << (_BITS - 1):,} below the value"
+_ROUNDED = f"each at most 1/{ACCURACY:,} below the value"
 _SUM, _MIN, _MAX = "sum", "min", "max"
 _US = 1_000_000
 
@@ -105,6 +107,13 @@ def _rounded(values: np.ndarray) -> np.ndarray:
     magnitude = np.abs(values)
     dropped = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - _BITS, 0)
     return values >> dropped << dropped
+
+
+def rounded_but_largest(places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the values rounded, but the largest of each place as it is."""
+    largest = np.full(int(places.max(initial=-1)) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(largest, places, values)
+    return np.where(values == largest[places], values, _rounded(values))
 
 
 def joined(seen: Iterable[Seen]) -> Seen:

@@ -8,36 +8,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
-
-import pyarrow.parquet as pq
+from typing import Any
 
 from sluice import limits
 from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
 from sluice.judge.checker import Expectation
-from sluice.judge.checker.verdict import Verdict, Violation
-from sluice.judge.folder.layout import HISTORY, JOURNALS
-from sluice.judge.folder.series_schema import Series
-from sluice.judge.judge import Engine, judge
-from sluice.judge.reading import checksums
-from sluice.judge.reading.damage import UNREADABLE
-from sluice.judge.reading.reasons import reason
-from sluice.recorder.journal import SCHEMA, SUFFIX, is_empty
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import Engine
+from sluice.judge.facts import RunFacts
+from sluice.judge.judge import judge
+from sluice.judge.reading import folders
+from sluice.recorder.journal import is_empty
 
-FRAMED = (Kind.OPENED.value, Kind.CLOSED.value, Kind.TOPOLOGY.value)
-"""Kinds of events by which recorders say who they are."""
-CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)
-"""Kinds of events that name a queue messages come from."""
-OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
-"""Kinds of events that need their message group to be judged, unless they failed: then the handle never was one."""
-OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_of_no_group")
-"""What the events of a history are counted by, as `count`, to know what it is.
-
-`kind` is of FRAMED and CONSUMED only, `worker` of FRAMED, `queue` of CONSUMED, `detail` of topologies.
-"""
-_TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE_ARRAY (String)"}
 _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
 
@@ -123,18 +107,8 @@ def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
     }
 
 
-class RecordingEngine(Engine, Protocol):
-    """Reads a history of which nobody says what it is."""
-
-    def overview(self) -> Sequence[Mapping[str, Any]]:
-        """Return the counts by OVERVIEW."""
-
-    def series(self, expectation: Expectation, violations: Sequence[Violation]) -> Series:
-        """Return what the report's charts show."""
-
-
 def check(
-    engine: RecordingEngine,
+    engine: Engine,
     root: Path,
     queues: Mapping[str, RecordedQueue],
     target: str,
@@ -151,92 +125,21 @@ def check(
     topology = _topology(engine.overview(), root)
     expectation = _expectation(topology, queues, has_other_producers=has_other_producers)
     expectation = replace(expectation, clock_bound_us=clock_bound_us)
-    verdict = judge(
-        engine,
-        plan=None,
+    facts = RunFacts(
         expectation=expectation,
-        run={
+        target=target,
+        recorders=dict.fromkeys(topology.recorders),
+        unknowns=topology.unknowns,
+        described={
             "run": topology.run,
             "history": str(root),
             "target": target,
             "recorders": dict.fromkeys(topology.recorders),
-            "max_receive_count": {
-                name: queue.max_receive_count for name, queue in queues.items() if queue.max_receive_count is not None
-            },
+            "max_receive_count": dict(expectation.max_receive_count),
             "one_group_in": topology.one_group_in,
         },
-        unknowns=topology.unknowns,
     )
-    return verdict, expectation
-
-
-def require_history(root: Path) -> None:
-    """Raise ConfigError where there is no history, HistoryError where it has other columns: reading takes a while."""
-    if not root.is_dir():
-        raise ConfigError(f"{root} is {'a file' if root.exists() else 'not there'}, allowed is a history's folder")
-    if not _folders(root):
-        raise ConfigError(f"{root} holds no history, allowed are journals (*{SUFFIX}) or Parquet; name another folder")
-    folder = folder_of(root)
-    if not is_journals(folder):
-        for path in sorted(folder.glob("*.parquet")):
-            _check_columns(path)
-
-
-def _check_columns(path: Path) -> None:
-    try:
-        checksums.require(path)
-        schema = pq.read_metadata(path).schema
-        columns = [schema.column(index) for index in range(len(schema))]
-        found = {column.path: _type(column) for column in columns}
-    except UNREADABLE as error:
-        raise HistoryError(
-            f"{path.parent} is not a history of Sluice: {path.name} is not Parquet ({reason(error)});"
-            " copy it again, or leave it out"
-        ) from error
-    repeated = [name for name, count in Counter(column.path for column in columns).items() if count > 1]
-    if repeated:
-        raise HistoryError(
-            f"{path.parent} is not a history of Sluice: {path.name} has {repeated[0]!r} more than once; write it once"
-        )
-    missing = [name for name in SCHEMA.names if name not in found]
-    if missing:
-        raise HistoryError(
-            f"{path.parent} has other columns than a history of Sluice, version {SCHEMA_VERSION}:"
-            f" {len(missing)} are missing, first {missing[0]!r}; name another folder"
-        )
-    for field_ in SCHEMA:
-        if found[field_.name] != (allowed := _TYPES[str(field_.type)]):
-            raise HistoryError(
-                f"{path.parent} is not a history of Sluice: {field_.name} in {path.name} is {found[field_.name]},"
-                f" allowed is {allowed}; write it as that"
-            )
-
-
-def _type(column: pq.ColumnSchema) -> str:
-    """Return the type of a column in Parquet's own words: what is stored, and what is meant by it."""
-    intended = str(column.logical_type).partition("(")[0]
-    stored = f"list of {column.physical_type}" if column.max_repetition_level else str(column.physical_type)
-    return stored if intended == "None" else f"{stored} ({intended})"
-
-
-def _folders(root: Path) -> list[Path]:
-    """Return the folders a history may be read from, journals first: from them Parquet was made."""
-    journals = [folder for folder in (root, root / JOURNALS) if is_journals(folder)]
-    return journals or [folder for folder in (root, root / HISTORY) if any(folder.glob("*.parquet"))]
-
-
-def folder_of(root: Path) -> Path:
-    """Return the folder a history is read from; there is one, see `require_history`."""
-    return _folders(root)[0]
-
-
-def is_journals(folder: Path) -> bool:
-    """Return whether the folder holds journals."""
-    return bool(_journals(folder))
-
-
-def _journals(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return judge(engine, facts), expectation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +167,7 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
     opened, closed = (
         sorted(row["worker"] for row in rows if row["kind"] == kind) for kind in (Kind.OPENED, Kind.CLOSED)
     )
-    empty = [path.stem for path in _journals(folder_of(root)) if is_empty(path)]
+    empty = [path.stem for path in folders.journals_in(folders.folder_of(root)) if is_empty(path)]
     found = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
     groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
     groupless: Counter[str] = Counter()
@@ -325,6 +228,9 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
         },
         subscription_dead_letter_queues={
             name: queue.undelivered_queue for name, queue in queues.items() if queue.undelivered_queue is not None
+        },
+        max_receive_count={
+            name: queue.max_receive_count for name, queue in queues.items() if queue.max_receive_count is not None
         },
         retention_seconds=_retention_seconds(queues),
         unproven_queues=unproven,

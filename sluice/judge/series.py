@@ -3,32 +3,42 @@
 There are at most BINS_MAX bins of time, RANKS_MAX of groups and CODES_MAX error codes, and timelines of at most
 GROUPS_MAX groups with EVENTS_MAX events each, so a hundred million events make as small a file as a thousand.
 
-A history is aggregated in Spark (`spark.series`) or in this process (`local_series`); what is made of that is here.
-Percentiles of Spark are its percentile_approx: what is said to be the 99th is one whose rank is off by at most
-1 / ACCURACY of the bin's messages, and exact in a bin of at most half as many. A latency is from the intended
-publish to the first receive from that queue, and stands in the bin of the intended publish: a stall shows where the
-messages were due, also those that could not be sent.
+A history is looked at twice, part by part: when it began and ended and how large its groups are; then what happened in
+each bin and rank, as a tally that adds up. So percentiles are of all values. They are exact where a part has at most
+EXACT_MAX latencies; of more, a value is taken to be at most 1 / ACCURACY less than it is, and the largest of a bin
+stays what it is. A latency is from the intended publish to the first receive from that queue, and stands in the bin of
+the intended publish: a stall shows where the messages were due, also those that could not be sent.
 """
 
+import heapq
 import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
-from sluice.history.events import Kind
+import numpy as np
+import pyarrow as pa
+
+from sluice.history.events import Kind, Outcome
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Violation
-from sluice.judge.folder.series_schema import BINS_MAX, SCHEMA_VERSION, Series
-from sluice.judge.measures import PERCENTILES
+from sluice.judge.folder.series_schema import BINS_MAX, EXACT_MAX, SCHEMA_VERSION, Series
+from sluice.judge.measures import ACCURACY, PERCENTILES, rounded_but_largest
+from sluice.judge.parts import TALLIED, TALLY, History
+from sluice.judge.reading.columns import NONE, Columns, Events, starts
+from sluice.judge.reading.parquet_files import Rows
+from sluice.judge.screening.encode import WARM_UP
+from sluice.judge.screening.rollup import difference, is_known
+from sluice.recorder.journal import SCHEMA
 
 RANKS_MAX = 20
 CODES_MAX = 8
 GROUPS_MAX = 8
 EVENTS_MAX = 80
-ACCURACY = 10_000
 OTHER_CODES = "other"
 _US = 1_000_000
 _WIDTHS_SECONDS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
@@ -51,7 +61,9 @@ OF_EVENT = (
 )
 
 
-type Row = Mapping[str, Any]
+_DRAWN_COLUMNS = ("message_group_id", *OF_EVENT)
+_NO_LATENCIES: Mapping[str, int | None] = {"count": 0, **dict.fromkeys((*PERCENTILES, "max"))}
+type Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,77 +74,52 @@ class Bins:
     width_us: int
     count: int
 
-
-class Aggregates(Protocol):
-    """What a history adds up to, as rows; latencies are told as `count`, `percentiles` (of PERCENTILES) and `max`."""
-
-    def span(self) -> Row:
-        """Return instants of publishes and receives: `began`, `ended`, and of the warm-up `warm_from`, `warm_to`."""
-
-    def moments(self, bins: Bins) -> Iterable[Row]:
-        """Return what happened to messages by `queue` (ALL: anywhere), `moment` and `bin`: `happened`, and latencies.
-
-        `moment` is acked, received, or due: then the latencies are of what was received.
-        """
-
-    def failures(self, bins: Bins) -> Iterable[Row]:
-        """Return how many calls or entries failed, or came again, by `error`, `queue` (of those) and `bin`: `count`."""
-
-    def tasks(self) -> Iterable[Row]:
-        """Return for each recorder that received: its `queue`, and its first and last instant, `began` and `ended`."""
-
-    def ranks(self) -> Mapping[int, Row]:
-        """Return rank to `groups`, `messages` and `latency_us`, the latencies by queue; without the warm-up.
-
-        The hottest groups have rank 0, and every rank has about as many groups.
-        """
-
-    def nearest(self, spans: Mapping[str, tuple[int, int]]) -> Iterable[Row]:
-        """Return OF_EVENT and `message_group_id` of at most EVENTS_MAX events nearest to each group's span."""
+    def of(self, instants: np.ndarray) -> np.ndarray:
+        """Return the bin of each instant."""
+        found: np.ndarray = np.clip((instants - self.started_at_us) // self.width_us, 0, self.count - 1)
+        return found
 
 
-def assembled(found: Aggregates, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
+def series(history: History, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
     """Return the small tables of a history; groups with violations get a timeline."""
-    span = found.span()
-    started_at_us = span["began"] or 0
-    ended_at_us = span["ended"] or started_at_us
-    width_us = bin_width_us(ended_at_us - started_at_us)
-    bins = Bins(started_at_us=started_at_us, width_us=width_us, count=(ended_at_us - started_at_us) // width_us + 1)
-    moments = _moments(found, bins)
-    failed, again = _failures(found, bins)
-    nothing = [0] * bins.count
-    tasks = _tasks(found, bins)
+    extent = _extent(*history.look(partial(_extent_of_part, expectation=expectation)))
+    bins = extent.bins
+    tally = _Tally(history.tallied(partial(_tally_of_part, expectation=expectation, extent=extent)))
     return {
         "schema_version": SCHEMA_VERSION,
         "run": expectation.run,
         "accuracy": ACCURACY,
-        "started_at_us": started_at_us,
-        "bin_seconds": width_us / _US,
+        "started_at_us": bins.started_at_us,
+        "bin_seconds": bins.width_us / _US,
         "bin_count": bins.count,
-        "warm_up": None
-        if span["warm_from"] is None
-        else [(span["warm_from"] - started_at_us) / _US, (span["warm_to"] - started_at_us) / _US],
-        "published": moments.counts.get((ALL, "acked"), nothing),
+        "warm_up": extent.warm_up,
+        "published": tally.counts("acked", ALL, bins.count),
         "queues": {
             queue: {
-                "received": moments.counts.get((queue, "received"), nothing),
-                "waiting": waiting(
-                    moments.counts.get((queue, "acked"), nothing), moments.counts.get((queue, "received"), nothing)
-                ),
-                "again": again.get(queue, nothing),
-                "tasks": tasks.get(queue, nothing),
-                "latency_us": moments.latencies.get(queue, _no_latencies(bins.count)),
+                "received": (received := tally.counts("received", queue, bins.count)),
+                "waiting": waiting(tally.counts("acked", queue, bins.count), received),
+                "again": tally.counts("again", queue, bins.count),
+                "tasks": extent.tasks_at_work(queue),
+                "latency_us": _per_bin(tally.latencies("due", queue), bins.count),
             }
             for queue in expectation.queues
         },
         "ranks": [
-            {"groups": of["groups"], "messages": of["messages"]}
-            | {"latency_us": {queue: _quantiles(row) for queue, row in of["latency_us"].items()}}
-            for _, of in sorted(found.ranks().items())
+            {
+                "groups": groups,
+                "messages": messages,
+                "latency_us": {
+                    queue: tally.latencies("rank", queue).get(rank, _NO_LATENCIES) for queue in expectation.queues
+                },
+            }
+            for rank, (groups, messages) in enumerate(
+                zip(tally.counts("groups", "", RANKS_MAX), tally.counts("messages", "", RANKS_MAX), strict=True)
+            )
+            if groups
         ],
-        "failed": failed,
+        "failed": _failures(tally, bins),
         "visibility": dict(expectation.visibility_timeout_seconds),
-        "groups": _timelines(found, violations),
+        "groups": _timelines(history, violations),
     }
 
 
@@ -156,61 +143,298 @@ def waiting(acked: Iterable[int], received: Iterable[int]) -> list[int]:
     ]
 
 
-def _quantiles(row: Row) -> dict[str, int | None]:
-    values = row["percentiles"] or [None] * len(PERCENTILES)
-    return {"count": row["count"], **dict(zip(PERCENTILES, values, strict=True)), "max": row["max"]}
+# --- the first look: from when to when, and how large groups are ---
 
 
-def _no_latencies(bin_count: int) -> dict[str, list[int | None]]:
-    return {"count": [0] * bin_count, **{name: [None] * bin_count for name in (*PERCENTILES, "max")}}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extent:
+    """From when to when a history is, who was at work when, and how large its groups are.
+
+    Args:
+        bins: the time from the first intended publish to the last answer.
+        warm_up: from and to, in seconds after the first; None without one.
+        tasks: of each recorder that received: its queue, its first and last instant.
+        groups_by_size: how many groups have so many messages, without the warm-up.
+    """
+
+    bins: Bins
+    warm_up: list[float] | None
+    tasks: Sequence[tuple[str, int, int]]
+    groups_by_size: Mapping[int, int]
+
+    def tasks_at_work(self, queue: str) -> list[int]:
+        """Return how many tasks of a queue were at work in the middle of each bin."""
+        bins = self.bins
+        middles = [bins.started_at_us + (2 * number + 1) * bins.width_us // 2 for number in range(bins.count)]
+        alive = [0] * bins.count
+        for name, began_us, ended_us in self.tasks:
+            if name == queue:
+                for number in range(bisect_left(middles, began_us), bisect_right(middles, ended_us)):
+                    alive[number] += 1
+        return alive
 
 
-@dataclass(frozen=True, slots=True)
-class _Moments:
-    """What happened to messages in each bin: (queue, moment) to counts, and queue to the latencies of what was due."""
-
-    counts: dict[tuple[str, str], list[int]]
-    latencies: dict[str, dict[str, list[int | None]]]
-
-
-def _moments(found: Aggregates, bins: Bins) -> _Moments:
-    moments = _Moments(defaultdict(lambda: [0] * bins.count), defaultdict(lambda: _no_latencies(bins.count)))
-    for row in found.moments(bins):
-        if row["moment"] == "due":
-            for name, value in _quantiles(row).items():
-                moments.latencies[row["queue"]][name][row["bin"]] = value
-        else:
-            moments.counts[row["queue"], row["moment"]][row["bin"]] = row["happened"]
-    return moments
+_SPANS = pa.schema(
+    {
+        "worker": pa.string(),
+        "queue": pa.string(),
+        "is_warm_up": pa.bool_(),
+        "from_us": pa.int64(),
+        "until_us": pa.int64(),
+    }
+)
+"""First and last instants: of a recorder's events, for each queue it received from; without one of calls."""
+_SIZES = pa.schema({"size": pa.int64(), "groups": pa.int64()})
 
 
-def _failures(found: Aggregates, bins: Bins) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """Return what failed by error code, the most frequent first and the rest together; and what came again by queue."""
-    rows = list(found.failures(bins))
-    totals: Counter[str] = Counter()
-    for row in rows:
-        if row["error"] is not None:
-            totals[row["error"]] += row["count"]
-    shown = sorted(totals, key=lambda code: (-totals[code], code))[:CODES_MAX]
-    failed = {code: [0] * bins.count for code in (*shown, *([OTHER_CODES] if len(totals) > len(shown) else []))}
-    again: dict[str, list[int]] = defaultdict(lambda: [0] * bins.count)
-    for row in rows:
-        if row["error"] is not None:
-            failed[row["error"] if row["error"] in shown else OTHER_CODES][row["bin"]] += row["count"]
-        if row["queue"] is not None:
-            again[row["queue"]][row["bin"]] += row["count"]
-    return failed, again
+def _extent_of_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+    spans, rows = list[Row](), list[pa.Table]()
+    for events in part:
+        spans += _spans(events)
+        rows.append(_message_rows(events, expectation))
+    messages = _messages(rows, expectation)
+    _, of_group = np.unique(messages["group"][~messages["is_warm_up"]], return_counts=True)
+    sizes, counts = np.unique(of_group, return_counts=True)
+    return [pa.Table.from_pylist(spans, _SPANS), pa.table({"size": sizes, "groups": counts}).cast(_SIZES)]
 
 
-def _tasks(found: Aggregates, bins: Bins) -> dict[str, list[int]]:
-    """Return how many tasks of each queue were at work in the middle of each bin."""
-    middles = [bins.started_at_us + (2 * number + 1) * bins.width_us // 2 for number in range(bins.count)]
-    alive: dict[str, list[int]] = defaultdict(lambda: [0] * bins.count)
-    for row in found.tasks():
-        began, ended = bisect_left(middles, row["began"]), bisect_right(middles, row["ended"])
-        for number in range(began, ended):
-            alive[row["queue"]][number] += 1
-    return alive
+def _spans(events: Events) -> Iterator[Row]:
+    invoked_us, responded_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
+    intended_us = events.numbers("intended_at_us")
+    (worker, workers), (queue, queues) = events.codes("worker"), events.codes("queue")
+    is_received = events.is_equal("kind", Kind.RECEIVED)
+    is_receive = is_received | events.is_equal("kind", Kind.POLL)
+    of_tasks = {
+        "worker": worker,
+        "queue": np.where(is_receive, queue, len(queues) - 1),
+        "from_us": _known(invoked_us),
+        "until_us": _known(np.where(responded_us == NONE, invoked_us, responded_us)),
+    }
+    for row in _least_and_most(pa.table(of_tasks), "worker", "queue"):
+        yield row | {"worker": workers[row["worker"]], "queue": queues[row["queue"]]}
+    of_calls = {
+        "is_warm_up": events.is_equal("phase", WARM_UP),
+        "from_us": _known(np.where(intended_us == NONE, invoked_us, intended_us)),
+        "until_us": _known(np.maximum(invoked_us, responded_us)),
+    }
+    is_call = is_received | events.is_equal("kind", Kind.PUBLISHED)
+    yield from _least_and_most(pa.table(of_calls).filter(pa.array(is_call)), "is_warm_up")
+
+
+def _least_and_most(instants: pa.Table, *keys: str) -> list[Row]:
+    found = instants.group_by(list(keys), use_threads=False).aggregate([("from_us", "min"), ("until_us", "max")])
+    return found.rename_columns([*keys, "from_us", "until_us"]).to_pylist()  # type: ignore[no-any-return]
+
+
+def _extent(spans: pa.Table, sizes: pa.Table) -> _Extent:
+    """Return what the tables of `_extent_of_part` say, those of all parts one below the other."""
+    rows = spans.to_pylist()
+    calls = [row for row in rows if row["is_warm_up"] is not None]
+    started_at_us = min((row["from_us"] for row in calls if row["from_us"] is not None), default=0)
+    ended_at_us = max((row["until_us"] for row in calls if row["until_us"] is not None), default=started_at_us)
+    width_us = bin_width_us(ended_at_us - started_at_us)
+    warm = [row for row in calls if row["is_warm_up"] and row["from_us"] is not None]
+    groups_by_size: Counter[int] = Counter()
+    for row in sizes.to_pylist():
+        groups_by_size[row["size"]] += row["groups"]
+    return _Extent(
+        bins=Bins(started_at_us=started_at_us, width_us=width_us, count=(ended_at_us - started_at_us) // width_us + 1),
+        warm_up=[
+            (min(row["from_us"] for row in warm) - started_at_us) / _US,
+            (max(row["until_us"] for row in warm) - started_at_us) / _US,
+        ]
+        if warm
+        else None,
+        tasks=[*_tasks(rows)],
+        groups_by_size=groups_by_size,
+    )
+
+
+def _tasks(spans: Sequence[Row]) -> Iterator[tuple[str, int, int]]:
+    of_worker: dict[str, list[Row]] = defaultdict(list)
+    for row in spans:
+        if row["worker"] is not None:
+            of_worker[row["worker"]].append(row)
+    for rows in of_worker.values():
+        queues = [row["queue"] for row in rows if row["queue"] is not None]
+        began_us = [row["from_us"] for row in rows if row["from_us"] is not None]
+        if queues and began_us:
+            yield min(queues), min(began_us), max(row["until_us"] for row in rows if row["until_us"] is not None)
+
+
+# --- messages, in both looks ---
+
+
+def _message_rows(events: Events, expectation: Expectation) -> pa.Table:
+    """Return a row for each publish or receive of a message of this run, end markers left out."""
+    group, idx = events.hashes("message_group_id"), events.numbers("idx")
+    is_published = events.is_equal("kind", Kind.PUBLISHED)
+    is_received = events.is_equal("kind", Kind.RECEIVED) & events.is_equal("message_run", expectation.run)
+    is_acked = is_published & events.is_equal("outcome", Outcome.OK)
+    is_elsewhere = ~events.decoded("queue", expectation.queues.__contains__, bool)  # the topic: it goes to all of them
+    responded_us = events.numbers("responded_at_us")
+    columns = {
+        "group": group,
+        "idx": idx,
+        "due_us": _known(events.numbers("intended_at_us")),
+        "is_warm_up": events.is_equal("phase", WARM_UP),
+    }
+    for index, queue in enumerate(expectation.queues):
+        is_here = events.is_equal("queue", queue)
+        columns[f"acked_{index}"] = _known(np.where(is_acked & (is_elsewhere | is_here), responded_us, NONE))
+        columns[f"received_{index}"] = _known(np.where(is_received & is_here, responded_us, NONE))
+    return pa.table(columns).filter(pa.array((is_published | is_received) & (idx >= 0) & (group != 0)))
+
+
+def _messages(rows: Sequence[pa.Table], expectation: Expectation) -> Columns:
+    """Return each message: its group, when it was due, and for each queue when it was in it and first came from it."""
+    queues = range(len(expectation.queues))
+    firsts = ["due_us", *(f"{name}_{index}" for index in queues for name in ("acked", "received"))]
+    none = pa.table(dict.fromkeys(("group", "idx", "is_warm_up", *firsts), pa.array([], pa.int64())))
+    found = (
+        (pa.concat_tables(rows) if rows else none)
+        .group_by(["group", "idx"], use_threads=False)
+        .aggregate([("is_warm_up", "max"), *((name, "min") for name in firsts)])
+    )
+    columns = {name: found.column(f"{name}_min").fill_null(NONE).to_numpy() for name in firsts}
+    return columns | {
+        "group": found.column("group").to_numpy(),
+        "is_warm_up": found.column("is_warm_up_max").to_numpy().astype(bool),
+    }
+
+
+def _known(instants: np.ndarray) -> pa.Array:
+    return pa.array(instants, mask=instants == NONE)
+
+
+# --- the second look: what happened in each bin of time, and in each rank of groups ---
+
+
+def _tally_of_part(part: Iterable[Events], *, expectation: Expectation, extent: _Extent) -> list[pa.Table]:
+    bins, rows, tallies = extent.bins, list[pa.Table](), [TALLY.empty_table()]
+    for events in part:
+        tallies += _failed_or_again(events, bins)
+        rows.append(_message_rows(events, expectation))
+    messages = _messages(rows, expectation)
+    acked = [messages[f"acked_{index}"] for index in range(len(expectation.queues))]
+    if acked:
+        latest = np.iinfo(np.int64).max
+        first_us = np.minimum.reduce([np.where(at_us == NONE, latest, at_us) for at_us in acked])
+        tallies.append(_tally("acked", ALL, bins.of(first_us[first_us < latest])))
+    latencies = [
+        difference(messages[f"received_{index}"], messages["due_us"]) for index in range(len(expectation.queues))
+    ]
+    is_exact = sum(int(is_known(latency_us).sum()) for latency_us in latencies) <= EXACT_MAX
+    ranks = _ranks(messages, extent.groups_by_size)
+    for index, queue in enumerate(expectation.queues):
+        for what, at_us in (("acked", acked[index]), ("received", messages[f"received_{index}"])):
+            tallies.append(_tally(what, queue, bins.of(at_us[is_known(at_us)])))
+        for what, places in (("due", bins.of(messages["due_us"])), ("rank", ranks)):
+            which = is_known(latencies[index]) & (places >= 0)
+            values = latencies[index][which]
+            values = values if is_exact else rounded_but_largest(places[which], values)
+            tallies.append(_tally(what, queue, places[which], values))
+    if expectation.queues:
+        measured = ranks >= 0
+        _, first = np.unique(messages["group"][measured], return_index=True)
+        tallies += [_tally("messages", "", ranks[measured]), _tally("groups", "", ranks[measured][first])]
+    return [pa.concat_tables(tallies)]
+
+
+def _failed_or_again(events: Events, bins: Bins) -> Iterator[pa.Table]:
+    """Yield how many calls or entries failed, by error, and came again, by queue."""
+    invoked_us = events.numbers("invoked_at_us")
+    is_again = events.is_equal("kind", Kind.RECEIVED) & (events.numbers("receive_count") > 1)
+    for what, name, is_it in (("failed", "error", np.ones(len(events), bool)), ("again", "queue", is_again)):
+        codes, texts = events.codes(name)
+        for code, text in enumerate(texts):
+            if text is not None:
+                yield _tally(what, text, bins.of(invoked_us[is_it & (codes == code) & (invoked_us != NONE)]))
+
+
+def _ranks(messages: Columns, groups_by_size: Mapping[int, int]) -> np.ndarray:
+    """Return the rank of each message's group, -1 of one to warm up; groups of one size are put in order by hash.
+
+    The hottest groups have rank 0, and every rank has about as many groups.
+    """
+    found = np.full(len(messages["group"]), -1)
+    is_measured = ~messages["is_warm_up"]
+    _, group, sizes = np.unique(messages["group"][is_measured], return_inverse=True, return_counts=True)
+    if not len(sizes):
+        return found
+    table = np.array(rank_table(groups_by_size))[::-1]  # by size, the smallest first
+    hotter, alike = table[np.searchsorted(table[:, 0], sizes)[group], 1:].T
+    total = sum(groups_by_size.values())
+    hashed = (messages["group"][is_measured] % alike.astype(np.uint64)).astype(np.int64)
+    found[is_measured] = ((hotter + hashed) * (min(RANKS_MAX, total) / total)).astype(np.int64)
+    return found
+
+
+def _tally(what: str, name: str, places: np.ndarray, values: np.ndarray | None = None) -> pa.Table:
+    """Return how often each value was found at each place; without values how much was found there."""
+    nothing = np.zeros(len(places), np.int64)
+    found = (
+        pa.table({"place": places.astype(np.int32), "value": nothing if values is None else values})
+        .group_by(["place", "value"], use_threads=False)
+        .aggregate([([], "count_all")])
+    )
+    count = len(found)
+    columns = {"what": pa.array([what] * count), "name": pa.array([name] * count)}
+    columns |= {"place": found.column("place"), "value": found.column("value"), "count": found.column("count_all")}
+    return pa.table(columns, schema=TALLY) if count else TALLY.empty_table()
+
+
+class _Tally:
+    """What all parts add up to."""
+
+    def __init__(self, tally: pa.Table) -> None:
+        self._found: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}
+        ordered = tally.sort_by([(name, "ascending") for name in TALLIED])
+        counts = ordered.group_by(["what", "name"], use_threads=False).aggregate([([], "count_all")])
+        for row in counts.sort_by([("what", "ascending"), ("name", "ascending")]).to_pylist():
+            here, ordered = ordered.slice(0, row["count_all"]), ordered.slice(row["count_all"])
+            columns = (here.column(name).to_numpy() for name in ("place", "value", "count"))
+            self._found[row["what"], row["name"]] = tuple(columns)
+
+    def of(self, what: str, name: str) -> tuple[np.ndarray, ...]:
+        """Return places, values and counts, in order."""
+        return self._found.get((what, name), (np.zeros(0, np.int64),) * 3)
+
+    def names(self, what: str) -> list[str]:
+        """Return the names of which something is told, those of most first."""
+        totals = {name: int(counts.sum()) for (of, name), (*_, counts) in self._found.items() if of == what}
+        return sorted(totals, key=lambda name: (-totals[name], name))
+
+    def counts(self, what: str, name: str, bin_count: int) -> list[int]:
+        """Return how much there is in each bin."""
+        places, _, counts = self.of(what, name)
+        found = np.zeros(bin_count, np.int64)
+        np.add.at(found, places, counts)
+        return found.tolist()
+
+    def latencies(self, what: str, name: str) -> dict[int, dict[str, int | None]]:
+        """Return place to the count, percentiles and largest of the values there."""
+        places, values, counts = self.of(what, name)
+        found = {}
+        for begin, end in itertools.pairwise([*starts(places).tolist(), len(places)]):
+            below = np.cumsum(counts[begin:end])
+            count = int(below[-1])
+            ranks = np.searchsorted(below, [math.ceil(share * count) for share in PERCENTILES.values()])
+            percentiles = dict(zip(PERCENTILES, values[begin:end][ranks].tolist(), strict=True))
+            found[int(places[begin])] = {"count": count, **percentiles, "max": int(values[end - 1])}
+        return found
+
+
+def _per_bin(latencies: Mapping[int, Mapping[str, int | None]], bin_count: int) -> dict[str, list[int | None]]:
+    return {name: [latencies.get(number, _NO_LATENCIES)[name] for number in range(bin_count)] for name in _NO_LATENCIES}
+
+
+def _failures(tally: _Tally, bins: Bins) -> dict[str, list[int]]:
+    """Return what failed by error code, the most frequent first and the rest together."""
+    names = tally.names("failed")
+    found = {name: tally.counts("failed", name, bins.count) for name in names[:CODES_MAX]}
+    others = [tally.counts("failed", name, bins.count) for name in names[CODES_MAX:]]
+    return found | ({OTHER_CODES: [sum(counts) for counts in zip(*others, strict=True)]} if others else {})
 
 
 def rank_table(groups_by_size: Mapping[int, int]) -> list[tuple[int, int, int]]:
@@ -222,13 +446,39 @@ def rank_table(groups_by_size: Mapping[int, int]) -> list[tuple[int, int, int]]:
     return table
 
 
-def _timelines(found: Aggregates, violations: Sequence[Violation]) -> dict[str, list[dict[str, Any]]]:
+# --- timelines ---
+
+
+def _timelines(history: History, violations: Sequence[Violation]) -> dict[str, list[dict[str, Any]]]:
     """Return the events of each group nearest in time to what was found in it, in order."""
     spans = _shown_groups(violations)
     drawn: dict[str, list[dict[str, Any]]] = {group: [] for group in spans}
-    for row in found.nearest(spans) if spans else ():
-        drawn[row["message_group_id"]].append({name: row[name] for name in OF_EVENT if row[name] is not None})
+    if spans:
+        (found,) = history.look(partial(_nearest_in_part, spans=spans), Rows("message_group_id", spans, _DRAWN_COLUMNS))
+        for row in sorted(found.to_pylist(), key=_in_order):
+            drawn[row["message_group_id"]].append({name: row[name] for name in OF_EVENT if row[name] is not None})
     return drawn
+
+
+def _nearest_in_part(part: Iterable[Events], *, spans: Mapping[str, tuple[int, int]]) -> list[pa.Table]:
+    """Return at most EVENTS_MAX events of each group, those nearest to its span."""
+    schema = pa.schema([SCHEMA.field(name) for name in _DRAWN_COLUMNS])
+    of_group: dict[str, list[Row]] = defaultdict(list)
+    for events in part:
+        for row in events.table.to_pylist():
+            if row["kind"] in DRAWN and row["invoked_at_us"] is not None:
+                of_group[row["message_group_id"]].append(row)
+
+    def nearness(row: Row) -> tuple[Any, ...]:
+        from_us, to_us = spans[row["message_group_id"]]
+        return max(from_us - row["invoked_at_us"], row["invoked_at_us"] - to_us, 0), _in_order(row)
+
+    nearest = [row for rows in of_group.values() for row in heapq.nsmallest(EVENTS_MAX, rows, key=nearness)]
+    return [pa.Table.from_pylist(nearest, schema)]
+
+
+def _in_order(row: Row) -> tuple[Any, ...]:
+    return row["invoked_at_us"], row["kind"], row["idx"] is not None, row["idx"] or 0
 
 
 def _shown_groups(violations: Sequence[Violation]) -> dict[str, tuple[int, int]]:

@@ -1,8 +1,11 @@
 """Which clocks timed a history, and how far they are apart for all that is declared and proven."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sluice.history.events import Kind
 from sluice.judge.checker import Expectation
@@ -14,6 +17,8 @@ from sluice.judge.checker.clocks import (
     is_contradictory,
     widened,
 )
+from sluice.judge.reading.columns import Events
+from sluice.recorder.journal import SCHEMA
 
 TIMED = tuple(
     kind.value
@@ -39,12 +44,78 @@ class Timed:
     span_us: int = 0
 
 
-def least(rows: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
-    """Return the least time of each pair of (clock, other clock, time)."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for clock, other, us in rows:
-        found[clock][other] = min(us, found[clock].get(other, us))
-    return dict(found)
+_GROUPS = pa.schema({"group": pa.string()})
+_AHEAD = pa.schema({"clock": pa.string(), "other": pa.string(), "us": pa.int64()})
+_ENDS = pa.schema({"at_us": pa.int64()})
+
+
+def timed_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+    """Return of events of the kinds TIMED: groups of several clocks, least times between clocks, first and last."""
+    table = pa.concat_tables([SCHEMA.empty_table(), *(events.table for events in part)])
+    events = table.filter(pc.is_valid(table.column("message_group_id")))
+    events = events.set_column(
+        events.schema.get_field_index("clock_id"), "clock_id", pc.fill_null(events.column("clock_id"), "")
+    )
+    clocks = events.group_by("message_group_id").aggregate([("clock_id", "min"), ("clock_id", "max")])
+    several = clocks.filter(pc.not_equal(clocks.column("clock_id_min"), clocks.column("clock_id_max")))
+    ends = [end for name in ("invoked_at_us", "responded_at_us") for end in _ends(events.column(name))]
+    return [
+        several.select(["message_group_id"]).rename_columns(_GROUPS.names),
+        pa.concat_tables([_AHEAD.empty_table(), *_by_publishes(events, expectation), *_by_handles(events)]),
+        pa.table({"at_us": ends}, schema=_ENDS),
+    ]
+
+
+def timings(groups: pa.Table, ahead: pa.Table, ends: pa.Table) -> Timed:
+    """Return what the tables of `timed_part` say, those of all parts one below the other."""
+    ahead_us: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in ahead.group_by(["clock", "other"]).aggregate([("us", "min")]).to_pylist():
+        ahead_us[row["clock"]][row["other"]] = row["us_min"]
+    first_us, last_us = pc.min_max(ends.column("at_us")).as_py().values()
+    return Timed(
+        groups=groups.column("group").to_pylist(),
+        ahead_us=dict(ahead_us),
+        span_us=0 if first_us is None else last_us - first_us,
+    )
+
+
+def _ends(column: pa.ChunkedArray) -> list[int]:
+    ends = pc.min_max(column).as_py()
+    return [end for end in ends.values() if end is not None]
+
+
+def _by_publishes(events: pa.Table, expectation: Expectation) -> Iterator[pa.Table]:
+    if not expectation.is_publishing_recorded:
+        return
+    is_published = pc.equal(events.column("kind"), Kind.PUBLISHED.value)
+    is_received = pc.and_(
+        pc.equal(events.column("kind"), Kind.RECEIVED.value),
+        pc.fill_null(pc.equal(events.column("message_run"), expectation.run), fill_value=False),
+    )
+    keys = ["message_group_id", "idx", "body_hash"]
+    yield _caused(events.filter(is_published), events.filter(is_received), keys, ("invoked_at_us", "responded_at_us"))
+
+
+def _by_handles(events: pa.Table) -> Iterator[pa.Table]:
+    is_received = pc.equal(events.column("kind"), Kind.RECEIVED.value)
+    is_settled = pc.is_in(events.column("kind"), pa.array(SETTLED))
+    keys = ["message_group_id", "queue", "receipt_handle_hash"]  # one handle in two groups is two: a part has one
+    yield _caused(events.filter(is_received), events.filter(is_settled), keys, ("responded_at_us", "invoked_at_us"))
+
+
+def _caused(causes: pa.Table, effects: pa.Table, keys: list[str], instants: tuple[str, str]) -> pa.Table:
+    """Return the least time from a cause by one clock to its effect by another, as a table of _AHEAD."""
+    for name in keys:  # nothing equals what is not known
+        causes, effects = (table.filter(pc.is_valid(table.column(name))) for table in (causes, effects))
+    since, until = instants
+    first = causes.group_by(keys).aggregate([("clock_id", "min"), ("clock_id", "max"), (since, "min")])
+    of_one = first.filter(pc.equal(first.column("clock_id_min"), first.column("clock_id_max")))
+    then = effects.group_by([*keys, "clock_id"]).aggregate([(until, "min")])
+    both = of_one.join(then, keys, join_type="inner").filter(pc.field("clock_id_min") != pc.field("clock_id"))
+    times = pc.subtract(both.column(f"{until}_min"), both.column(f"{since}_min"))
+    found = pa.table({"clock": both.column("clock_id_min"), "other": both.column("clock_id"), "us": times})
+    least = found.group_by(["clock", "other"]).aggregate([("us", "min")]).rename_columns(_AHEAD.names)
+    return least.filter(pc.is_valid(least.column("us"))).cast(_AHEAD)
 
 
 def located(expectation: Expectation, clocks: Collection[str], timed: Timed) -> tuple[Expectation, list[str]]:

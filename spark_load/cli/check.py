@@ -14,10 +14,12 @@ from click.core import ParameterSource
 
 from sluice.errors import ConfigError
 from sluice.extras import missing
-from sluice.judge import engine as local_engine
+from sluice.judge import engine as judging
 from sluice.judge import recording, report
 from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import Engine
 from sluice.judge.folder.layout import RUN_FILE
+from sluice.judge.reading.folders import require_history
 from sluice.terminal import output
 from sluice.terminal.options import declaration_option
 from spark_load.cli.ending import finish, page_optional
@@ -62,7 +64,7 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
     type=click.Choice([_AUTO, _LOCAL, _SPARK]),
     default=_AUTO,
     show_default=True,
-    help=f"What reads a recording: this process, or Spark; auto takes Spark above {local_engine.EVENTS_MAX:,} events,"
+    help=f"What reads a recording: this process, or Spark; auto takes Spark above {judging.EVENTS_MAX:,} events,"
     " or where a cluster is named. A run is always read by Spark.",
 )
 @clock_option
@@ -102,7 +104,7 @@ def check(
     if engine == _LOCAL and (is_run or _names_a_cluster()):
         why = f"{history} is a run" if is_run else "a cluster is named"
         raise ConfigError(f"--engine is local, and {why}, which takes Spark; leave one of the two out")
-    recording.require_history(history)
+    require_history(history)
     if is_run:
         verdict = _with_spark(f"{history} is a run").check_run(
             history, target, clock_bound_us=clock_bound_us, master=master, remote=remote
@@ -127,27 +129,25 @@ def _names_a_cluster() -> bool:
 
 
 @contextmanager
-def _opened(
-    folder: Path, engine: str, *, master: str | None, remote: str | None
-) -> Iterator[recording.RecordingEngine]:
+def _opened(folder: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[Engine]:
     """Read a recording, in this process where that will do."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which started this process
     why = "--engine is spark"
     if engine == _AUTO and (master or remote or is_submitted):
         why = "a cluster is named"
     elif engine != _SPARK:
-        local = local_engine.opened(folder, events_max=None if engine == _LOCAL else local_engine.EVENTS_MAX)
+        local = judging.opened(folder, events_max=None if engine == _LOCAL else judging.EVENTS_MAX)
         if local is not None:
             yield local
             return
-        why = f"{folder} has more than {local_engine.EVENTS_MAX:,} events"
+        why = f"{folder} has more than {judging.EVENTS_MAX:,} events"
         output.line(f"{why}: it is judged with Spark (extra 'load'); --engine local judges it in memory", is_error=True)
     with _with_spark(why).recording_opened(folder, master=master, remote=remote) as spark:
         yield spark
 
 
 def _judged(
-    engine: recording.RecordingEngine,
+    engine: Engine,
     folder: Path,
     queues: Mapping[str, recording.RecordedQueue],
     target: str,

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import Engine
 from sluice.judge.folder.series_schema import Series
 from spark_load.cli.ending import page_optional
-from spark_load.judge import engine
-from spark_load.judge.engine import SparkEngine
+from spark_load.judge import parts
 from spark_load.run import driver
 from spark_load.runtime import spark_session
 from spark_load.runtime.spark_session import Cluster
@@ -37,12 +37,12 @@ def check_run(
 
 
 @contextmanager
-def recording_opened(folder: Path, *, master: str | None, remote: str | None) -> Iterator[SparkEngine]:
+def recording_opened(folder: Path, *, master: str | None, remote: str | None) -> Iterator[Engine]:
     """Read a recording with Spark."""
     cluster = Cluster(master=master, remote=remote or None)
     with (
         spark_session.running(_JUDGING_SLOTS, cluster, driver.TASK_MODULES) as spark,
-        engine.opened(spark, folder) as opened,
+        parts.opened(spark, folder) as opened,
     ):
         yield opened
 

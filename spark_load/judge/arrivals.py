@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from sluice import limits
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import Kind, Outcome, detail_of
-from sluice.judge import engine as local_engine
 from sluice.judge import recording
+from sluice.judge.engine import read_into_memory
 from sluice.judge.folder.layout import RUN_FILE
+from sluice.judge.reading.folders import require_history
 from spark_load.plan.plan import WARM_UP
 from spark_load.profiles.trace import FRAME_BYTES, Arrivals, ranked
 
@@ -65,15 +66,15 @@ def published(
         ConfigError: it is no history, it is too large, nothing was published, or there are several destinations.
         HistoryError: it is damaged.
     """
-    recording.require_history(folder)
-    engine = local_engine.opened(folder, events_max=_EVENTS_MAX)
-    if engine is None:
+    require_history(folder)
+    history = read_into_memory(folder, events_max=_EVENTS_MAX)
+    if history is None:
         raise ConfigError(
             f"the recording {folder} has more than {_EVENTS_MAX:,} events, allowed is at most that many; take one with"
             " `sluice record --one-group-in N`"
         )
-    recording.require_version(engine.table.column("schema_version").unique().to_pylist(), folder)
-    events, unanswered_count = _accepted(engine.table)
+    recording.require_version(history.table.column("schema_version").unique().to_pylist(), folder)
+    events, unanswered_count = _accepted(history.table)
     events = _of_destination(events, folder, destination)
     if not len(events):
         raise ConfigError(
@@ -98,7 +99,7 @@ def published(
         repeat_count=int(is_repeat.sum()),
         repeat_seconds=float(np.median(after_us)) / _US if len(after_us) else 0.0,
         unanswered_count=unanswered_count,
-        unfinished_count=_unfinished_count(engine.table),
+        unfinished_count=_unfinished_count(history.table),
         has_sizes=has_sizes,
     )
 

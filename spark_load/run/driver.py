@@ -19,23 +19,20 @@ from pyspark.sql import SparkSession
 from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
 from sluice.errors import HistoryError, Stopped, unwritable
-from sluice.judge import groups, report
+from sluice.judge import engine, report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
 from sluice.judge.folder.series_schema import Series
-from sluice.judge.judge import Planned, judge
+from sluice.judge.judge import judge
 from sluice.judge.reading.damage import readable
 from sluice.judge.reading.reasons import reason
 from spark_load.consume import job as consume_job
 from spark_load.consume.scaling.services import rehearsed_services
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
-from spark_load.judge import compaction, screening
-from spark_load.judge.engine import SparkEngine
-from spark_load.judge.reading import read_history
+from spark_load.judge import compaction, parts
 from spark_load.judge.replay import replayed
-from spark_load.judge.series import series
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish import job as publish_job
@@ -60,7 +57,7 @@ __all__ = [
     "slots",
 ]
 
-TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, screening, groups))
+TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, parts, engine))
 """Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""
 _UNFINISHED = "the driver did not live to see the end of the load"
 _STOPPED = "it was stopped before its end"
@@ -262,18 +259,9 @@ def _new_id(folder: Path, profile: Profile) -> str:
 def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
     """Judge the stored history of a run and write its verdict, anew if there was one."""
     compaction.compact(spark, stored.folder / JOURNALS, stored.folder / HISTORY)
-    plan, profile = stored.plan, stored.plan.profile
     with readable(stored.folder / HISTORY, PySparkException, Py4JError):
-        verdict = judge(
-            SparkEngine(spark, stored.folder / HISTORY),
-            plan=Planned(message_count=plan.row_count, lateness_budget_seconds=profile.lateness_budget_seconds),
-            expectation=stored.expectation,
-            run=stored.described,
-            unknowns=stored.unknowns,
-            thresholds=profile.thresholds(),
-            allowed=dict(profile.allowed()) | resume.allowed(stored.described),
-        )
-        if (replay := replayed(stored.folder / HISTORY, plan)) is not None:
+        verdict = judge(engine.Engine(parts.HistoryOnSpark(spark, stored.folder / HISTORY)), stored.facts)
+        if (replay := replayed(stored.folder / HISTORY, stored.plan)) is not None:
             verdict = replace(verdict, measures={**verdict.measures, "replay": replay})
     report.write(verdict, stored.folder)
     return verdict
@@ -282,8 +270,8 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
 def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
     """Aggregate what the report's charts show, store it with the run and return it."""
     try:
-        history = read_history(spark, stored.folder / HISTORY)
-        run_series = series(history, expectation=stored.expectation, violations=verdict.violations)
+        history = parts.HistoryOnSpark(spark, stored.folder / HISTORY)
+        run_series = engine.Engine(history).series(stored.expectation, verdict.violations)
     except (PySparkException, Py4JError) as error:
         raise HistoryError(
             f"the history in {stored.folder / HISTORY} cannot be read ({reason(error)});"

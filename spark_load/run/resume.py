@@ -27,7 +27,6 @@ from sluice.judge.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.judge.compaction import compact
-from spark_load.judge.reading import reader
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
 from spark_load.runtime.deployment import Deployment
@@ -76,13 +75,6 @@ def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deploym
         )
 
 
-def allowed(described: Mapping[str, Any]) -> dict[str, str]:
-    """Return the anomalies that are lawful in a resumed run, by id, and why."""
-    if described.get("attempts", 1) == 1:
-        return {}
-    return {"R2": "a consumer died between a message's effect and its delete, and keeps no inbox: it is handled again"}
-
-
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Lock a run against other processes."""
@@ -126,7 +118,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 def read(spark: SparkSession, run: Run) -> Done:
     """Read the journals of a run's earlier attempts, and keep them where `left` finds them."""
     compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
-    history = reader(spark).parquet(str(run.folder / EARLIER_HISTORY))
+    history = _earlier(spark, run)
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
     phases = (
         history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
@@ -185,11 +177,16 @@ def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
     return rows.join(acked, "idx", "left_anti").select(rows.columns)
 
 
+def _earlier(spark: SparkSession, run: Run) -> DataFrame:
+    """Return the history of a run's earlier attempts; those pages are held to their checksum that have one."""
+    reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    return reader.parquet(str(run.folder / EARLIER_HISTORY))
+
+
 def _sent_before(spark: SparkSession, run: Run) -> DataFrame:
     """Return the messages that were published, and since when one may be in whose publish was not answered."""
     return (
-        reader(spark)
-        .parquet(str(run.folder / EARLIER_HISTORY))
+        _earlier(spark, run)
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
         .groupBy("idx")
         .agg(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError, with_config
 
 from sluice.errors import ConfigError
 from sluice.judge.checker import Expectation
+from sluice.judge.facts import Planned, RunFacts
 from sluice.judge.folder import json_files
 from sluice.judge.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
 from sluice.judge.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
@@ -62,6 +63,8 @@ class _RunSchema(TypedDict):
 
 
 _RUN = TypeAdapter(_RunSchema)
+_RESUMED = {"R2": "a consumer died between a message's effect and its delete, and keeps no inbox: it is handled again"}
+"""Anomalies that are lawful in a resumed run, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,24 @@ class Stored:
     def faults(self) -> tuple[Fault[FaultKind], ...]:
         """Return those of its schedule."""
         return tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in self.described.get("faults", ()))
+
+    @property
+    def facts(self) -> RunFacts:
+        """Return what the judge is told of it."""
+        described, profile = self.described, self.plan.profile
+        attempts = described.get("attempts", 1)
+        return RunFacts(
+            expectation=replace(self.expectation, max_receive_count=described["max_receive_count"]),
+            target=described["target"],
+            recorders=described["recorders"],
+            attempts=attempts,
+            killed=tuple(described.get("killed", ())),
+            plan=Planned(message_count=self.plan.row_count, lateness_budget_seconds=profile.lateness_budget_seconds),
+            thresholds=profile.thresholds(),
+            allowed={**profile.allowed(), **(_RESUMED if attempts > 1 else {})},
+            unknowns=self.unknowns,
+            described=described,
+        )
 
 
 def store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:

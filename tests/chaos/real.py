@@ -23,8 +23,9 @@ from sluice.declaration import Consumer, Environment, task_settings
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import opened
+from sluice.judge.facts import Planned, RunFacts
 from sluice.judge.folder.layout import WORKER_LOGS
-from sluice.judge.judge import Planned, judge
+from sluice.judge.judge import judge
 from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import Worked
@@ -235,8 +236,7 @@ def _judged(run: Run, worked: Worked) -> Verdict:
     engine, where = opened(run.folder), run.deployment
     assert engine is not None, "without a bound it is read"
     queues = tuple(where.queue_urls)
-    return judge(
-        engine,
+    facts = RunFacts(
         plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
         expectation=Expectation(
             run=run.id,
@@ -244,16 +244,14 @@ def _judged(run: Run, worked: Worked) -> Verdict:
             visibility_timeout_seconds=dict(where.visibility_timeout_seconds),
             dead_letter_queues=dict(where.dead_letter_queues),
             effects_recorded=queues,
+            max_receive_count=dict(where.max_receive_count),
         ),
-        run={
-            "run": run.id,
-            "target": "endpoint",
-            "recorders": run.recorders() | dict(worked.recorders),
-            "killed": worked.killed,
-            "max_receive_count": dict(where.max_receive_count),
-        },
+        target="endpoint",
+        recorders=run.recorders() | dict(worked.recorders),
+        killed=tuple(worked.killed),
         thresholds=Thresholds(recovery_seconds_max=60),
     )
+    return judge(engine, facts)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.expectation import Activity, Expectation, Fault, Move, Purge, QueueContext, queue_context
 from sluice.judge.checker.group import Group
 from sluice.judge.checker.rules import blocking, content, dead_letters, duplication, effects, existence, ordering
-from sluice.judge.checker.run import Measured, RunFacts, Thresholds, check_run, check_thresholds, open_thresholds
+from sluice.judge.checker.run import Measured, RunCounts, Thresholds, check_run, check_thresholds, open_thresholds
 from sluice.judge.checker.verdict import Violation
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "Move",
     "Purge",
     "QueueContext",
-    "RunFacts",
+    "RunCounts",
     "Thresholds",
     "check_group",
     "check_run",

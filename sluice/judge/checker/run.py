@@ -7,7 +7,7 @@ from sluice.judge.checker.clocks import NEVER_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunCounts:
     """What concerns the run rather than one group.
 
     Args:
@@ -31,7 +31,7 @@ class RunFacts:
     failed_calls: Mapping[str, int] = field(default_factory=dict)
 
 
-def check_run(counts: RunFacts) -> dict[str | None, str]:
+def check_run(counts: RunCounts) -> dict[str | None, str]:
     """Return why the run as a whole cannot vouch for its result: anomaly id (None for no anomaly) to sentence."""
     reasons: dict[str | None, str] = {}
     if not counts.published_count or not counts.received_count:

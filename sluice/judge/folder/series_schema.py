@@ -10,6 +10,8 @@ from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, N
 
 SCHEMA_VERSION = 2
 BINS_MAX = 120
+EXACT_MAX = 50_000
+"""Latencies of a part of a history up to which they are told as they are; else rounded, see `accuracy`."""
 
 type Series = dict[str, Any]
 """A `SeriesSchema`, as those handle it who draw it."""
@@ -63,10 +65,11 @@ class _TimelineEvent(TypedDict):
 class SeriesSchema(TypedDict):
     """The tables of one run.
 
-    Everything is relative to `started_at_us`, the first intended publish; `warm_up` is from and to, in seconds. For
-    each bin, `published` counts what was acknowledged for the first time, and `failed`, by error code, calls or entries
-    that ended with it. `ranks` begin with the hottest groups; `visibility` are the timeouts of the queues, in seconds;
-    `groups` the events around what was found in a group.
+    Everything is relative to `started_at_us`, the first intended publish; `warm_up` is from and to, in seconds. Where a
+    history is large, a percentile is at most 1 / `accuracy` below its value. For each bin, `published` counts what was
+    acknowledged for the first time, and `failed`, by error code, calls or entries that ended with it. `ranks` begin
+    with the hottest groups; `visibility` are the timeouts of the queues, in seconds; `groups` the events around what
+    was found in a group.
     """
 
     schema_version: int

@@ -47,13 +47,13 @@ class Events:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        self._table, self._names = table, frozenset(table.schema.names)
+        self.table, self._names = table, frozenset(table.schema.names)
         self._arrays: dict[str, pa.Array] = {}
         self._coded: dict[str, tuple[np.ndarray, list[str | None]]] = {}
         self._numbers: dict[tuple[str, int], np.ndarray] = {}
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return int(self.table.num_rows)
 
     def numbers(self, name: str, none: int = NONE) -> np.ndarray:
         """Return a column of numbers, `none` where there is none."""
@@ -97,6 +97,10 @@ class Events:
         codes, values = self.codes(name)
         return np.array([decode(value) for value in values], dtype=dtype)[codes]
 
+    def is_equal(self, name: str, text: str) -> np.ndarray:
+        """Return where a column of few texts has this one."""
+        return self.decoded(name, lambda value: value == text, bool)
+
     def hashes(self, name: str) -> np.ndarray:
         """Return a column of texts as hashes."""
         if (stored := self._stored(name)) not in self._names:
@@ -130,7 +134,7 @@ class Events:
 
     def _array(self, name: str) -> pa.Array:
         if name not in self._arrays:
-            column = self._table.column(name)
+            column = self.table.column(name)
             is_whole = column.num_chunks == 1
             self._arrays[name] = column.chunk(0) if is_whole else column.unify_dictionaries().combine_chunks()
         return self._arrays[name]

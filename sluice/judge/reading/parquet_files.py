@@ -112,6 +112,33 @@ class Piece:
     bucket: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Events as they were written, in place of all events with hashes.
+
+    Args:
+        name: of the column that says which events these are; None takes all.
+        values: which it has.
+        columns: that are read of them.
+        is_grouped: whether a part needs to have whole message groups.
+    """
+
+    name: str | None = None
+    values: Collection[str] = ()
+    columns: Sequence[str] = tuple(journal.SCHEMA.names)
+    is_grouped: bool = True
+
+    def wanted(self) -> pa.Array:
+        """Return the values."""
+        return pa.array(sorted(self.values), pa.string())
+
+    def taken(self, table: pa.Table) -> pa.Table:
+        """Return these rows of a table, with those of the columns that it has."""
+        if self.name is not None:
+            table = table.filter(pc.is_in(table.column(self.name), self.wanted()))
+        return table.select([name for name in self.columns if name in table.schema.names])
+
+
 def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int) -> None:
     """Write events to a file for each bucket, a row group of each table; a history has one `bucket_count`."""
     paths = [folder / f"{name}-{bucket:03d}.parquet" for bucket in range(bucket_count)]
@@ -122,7 +149,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
             writer.add_key_value_metadata({_BUCKETS: json.dumps(description)})
         for table in tables:
             coded = _coded(table)
-            of_bucket = _bucket(Events(coded), bucket_count)
+            of_bucket = bucket_of(Events(coded), bucket_count)
             ordered = journal.taken(coded, np.argsort(of_bucket, kind="stable"))
             end = 0
             for writer, count in zip(writers, np.bincount(of_bucket, minlength=bucket_count).tolist(), strict=True):
@@ -161,7 +188,7 @@ def buckets_of(groups: Iterable[str], bucket_count: int) -> frozenset[int]:
     return frozenset((hashes(pa.array(sorted(groups), pa.string())) % np.uint64(bucket_count)).tolist())
 
 
-def _bucket(events: Events, bucket_count: int) -> np.ndarray:
+def bucket_of(events: Events, bucket_count: int) -> np.ndarray:
     """Return the bucket of each event; what is of no group is spread evenly, neighbours together."""
     group = events.hashes("message_group_id")
     found = (group % np.uint64(bucket_count)).astype(np.uint16)
@@ -248,17 +275,22 @@ def _bucket_description(metadata: pq.FileMetaData) -> _BucketDescription | None:
 
 def read(found: Iterable[Piece]) -> Iterator[Events]:
     """Yield the events of pieces, a row group or several small ones at a time, with the columns the judge needs."""
+    yield from together(_parts(found))
+
+
+def together(tables: Iterable[pa.Table]) -> Iterator[Events]:
+    """Yield the events of tables, of several small ones at a time."""
     held: list[pa.Table] = []
-    for table in _parts(found):
+    for table in tables:
         held.append(table)
         if sum(map(len, held)) >= _READ_EVENTS_MIN:
-            yield _together(held)
+            yield _concatenated(held)
             held = []
     if held:
-        yield _together(held)
+        yield _concatenated(held)
 
 
-def _together(tables: Sequence[pa.Table]) -> Events:
+def _concatenated(tables: Sequence[pa.Table]) -> Events:
     return Events(pa.concat_tables(tables, promote_options="default") if len(tables) > 1 else tables[0])
 
 
@@ -303,18 +335,22 @@ def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
     )
 
 
-def read_groups(piece: Piece, groups: pa.Array) -> pa.Table:
-    """Return whole events of a piece, only those of the message groups with these names."""
-    tables = [journal.SCHEMA.empty_table()]
+def read_rows(piece: Piece, rows: Rows) -> pa.Table:
+    """Return these events of a piece, as they were written."""
+    schema = pa.schema([journal.SCHEMA.field(name) for name in rows.columns])
+    wanted = [name for name in journal.SCHEMA.names if name in {*rows.columns, rows.name}]
+    tables = [schema.empty_table()]
     with _opened(piece) as file:
         for number in _numbers(piece):
-            (name,) = file.read_row_group(number, columns=["message_group_id"], use_threads=False).columns
-            _require_count(piece, len(name), file.metadata.row_group(number).num_rows)
-            is_theirs = pc.is_in(name, groups)
-            if pc.any(is_theirs).as_py():
-                names = _with_values(file.metadata.row_group(number), journal.SCHEMA.names)
-                table = file.read_row_group(number, columns=names, use_threads=False).filter(is_theirs)
-                tables.append(_filled(table, journal.SCHEMA))
+            row_group = file.metadata.row_group(number)
+            if rows.name is not None:
+                (column,) = file.read_row_group(number, columns=[rows.name], use_threads=False).columns
+                _require_count(piece, len(column), row_group.num_rows)
+                if not pc.any(pc.is_in(column, rows.wanted())).as_py():
+                    continue
+            table = file.read_row_group(number, columns=_with_values(row_group, wanted), use_threads=False)
+            _require_count(piece, len(table), row_group.num_rows)
+            tables.append(_filled(table if rows.name is None else rows.taken(table), schema))
     return pa.concat_tables(tables)
 
 

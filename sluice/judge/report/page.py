@@ -11,7 +11,7 @@ import yaml
 from sluice.clock import utc
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
-from sluice.judge.folder.series_schema import Series
+from sluice.judge.folder.series_schema import EXACT_MAX, Series
 from sluice.judge.report import figures, timeline
 from sluice.judge.report.summary import (
     NO_THRESHOLD,
@@ -346,8 +346,8 @@ def _measuring(verdict: Verdict, series: Series) -> str:
             *([] if replay is None else [replay]),
             "Latency is from the instant the plan intended a message to be published, not from when that succeeded,"
             " to its first receive from a queue.",
-            f"Percentiles are approximate: the rank is off by at most 1 / {series['accuracy']:,} of a bin's messages,"
-            f" so they are exact in bins of at most {series['accuracy'] // 2:,}. The largest is exact.",
+            f"Percentiles are exact in a small history. In one of more than {EXACT_MAX:,} latencies, each is at most"
+            f" 1 / {series['accuracy']:,} below its value. The largest is exact.",
             f"A bin is {series['bin_seconds']:g} s; the last one may be shorter than that, and its rate look lower.",
             warm_up,
             f"Not judged, because no run records it: {not_judged}.",

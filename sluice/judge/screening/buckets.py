@@ -1,19 +1,19 @@
 """One pass over a whole history: what its events add up to, and which groups the checker has to look at.
 
-Events are narrowed, and the groups that are as they should be are cleared, on whole columns. Who reads the events and
-brings each group together is an engine's matter: `spark.screening` spreads it over executors, `local_engine` does it
-in this process.
+Events are narrowed, and the groups that are as they should be are cleared, on whole columns, part by part.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sluice.judge.checker import Activity, Expectation
-from sluice.judge.counts import EventCounts, facts
+from sluice.judge.counts import COUNTED, EventCounts, count, facts
 from sluice.judge.measures import Seen, joined, nothing, observed
 from sluice.judge.reading.columns import Events, hashes
+from sluice.judge.screening.encode import encode_events
 from sluice.judge.screening.rollup import Messages
 from sluice.judge.screening.suspects import answered_empty, groups
 
@@ -21,6 +21,7 @@ NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
 """Of `group_names`."""
 MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
 """Of what `cleared` says of groups."""
+_SEEN = pa.schema({"seen": pa.string()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +33,27 @@ class Cleared:
     seen: Seen
 
 
-def concluded(counted: pa.Table, maybe: pa.Table, seen: Sequence[Seen], expectation: Expectation) -> Cleared:
-    """Return what the parts of a history add up to: the tables of `counts.count`, and what `cleared` returned."""
+def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+    """Return what one pass over a part finds: tables of COUNTED, of MAYBE, and of what was observed, as JSON."""
+    messages, names, counted = Messages(expectation), [NAMES.empty_table()], [COUNTED.empty_table()]
+    for events in part:
+        counted.append(count(events, expectation))
+        messages.add(encode_events(events, expectation))
+        names.append(group_names(events))
+    maybe, seen = MAYBE.empty_table(), list[str]()
+    if len(messages):
+        maybe, observed_ = cleared(messages, pa.concat_tables(names), expectation)
+        seen.append(json.dumps(observed_))
+    return [pa.concat_tables(counted), maybe, pa.table({"seen": seen}, schema=_SEEN)]
+
+
+def concluded(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Expectation) -> Cleared:
+    """Return what the tables of `cleared_part` say, those of all parts one below the other."""
     counts = facts(counted, expectation)
     return Cleared(
         counts=counts,
         suspects=suspects(maybe, counts.activity, expectation),
-        seen=joined(seen or [nothing(expectation)]),
+        seen=joined([json.loads(text) for text in seen.column("seen").to_pylist()] or [nothing(expectation)]),
     )
 
 

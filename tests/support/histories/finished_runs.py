@@ -106,7 +106,7 @@ def plain_series(
     return {
         "schema_version": 2,
         "run": expectation.run,
-        "accuracy": 10_000,
+        "accuracy": 4_096,
         "started_at_us": began,
         "bin_seconds": bin_us / 1e6,
         "bin_count": count,

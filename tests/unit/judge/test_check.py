@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sluice.errors import ConfigError, HistoryError
+from sluice.judge.reading.folders import require_history
 from sluice.judge.recording import (
     RecordedQueue,
     _expectation,
@@ -14,7 +15,6 @@ from sluice.judge.recording import (
     declared_queues,
     parse_queue,
     parse_queues,
-    require_history,
     with_retention,
 )
 from sluice.recorder.journal import SCHEMA

@@ -18,24 +18,29 @@ from click.testing import CliRunner, Result
 from sluice.cli.main import main
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import Event, Kind
-from sluice.judge import engine as local_engine
-from sluice.judge import recording, report
+from sluice.judge import engine as judging
+from sluice.judge import groups, recording, report
+from sluice.judge.checker import Thresholds
 from sluice.judge.checker.verdict import Holding, Status, Verdict
+from sluice.judge.engine import Engine, opened
+from sluice.judge.facts import RunFacts
 from sluice.judge.folder.layout import RUN_FILE
-from sluice.judge.judge import faults_of
+from sluice.judge.judge import faults_of, judge
 from sluice.judge.reading.checksums import beside
+from sluice.judge.reading.folders import require_history
 from sluice.judge.reading.parquet_files import write
 from sluice.recorder.journal import Journal
 from spark_load.cli import check as under_test
 from spark_load.cli.report import report as report_command
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION, full, sane
+from tests.support.histories.by_hand import EXPECTATION, QUEUES, full, sane
 from tests.support.histories.recorded_services import DEAD, QUEUE
 from tests.support.histories.recording_cases import (
     CASES,
     RecordingCase,
     cut,
+    engine_of,
     flip_in,
     in_group,
     many_groups,
@@ -55,11 +60,11 @@ class Missing:
         if name.partition(".")[0] in {missing!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
-from sluice.judge import engine as local_engine
+from sluice.judge import engine as judging
 from sluice.cli.main import main
 ended = []
 for events_max, arguments in json.loads(sys.argv[1]):
-    local_engine.EVENTS_MAX, sys.argv[1:] = events_max, arguments
+    judging.EVENTS_MAX, sys.argv[1:] = events_max, arguments
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -78,8 +83,8 @@ def _checked(name: str, folder: Path) -> Verdict:
 
 
 def _judged(folder: Path, case: RecordingCase) -> Verdict:
-    recording.require_history(folder)
-    engine = local_engine.opened(folder)
+    require_history(folder)
+    engine = opened(folder)
     assert engine is not None, "no limit was given"
     return recording.check(engine, folder, case.queues, "endpoint", has_other_producers=case.has_other_producers)[0]
 
@@ -208,9 +213,9 @@ def test_many_violations_are_counted_and_the_first_of_each_shown(
 ) -> None:
     events = [event for number in range(30) for event in in_group(ANOMALIES["C1"].events, f"group {number:02}")]
     write_journal(tmp_path, events)
-    monkeypatch.setattr(local_engine, "_KEPT_MAX", 9)
-    monkeypatch.setattr(local_engine, "_CHECKED_EVENTS", 40)
-    engine = local_engine.opened(tmp_path)
+    monkeypatch.setattr(groups, "_KEPT_MAX", 9)
+    monkeypatch.setattr(groups, "_CHECKED_EVENTS", 40)
+    engine = opened(tmp_path)
     assert engine is not None
 
     verdict, _ = recording.check(engine, tmp_path, CASES["sane"].queues, "endpoint")
@@ -224,10 +229,45 @@ def test_many_violations_are_counted_and_the_first_of_each_shown(
 def test_the_charts_are_what_counting_message_by_message_gives() -> None:
     events = finished_runs.history()
 
-    drawn = local_engine.LocalEngine(table_of(events)).series(EXPECTATION, ())
+    drawn = engine_of(events).series(EXPECTATION, ())
 
     assert drawn == finished_runs.plain_series(events, bin_us=1_000_000)
     assert max(drawn["queues"]["billing"]["tasks"]) == 1
+
+
+def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
+    tmp_path: Path,
+) -> None:
+    """The anomaly counts and is named with its reason; so is one to warm up. A column and a file more do not matter."""
+    events = [replace(e, phase="warm_up") if e.idx == 0 else e for e in ANOMALIES["C7"].events]
+    write_parquet(tmp_path, events)
+    table = pq.read_table(tmp_path / "events.parquet")
+    pq.write_table(table.append_column("noted", [["by a stranger"] * len(table)]), tmp_path / "events.parquet")
+    (tmp_path / "notes.txt").write_text("no Parquet", encoding="utf-8")
+
+    engine = opened(tmp_path)
+    assert engine is not None, "no limit was given"
+
+    verdict = judge(
+        engine,
+        RunFacts(
+            expectation=replace(EXPECTATION, max_receive_count={}),
+            target="endpoint",
+            recorders={},
+            thresholds=Thresholds(latency_seconds_max=0.001),
+            allowed={"C7": "two producers publish each group"},
+        ),
+    )
+
+    (found,) = [prop for prop in verdict.properties if prop.anomaly == "C7"]
+    assert (found.holding, found.violation_count) == (Holding.ALLOWED, 1)
+    assert (verdict.status, verdict.violations) == (Status.VALID, ())
+    assert verdict.run["allowed"] == {"C7": "two producers publish each group"}
+    assert verdict.measures["published"]["count"] == 2
+    assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
+    assert verdict.measures["percentiles"] == "exact"
+    assert [name.partition(" was ")[0] for name in verdict.crossed] == [f"H3: latency in {queue}" for queue in QUEUES]
+    assert {name.partition(", ")[2] for name in verdict.crossed} == {"allowed are 0.001 s"}
 
 
 def test_a_fault_has_recovered_when_the_first_call_of_each_of_its_queues_succeeded() -> None:
@@ -248,7 +288,7 @@ def test_a_fault_has_recovered_when_the_first_call_of_each_of_its_queues_succeed
     answered = next(event for event in events if event.kind == Kind.DELETED and event.queue == "billing")
     failed = replace(answered, responded_at_us=112_000, outcome="fail", error="x", call_id="failed")
 
-    found = faults_of(local_engine.LocalEngine(table_of([*events, failed])).recoveries())
+    found = faults_of(engine_of([*events, failed]).recoveries([*events, failed]))
 
     assert found == [
         {
@@ -323,7 +363,7 @@ def test_a_bucket_that_is_missing_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "part-002.parquet").unlink()
 
     with pytest.raises(HistoryError, match=r"is not whole: of part there are buckets \[0, 1, 3\]"):
-        local_engine.opened(tmp_path)
+        opened(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -439,18 +479,18 @@ def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[s
 
 
 def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Path] = []
+    asked: list[Path] = []
 
     @contextmanager
-    def with_spark(place: Path, *, master: str | None, remote: str | None) -> Iterator[local_engine.LocalEngine]:
-        opened.append(place)
-        engine = local_engine.opened(place)
+    def with_spark(place: Path, *, master: str | None, remote: str | None) -> Iterator[Engine]:
+        asked.append(place)
+        engine = opened(place)
         assert (master, remote) == (None, None)
         assert engine is not None
         yield engine
 
     monkeypatch.setattr(report, "write_page", lambda *_: None)  # slow, and of no interest
-    monkeypatch.setattr(local_engine, "EVENTS_MAX", 10)
+    monkeypatch.setattr(judging, "EVENTS_MAX", 10)
     monkeypatch.setattr(under_test, "_with_spark", lambda _why: SimpleNamespace(recording_opened=with_spark))
     places = [write_journal(tmp_path / "journals", full()), write_parquet(tmp_path / "parquet", sane())]
     few = write_journal(tmp_path / "few", [])
@@ -464,7 +504,7 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
         assert (place / report.VERDICT_FILE).exists()
         assert _run(place, "--engine", "local").stderr.count("Spark") == 0
     assert _run(few).stderr.count("Spark") == 0
-    assert opened == places
+    assert asked == places
 
 
 def test_what_only_spark_can_read_is_not_asked_of_this_process(tmp_path: Path) -> None:

@@ -1,11 +1,23 @@
-"""How a run is cut into bins of time and ranks of groups."""
+"""What the report's charts show: bins of time, ranks of groups, timelines; of any history as small."""
 
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from sluice.history.events import Event
 from sluice.judge.checker.verdict import Violation
+from sluice.judge.engine import Engine
 from sluice.judge.folder.series_schema import BINS_MAX
-from sluice.judge.series import GROUPS_MAX, _shown_groups, bin_width_us, rank_table, waiting
-from tests.support.histories.by_hand import published
+from sluice.judge.parts import InMemory
+from sluice.judge.series import EVENTS_MAX, GROUPS_MAX, RANKS_MAX, _shown_groups, bin_width_us, rank_table, waiting
+from sluice.recorder.journal import SCHEMA
+from tests.support.anomalies import CASES
+from tests.support.histories import finished_runs
+from tests.support.histories.by_hand import EXPECTATION, published
+from tests.support.histories.recording_cases import engine_of
 
 
 @pytest.mark.parametrize(
@@ -48,3 +60,64 @@ def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
 def test_what_waits_is_never_less_than_nothing() -> None:
     """A message can be received before its publisher has the answer."""
     assert waiting([3, 0, 2, 0], [1, 3, 0, 1]) == [2, 0, 1, 0]
+
+
+def test_a_timeline_has_the_events_nearest_to_what_was_found() -> None:
+    violation = CASES["C1"].violation
+    far = [_moved(finished_runs.history(1)[0], number) for number in range(EVENTS_MAX)]
+    others = [replace(event, message_group_id="g2") for event in finished_runs.history(100)]
+
+    fields = engine_of([*CASES["C1"].events, *far, *others]).series(EXPECTATION, [violation])
+
+    timeline = fields["groups"]["g1"]
+    near = [(event["kind"], event["idx"], event["invoked_at_us"]) for event in timeline if event["idx"] < 1_000]
+    assert list(fields["groups"]) == ["g1"]
+    assert len(timeline) == EVENTS_MAX
+    assert sorted(near) == sorted(
+        (event.kind, event.idx, event.invoked_at_us) for event in CASES["C1"].events if event.invoked_at_us is not None
+    )
+
+
+def _moved(event: Event, number: int) -> Event:
+    at_us = 10_000_000_000 + number * 1_000
+    return replace(
+        event,
+        message_group_id="g1",
+        idx=1_000 + number,
+        call_id=f"far/{number}",
+        invoked_at_us=at_us,
+        responded_at_us=at_us,
+        intended_at_us=at_us,
+    )
+
+
+def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:
+    count, rng = 100_000, np.random.default_rng(1)
+    idx, took_us = np.arange(count), rng.integers(1_000_000, size=count)
+    groups = pa.array(rng.integers(10_000, size=count)).cast(pa.string())
+
+    def events(kind: str, queue: str) -> pa.Table:
+        columns = {
+            **{name: pa.array([text]).take(pa.array(np.zeros(count, np.int8))) for name, text in texts(kind, queue)},
+            "message_group_id": groups,
+            **dict.fromkeys(("intended_at_us", "invoked_at_us"), idx * 860_000),
+            "idx": idx,
+            "responded_at_us": idx * 860_000 + took_us,
+        }
+        nothing = {name: pa.nulls(count) for name in SCHEMA.names if name not in columns}
+        return pa.table(columns | nothing).select(SCHEMA.names).cast(SCHEMA)
+
+    def texts(kind: str, queue: str) -> list[tuple[str, str]]:
+        return [("kind", kind), ("queue", queue), ("run", "r"), ("message_run", "r"), ("outcome", "ok")]
+
+    history = pa.concat_tables([events("published", "events"), events("received", "billing")])
+
+    fields = Engine(InMemory(history)).series(EXPECTATION)
+
+    assert (fields["bin_count"], len(fields["ranks"])) == (96, RANKS_MAX)
+    assert fields["bin_count"] <= BINS_MAX
+    assert sum(fields["published"]) == sum(fields["queues"]["billing"]["received"]) == count
+    assert sum(rank["groups"] for rank in fields["ranks"]) == len(groups.unique())
+    assert [rank["groups"] for rank in fields["ranks"]] == pytest.approx([500] * RANKS_MAX, rel=0.1)
+    assert fields["ranks"][0]["messages"] > 2 * fields["ranks"][-1]["messages"]
+    assert len(json.dumps(fields)) < 30_000

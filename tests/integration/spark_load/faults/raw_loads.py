@@ -10,7 +10,8 @@ from sluice.clock import eventually
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import opened
-from sluice.judge.judge import Planned, judge
+from sluice.judge.facts import Planned, RunFacts
+from sluice.judge.judge import judge
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.job import Consumer
 from spark_load.faults import servers
@@ -78,17 +79,14 @@ def _judged(run: Run) -> Verdict:
         queues=tuple(where.queue_urls),
         visibility_timeout_seconds=dict(where.visibility_timeout_seconds),
         dead_letter_queues=dict(where.dead_letter_queues),
+        max_receive_count=dict(where.max_receive_count),
     )
     recorders = {f"consume-{queue}-0": f"sluice-local-{queue}.fifo" for queue in QUEUES}
-    return judge(
-        engine,
+    facts = RunFacts(
         plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
         expectation=expectation,
-        run={
-            "run": run.id,
-            "target": "endpoint",
-            "recorders": {**recorders, "publish-0": None, "driver-0": None},
-            "max_receive_count": dict(where.max_receive_count),
-        },
-        allowed=dict(run.plan.profile.allowed()),
+        target="endpoint",
+        recorders={**recorders, "publish-0": None, "driver-0": None},
+        allowed=run.plan.profile.allowed(),
     )
+    return judge(engine, facts)

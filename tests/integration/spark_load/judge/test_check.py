@@ -13,20 +13,20 @@ from pyspark.sql import SparkSession
 
 from sluice.errors import HistoryError
 from sluice.judge import recording
-from sluice.judge.checker import QueueContext, Thresholds
-from sluice.judge.checker.verdict import Holding, Status, Verdict
-from sluice.judge.judge import judge
+from sluice.judge.checker import QueueContext
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import Engine
 from sluice.judge.reading import parquet_files
 from sluice.judge.reading.checksums import beside
+from sluice.judge.reading.folders import require_history
 from sluice.judge.reading.parquet_files import pieces, write
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder.journal import Journal
-from spark_load.judge import engine, screening
+from spark_load.judge import parts
 from spark_load.judge.compaction import compact
-from spark_load.judge.engine import SparkEngine
-from spark_load.judge.screening import clear
+from spark_load.judge.parts import HistoryOnSpark
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, sane
+from tests.support.histories.by_hand import EXPECTATION, RUN, sane
 from tests.support.histories.recording_cases import KNOWN, cut, flip_in, table_of, write_journal, write_parquet, zeroed
 from tests.support.project import PROJECT
 
@@ -41,8 +41,8 @@ def _checked(
     *,
     has_other_producers: bool = False,
 ) -> Verdict:
-    recording.require_history(place)
-    with engine.opened(spark, place) as opened:
+    require_history(place)
+    with parts.opened(spark, place) as opened:
         return recording.check(opened, place, queues, target, has_other_producers=has_other_producers)[0]
 
 
@@ -144,36 +144,6 @@ def test_what_spark_says_of_damage_reaches_nobody(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The anomaly counts and is named with its reason; so is one to warm up. A column and a file more do not matter."""
-    events = [replace(e, phase="warm_up") if e.idx == 0 else e for e in CASES["C7"].events]
-    write_parquet(tmp_path, events)
-    table = pq.read_table(tmp_path / "events.parquet")
-    pq.write_table(table.append_column("noted", [["by a stranger"] * len(table)]), tmp_path / "events.parquet")
-    (tmp_path / "notes.txt").write_text("no Parquet", encoding="utf-8")
-
-    verdict = judge(
-        SparkEngine(spark, tmp_path),
-        plan=None,
-        expectation=EXPECTATION,
-        run={"run": RUN, "target": "endpoint", "recorders": {}, "max_receive_count": {}},
-        thresholds=Thresholds(latency_seconds_max=0.001),
-        allowed={"C7": "two producers publish each group"},
-    )
-
-    (found,) = [prop for prop in verdict.properties if prop.anomaly == "C7"]
-    assert (found.holding, found.violation_count) == (Holding.ALLOWED, 1)
-    assert (verdict.status, verdict.violations) == (Status.VALID, ())
-    assert verdict.run["allowed"] == {"C7": "two producers publish each group"}
-    assert verdict.measures["published"]["count"] == 2
-    assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
-    assert verdict.measures["percentiles"] == "exact"
-    assert [name.partition(" was ")[0] for name in verdict.crossed] == [f"H3: latency in {queue}" for queue in QUEUES]
-    assert {name.partition(", ")[2] for name in verdict.crossed} == {"allowed are 0.001 s"}
-
-
 def test_how_a_history_is_cut_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,19 +156,22 @@ def test_how_a_history_is_cut_changes_nothing(
     for number in range(3):
         write_parquet(cut, events[number::3], name=str(number), row_group_size=40)
         parquet_files.write([table_of(events[number::3][part::2]) for part in range(2)], settled, str(number), 4)
-    found = clear(spark, whole, EXPECTATION)
-    monkeypatch.setattr(screening, "_PARTITION_EVENTS", 80)
+    found = Engine(HistoryOnSpark(spark, whole)).screen(EXPECTATION)
+    monkeypatch.setattr(parts, "_PARTITION_EVENTS", 80)
     monkeypatch.setattr(parquet_files, "_READ_EVENTS", 80)  # here, where pieces are cut
 
     for place in (cut, settled):
-        again = clear(spark, place, EXPECTATION)
+        again = Engine(HistoryOnSpark(spark, place)).screen(EXPECTATION)
 
         assert set(found.suspects) == set(again.suspects) == broken
         assert len(again.suspects) == len(broken)
         assert again.seen == found.seen
         assert again.counts == found.counts
     assert found.counts.counts["events"] == len(events)
-    shown = [SparkEngine(spark, place).findings(broken, EXPECTATION, QueueContext()) for place in (whole, cut, settled)]
+    shown = [
+        Engine(HistoryOnSpark(spark, place)).findings(broken, EXPECTATION, QueueContext())
+        for place in (whole, cut, settled)
+    ]
     assert set(shown[0].counts) == broken
     assert shown[0] == shown[1] == shown[2]
 

@@ -16,7 +16,7 @@ from sluice.judge.checker import (
     Measured,
     Move,
     QueueContext,
-    RunFacts,
+    RunCounts,
     Thresholds,
     check_group,
     check_run,
@@ -313,7 +313,7 @@ def test_clocks_that_may_differ_prove_less() -> None:
     assert [v.anomaly for v in check_group(apart, EXPECTATION).violations] == ["C1"]
 
 
-FACTS = RunFacts(
+FACTS = RunCounts(
     published_count=10, received_count=20, foreign_count=0, lateness_p99_us=1_000, lateness_budget_us=2_000_000
 )
 
@@ -349,7 +349,7 @@ def test_a_run_without_trouble_has_no_reason_for_doubt() -> None:
         ),
     ],
 )
-def test_each_doubt_about_the_run_is_named(counts: RunFacts, expected: dict[str | None, str]) -> None:
+def test_each_doubt_about_the_run_is_named(counts: RunCounts, expected: dict[str | None, str]) -> None:
     assert check_run(counts) == expected
 
 

@@ -18,7 +18,7 @@ from sluice.history.events import Event
 from sluice.judge.reading import checksums, parquet_files
 from sluice.judge.reading.columns import HASHED, NONE, Events
 from sluice.judge.reading.damage import require_undamaged, undamaged
-from sluice.judge.reading.parquet_files import Piece, pieces, pieces_of, read, read_groups, write
+from sluice.judge.reading.parquet_files import Piece, Rows, pieces, pieces_of, read, read_rows, write
 from sluice.recorder.journal import SCHEMA
 from tests.support.histories.by_hand import sane
 from tests.support.histories.recording_cases import table_of, write_parquet
@@ -272,7 +272,7 @@ def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
                 list(read([found]))
             if column.path_in_schema == "message_group_id":
                 with pytest.raises((OSError, pa.ArrowException)):
-                    read_groups(found, pa.array(["g1"]))
+                    read_rows(found, Rows("message_group_id", ["g1"]))
 
 
 def test_the_checksums_beside_a_file_are_those_of_hadoop(tmp_path: Path) -> None:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from sluice.judge import engine as local_engine
 from sluice.judge import recording, report
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Holding, Verdict
-from sluice.judge.engine import LocalEngine
+from sluice.judge.engine import opened
+from sluice.judge.facts import RunFacts
 from sluice.judge.judge import judge
 from sluice.judge.report import junit, page
 from spark_load.cli import ending
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION, RUN, full
-from tests.support.histories.recording_cases import CASES, KNOWN, table_of
+from tests.support.histories.by_hand import EXPECTATION, full
+from tests.support.histories.recording_cases import CASES, KNOWN, engine_of
 
 _NO_SPEED = "it says nothing about speed: its profile sets no latency_seconds_max"
 _NO_LOSS = "loss was not judged (A1, A3, E1): nothing marks where a group ends, so no queue is known to be drained"
@@ -27,7 +27,7 @@ _THRESHOLDS = {"D3", "E3", "H1", "H3", "H4", "H5", "H6"}
 
 def _of_a_recording(folder: Path) -> Verdict:
     CASES["sane"].make(folder)
-    engine = local_engine.opened(folder)
+    engine = opened(folder)
     assert engine is not None
     return recording.check(engine, folder, KNOWN, "endpoint")[0]
 
@@ -87,8 +87,10 @@ def test_a_load_test_without_a_latency_threshold_says_nothing_about_speed(
 
 
 def _judged(thresholds: Thresholds, expectation: Expectation) -> Verdict:
-    run = {"run": RUN, "target": "endpoint", "recorders": {}, "max_receive_count": {}}
-    return judge(LocalEngine(table_of(full())), plan=None, expectation=expectation, run=run, thresholds=thresholds)
+    expectation = replace(expectation, max_receive_count={})
+    return judge(
+        engine_of(full()), RunFacts(expectation=expectation, target="endpoint", recorders={}, thresholds=thresholds)
+    )
 
 
 def test_a_threshold_that_is_not_set_is_no_lack_of_opportunity() -> None:

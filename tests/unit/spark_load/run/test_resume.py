@@ -13,6 +13,7 @@ import pytest
 from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
 from sluice.judge import judge
+from sluice.judge.facts import RunFacts
 from spark_load.cli.watching import ProgressTable
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
@@ -23,6 +24,7 @@ from spark_load.run import resume
 from spark_load.runtime.task_context import Run
 from tests.support.declaration import environment
 from tests.support.deployments import ONE_QUEUE
+from tests.support.histories.by_hand import EXPECTATION
 
 _DAY_US = 86_400 * 1_000_000
 QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"
@@ -213,9 +215,10 @@ def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_n
     recorded: dict[str, dict[int, bool]], attempts: int, unfinished: list[str]
 ) -> None:
     """What a recorder wrote before it died is whole but for its last receive; what is not there is not known."""
-    run = {"attempts": attempts, "recorders": {"publish-0": None, "consume-0": "q"}}
+    recorders = {"publish-0": None, "consume-0": "q"}
+    facts = RunFacts(expectation=EXPECTATION, target="endpoint", recorders=recorders, attempts=attempts)
 
-    assert judge._unfinished(recorded, run) == unfinished
+    assert judge._unfinished(recorded, facts) == unfinished
 
 
 def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_nobody_did() -> None:

@@ -1,0 +1,202 @@
+"""A history as Spark reads it, part by part: for load tests, and for recordings too large for one process.
+
+The partials are those of `sluice.judge.engine`. Of a history in buckets a task reads all of one bucket, and has whole
+groups. Of any other, a task reads neighbouring row groups, and where whole groups are needed hands each partition its
+events as one block of bytes, which Spark carries as it is: that is the one exchange.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.errors import HistoryError
+from sluice.judge.engine import Engine
+from sluice.judge.folder.layout import HISTORY
+from sluice.judge.parts import TALLIED, TALLY, Partial
+from sluice.judge.reading import folders
+from sluice.judge.reading.columns import Events
+from sluice.judge.reading.damage import readable, undamaged
+from sluice.judge.reading.parquet_files import Piece, Rows, bucket_of, buckets_of, pieces, read, read_rows, together
+from sluice.recorder.journal import taken
+from spark_load.judge.compaction import compact
+
+_PARTITION_EVENTS = 500_000
+_PARTITIONS_MAX = 10_000
+_PIECE_SCHEMA = "task int, path string, row_group int, row_group_count int, events long, bucket int"
+_BLOCK_SCHEMA = "number int, block binary"
+_BLOCK = pa.schema({"number": pa.int32(), "block": pa.binary()})
+"""Of a table, in bytes: the number of the partial's table, or of the partition it is for."""
+
+
+class HistoryOnSpark:
+    """A folder of Parquet, which executors see."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+
+    def look(self, partial: Partial, rows: Rows | None = None) -> list[pa.Table]:
+        """Return the tables that the partial made of each part, those of all parts one below the other."""
+
+        def blocks(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
+            for number, table in enumerate(partial(part)):
+                yield _batch([(number, table)])
+
+        found = _tables(self._of_parts(blocks, _BLOCK_SCHEMA, rows).toArrow())
+        return [pa.concat_tables(found[number]) for number in sorted(found)]
+
+    def tallied(self, partial: Partial) -> pa.Table:
+        """Return the sums of the tables of TALLY that the partial made of each part."""
+
+        def rows(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
+            (tally,) = partial(part)
+            yield from tally.to_batches()
+
+        types = "what string, name string, place int, value long, count long"
+        found = self._of_parts(rows, types, None).groupBy(*TALLIED).agg(F.sum("count").alias("count"))
+        return found.toArrow().cast(TALLY)
+
+    def _of_parts(
+        self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: Rows | None
+    ) -> DataFrame:
+        """Return what is made of each part, as rows of the schema; an empty history is a part, too."""
+        found, bucket_count = pieces(self._folder)
+        if bucket_count is not None and rows is not None and rows.name == "message_group_id":
+            theirs = buckets_of(rows.values, bucket_count)
+            found = [piece for piece in found if piece.bucket in theirs]
+
+        def of_pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from make(_events_of(list(_described(batches)), rows, bucket_count))
+
+        def of_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from make(together(_table(block) for batch in batches for block in batch.column("block").to_pylist()))
+
+        if not found:
+            nothing = self._spark.createDataFrame([], _PIECE_SCHEMA).coalesce(1)
+            return nothing.mapInArrow(of_pieces, schema)
+        if bucket_count is not None:
+            return spread(self._spark, ((piece.bucket, piece) for piece in found), bucket_count).mapInArrow(
+                of_pieces, schema
+            )
+        count = min(max(1, round(sum(piece.events for piece in found) / _PARTITION_EVENTS)), _PARTITIONS_MAX)
+        tasks = spread(self._spark, zip(cycle(range(count)), found, strict=False), count)
+        if rows is not None and not rows.is_grouped:
+            return tasks.mapInArrow(of_pieces, schema)
+
+        def exchange(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for events in _events_of(list(_described(batches)), rows, None):
+                yield _batch(_shares(events, count))
+
+        return tasks.mapInArrow(exchange, _BLOCK_SCHEMA).repartitionById(count, "number").mapInArrow(of_blocks, schema)
+
+
+def spread(spark: SparkSession, tasks: Iterable[tuple[int, Piece]], task_count: int) -> DataFrame:
+    """Return pieces as rows, each in the partition that is its task."""
+    rows = [(task, *astuple(piece)) for task, piece in tasks]
+    return spark.createDataFrame(rows, _PIECE_SCHEMA).repartitionById(task_count, "task")
+
+
+def _described(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    """Yield the pieces a task was given."""
+    for batch in batches:
+        for row in batch.drop_columns("task").to_pylist():
+            yield Piece(**row)
+
+
+def _events_of(found: Sequence[Piece], rows: Rows | None, bucket_count: int | None) -> Iterator[Events]:
+    if rows is not None:
+        for piece in found:
+            yield Events(read_rows(piece, rows))
+        return
+    for events in read(found):
+        if bucket_count is not None:
+            _require_bucket(events, found, bucket_count)
+        yield events
+
+
+def _require_bucket(events: Events, found: Sequence[Piece], bucket_count: int) -> None:
+    """Refuse a file that says of its groups what is not so, or has one of another bucket: it would split them."""
+    if not _has_strays(events, found[0].bucket, bucket_count):
+        return
+    path = next(piece.path for piece in found for of in read([piece]) if _has_strays(of, found[0].bucket, bucket_count))
+    raise HistoryError(
+        f"{path} says that its message groups are of one bucket, and has one of another; judge the journals it was made"
+        " of, or write it again without what it says of sluice.buckets"
+    )
+
+
+def _has_strays(events: Events, bucket: int, bucket_count: int) -> bool:
+    group = events.hashes("message_group_id")
+    return bool(((group % np.uint64(bucket_count) != np.uint64(bucket)) & (group != 0)).any())
+
+
+def _shares(events: Events, partition_count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield each partition's events."""
+    of_partition = bucket_of(events, partition_count)
+    ordered = taken(events.table, np.argsort(of_partition, kind="stable")).combine_chunks()
+    end = 0
+    for partition, count in enumerate(np.bincount(of_partition, minlength=partition_count).tolist()):
+        begin, end = end, end + count
+        if count:
+            yield partition, ordered.slice(begin, count)
+
+
+def _batch(numbered: Iterable[tuple[int, pa.Table]]) -> pa.RecordBatch:
+    numbers, blocks = list[int](), list[bytes]()
+    for number, table in numbered:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        numbers.append(number)
+        blocks.append(sink.getvalue().to_pybytes())
+    return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), pa.array(blocks, pa.binary())], schema=_BLOCK)
+
+
+def _table(block: bytes) -> pa.Table:
+    return pa.ipc.open_stream(block).read_all()
+
+
+def _tables(blocks: pa.Table) -> dict[int, list[pa.Table]]:
+    found: dict[int, list[pa.Table]] = {}
+    for row in blocks.to_pylist():
+        found.setdefault(row["number"], []).append(_table(row["block"]))
+    return found
+
+
+@contextmanager
+def opened(spark: SparkSession, root: Path) -> Iterator[Engine]:
+    """Read the folder of a recording, which executors see; journals become Parquet beside them first.
+
+    Raises HistoryError for damage, also of what the block reads.
+    """
+    folder = folders.folder_of(root)
+    is_made = folders.is_journals(folder)
+    if is_made:
+        compact(spark, folder, root / HISTORY)
+        folder = root / HISTORY
+    with readable(folder, PySparkException, Py4JError):
+        if not is_made:
+            _require_undamaged(spark, folder)
+        yield Engine(HistoryOnSpark(spark, folder))
+
+
+def _require_undamaged(spark: SparkSession, folder: Path) -> None:
+    """Refuse what somebody else made and is damaged, in tasks; of what is made of journals every row was looked at."""
+
+    def examine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for piece in _described(batches):
+            for table in undamaged(piece):
+                yield pa.RecordBatch.from_pydict({"events": [len(table)]})
+
+    found, _ = pieces(folder)
+    if found:
+        tasks = spread(spark, enumerate(found), len(found))
+        tasks.mapInArrow(examine, "events long").write.format("noop").mode("overwrite").save()

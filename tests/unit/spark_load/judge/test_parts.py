@@ -1,0 +1,108 @@
+"""A history in several parts, as Spark reads it, is told as it is in one: every anomaly, clocks, charts, mutations."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.errors import HistoryError
+from sluice.history.events import Event, Kind
+from sluice.judge import recording, series
+from sluice.judge.engine import Engine, read_into_memory
+from sluice.judge.parts import InMemory
+from tests.support.anomalies import CASES as ANOMALIES
+from tests.support.histories.in_parts import Exchanged, InBuckets
+from tests.support.histories.planned_runs import STRICT, judged
+from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, forward, table_of
+
+_UNREADABLE = ("cut in its head", "no journal")
+
+
+def _engines(history: InMemory, folder: Path) -> list[Engine]:
+    return [Engine(history), Engine(InBuckets(history.table, folder)), Engine(Exchanged(history.table))]
+
+
+def _of_recording(engine: Engine, place: Path, case: RecordingCase) -> dict[str, Any] | str:
+    try:
+        verdict, expectation = recording.check(
+            engine, place, case.queues, "endpoint", has_other_producers=case.has_other_producers
+        )
+    except HistoryError as error:
+        return str(error)
+    found = {"verdict": verdict.as_json(), "series": engine.series(expectation, verdict.violations)}
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in _UNREADABLE])
+def test_every_recording_is_told_alike_in_one_part_and_in_several(tmp_path: Path, name: str) -> None:
+    place, case = tmp_path / "recording", CASES[name]
+    case.make(place)
+    history = read_into_memory(place)
+    assert history is not None, "no limit was given"
+
+    whole, bucketed, exchanged = (
+        _of_recording(engine, place, case) for engine in _engines(history, tmp_path / "buckets")
+    )
+
+    assert whole == bucketed
+    assert whole == exchanged
+
+
+@pytest.mark.parametrize(
+    ("events", "recorders", "shown_min"),
+    [
+        pytest.param(anomalies(), [], 45, id="every anomaly"),
+        pytest.param(forward(broken_at_random(3)), ["never-seen"], 15, id="random"),
+        pytest.param(forward(broken_at_random(4)), [], 14, id="random again"),
+    ],
+)
+def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
+    tmp_path: Path, events: Sequence[Event], recorders: list[str], shown_min: int
+) -> None:
+    fault = next(event for event in events if event.kind == Kind.FAULT)
+    missed = replace(fault, invoked_at_us=(fault.invoked_at_us or 0) + 1, outcome="fail")  # it met nobody
+    history = InMemory(table_of([*events, missed]))
+
+    whole, bucketed, exchanged = (
+        judged(engine, STRICT, recorders=recorders) for engine in _engines(history, tmp_path / "buckets")
+    )
+
+    assert whole.as_json() == bucketed.as_json() == exchanged.as_json()
+    assert sum(prop.violation_count > 0 for prop in whole.properties) >= shown_min
+    assert whole.measures["faults"] == judged(Engine(InMemory(table_of(events))), STRICT).measures["faults"] != []
+
+
+@pytest.mark.parametrize("name", ANOMALIES)
+def test_every_anomaly_by_itself_is_found_alike_in_one_part_and_in_several(tmp_path: Path, name: str) -> None:
+    case = ANOMALIES[name]
+    for kind, events, expectation in (
+        ("shown", case.events, case.expectation),
+        ("nearly", case.near_miss, case.near_expectation or case.expectation),
+    ):
+        history = InMemory(table_of(events))
+
+        whole, bucketed, exchanged = (judged(each, expectation) for each in _engines(history, tmp_path / kind))
+
+        assert whole.as_json() == bucketed.as_json() == exchanged.as_json()
+
+
+def test_percentiles_of_many_latencies_are_a_little_less_and_the_largest_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = InMemory(table_of(anomalies()))
+    exact, *_ = (engine.series(STRICT) for engine in _engines(history, tmp_path / "exact"))
+    monkeypatch.setattr(series, "EXACT_MAX", 10)
+
+    rounded = [engine.series(STRICT) for engine in _engines(history, tmp_path / "rounded")]
+
+    for found in rounded:
+        for queue, of in found["queues"].items():
+            usual = exact["queues"][queue]["latency_us"]
+            assert (of["latency_us"]["count"], of["latency_us"]["max"]) == (usual["count"], usual["max"])
+            for name in ("p50", "p95", "p99"):
+                for value, of_all in zip(of["latency_us"][name], usual[name], strict=True):
+                    assert value == of_all or 0 < of_all - value <= abs(of_all) / found["accuracy"]
+    assert rounded[0] != exact
