@@ -19,7 +19,7 @@ from sluice.judge.checker import (
     open_thresholds,
     queue_context,
 )
-from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, Severity
+from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, OPPORTUNITIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.counts import EventCounts
@@ -153,65 +153,38 @@ def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> li
 
 
 def _opportunities(counts: Mapping[str, int], facts: RunFacts, surrounded: QueueContext) -> dict[str, int]:
-    """Return how often each anomaly could have happened, anomaly id to count. In doubt rather too few.
+    """Return how often each anomaly could have happened, anomaly id to count.
 
-    What this history cannot tell had no opportunity: without end markers nothing was drained, without a plan nothing
-    was meant to be, without a visibility timeout nothing was held, and what nobody recorded may have been published.
+    What this history cannot tell had no opportunity: what nobody recorded may have been published, and without a plan
+    nothing was meant to be.
     """
     expectation = facts.expectation
-    of_count = {
-        "acked": "A2 C5",
-        "received": "A6 B6 B8 E2 G1 G3",
-        "unanswered": "A7 C6",
-        "repeated": "B1 B5",
-        "repeated_late": "B2",
-        "later": "C1 D5",
-        "shared": "C2",
-        "redelivered": "C3",
-        "numbered": "C4",
-        "dead": "D4 F1 F4 F5 F6 F7 F12",
-        "undelivered_polls": "E4",
-        "summed": "G2",
-        "enveloped": "G4",
-        "handled": "R2 R3",
+    seconds = [activity for of_queue in surrounded.activity.values() for activity in of_queue]
+    count_of = {
+        **counts,
+        "moved": min(counts["dead"], sum(move.is_finished for move in surrounded.moves)),
+        "lossy_faults": len(surrounded.faults),
+        "empty_polls": sum(activity.empty_count for activity in seconds),
+        "queues": len(expectation.queues),
     }
-    is_timed = set(expectation.queues) <= set(expectation.visibility_timeout_seconds)
-    empty = sum(activity.empty_count for seconds in surrounded.activity.values() for activity in seconds)
-    limited = {
-        "D3": counts["later"],
-        "E3": counts["acked"],
-        "H1": counts["later"],
-        "H3": counts["received"],
-        "H4": len(expectation.queues),
-        "H5": counts["recovered"],
-        "H6": counts["calls"],
+    is_known = {
+        "ends": counts["ended"] > 0,
+        "publishing": expectation.is_publishing_recorded,
+        "timeouts": set(expectation.queues) <= set(expectation.visibility_timeout_seconds),
+        "order": expectation.is_planned,
+        "fan_out": len(expectation.queues) > 1,
+        "receives": bool(expectation.max_receive_count),
+        "emptied": bool(surrounded.empty_since_us),
+        "plan": facts.plan is not None,
+        "effects": bool(expectation.effects_recorded),
     }
-    judged = {anomaly: counts[name] for name, anomalies in of_count.items() for anomaly in anomalies.split()}
-    judged |= dict.fromkeys(
-        ("F8", "F9", "F10", "F11"), min(counts["dead"], sum(move.is_finished for move in surrounded.moves))
-    )
-    return judged | {
-        "A1": counts["acked"] if counts["ended"] else 0,
-        "A3": counts["received"] if counts["ended"] else 0,
-        "A4": counts["received"] if expectation.is_publishing_recorded else 0,
-        "F13": counts["dead"] if expectation.is_publishing_recorded else 0,
-        "A8": counts["deleted"] if is_timed else 0,
-        "B7": counts["received"] if is_timed else 0,
-        "D1": counts["later"] if is_timed else 0,
-        "D2": counts["later"] if is_timed else 0,
-        "R4": counts["handled"] if is_timed else 0,
-        "A5": counts["refused"] if expectation.is_publishing_recorded else 0,
-        "B3": counts["repeated_late"] if counts["ended"] else 0,
-        "C7": counts["acked"] if expectation.is_planned else 0,
-        "E1": counts["acked"] if counts["ended"] and len(expectation.queues) > 1 else 0,
-        "E5": len(surrounded.faults),
-        "F2": counts["received"] if expectation.max_receive_count else 0,
-        "F3": counts["redelivered"] if surrounded.empty_since_us else 0,
-        "H2": empty,
-        "H7": counts["publishes"] if facts.plan is not None else 0,
-        "R1": counts["handled"] if expectation.effects_recorded else 0,
-        **{anomaly: 0 if facts.limits[anomaly] is None else count for anomaly, count in limited.items()},
-    }
+
+    def count(anomaly: str) -> int:
+        of, given = OPPORTUNITIES[anomaly]
+        known = is_known | {"threshold": facts.limits.get(anomaly) is not None}
+        return count_of[of] if all(known[what] for what in given) else 0
+
+    return {anomaly.id: count(anomaly.id) for anomaly in JUDGED}
 
 
 def faults_of(recoveries: Iterable[Recovery]) -> list[dict[str, Any]]:

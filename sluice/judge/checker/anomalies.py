@@ -237,3 +237,38 @@ ANOMALIES: dict[str, Anomaly] = {
 }
 
 JUDGED: tuple[Anomaly, ...] = tuple(anomaly for anomaly in ANOMALIES.values() if anomaly.is_judged)
+
+OPPORTUNITIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    anomaly: (of, tuple(given))
+    for of, texts in {
+        "acked": "A1:ends A2 C5 C7:order E1:ends:fan_out E3:threshold",
+        "calls": "H6:threshold",
+        "dead": "D4 F1 F4 F5 F6 F7 F12 F13:publishing",
+        "deleted": "A8:timeouts",
+        "empty_polls": "H2",
+        "enveloped": "G4",
+        "handled": "R1:effects R2 R3 R4:timeouts",
+        "later": "C1 D1:timeouts D2:timeouts D3:threshold D5 H1:threshold",
+        "lossy_faults": "E5",
+        "moved": "F8 F9 F10 F11",
+        "numbered": "C4",
+        "publishes": "H7:plan",
+        "queues": "H4:threshold",
+        "received": "A3:ends A4:publishing A6 B6 B7:timeouts B8 E2 F2:receives G1 G3 H3:threshold",
+        "recovered": "H5:threshold",
+        "redelivered": "C3 F3:emptied",
+        "refused": "A5:publishing",
+        "repeated": "B1 B5",
+        "repeated_late": "B2 B3:ends",
+        "shared": "C2",
+        "summed": "G2",
+        "unanswered": "A7 C6",
+        "undelivered_polls": "E4",
+    }.items()
+    for anomaly, *given in (text.split(":") for text in texts.split())
+}
+"""Each judged anomaly to the count of what it could have happened to, and to what has to be known of the history.
+
+In doubt the count is too small. Without end markers (`ends`) nothing was drained, without a visibility timeout of every
+queue (`timeouts`) nothing was held, and what nobody recorded may have been published (`publishing`).
+"""

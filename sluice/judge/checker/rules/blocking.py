@@ -259,3 +259,15 @@ def _waited(group: Group, anomaly: str, wait: Wait, sentence: str) -> Violation:
     publishes = group.publishes.get(wait.message.idx or 0, [])
     published = [publish for publish in publishes if publish.outcome != Outcome.FAIL][:1]
     return group.violation(anomaly, wait.queue, [wait.message.idx], sentence, [*published, wait.message])
+
+
+RULES = {
+    "D1": group_overlap,
+    "D2": group_interleave,
+    "D3": passed_over,
+    "D4": blocked_after_dead_letter,
+    "D5": batch_underfill,
+    "H1": stuck,
+    "H2": false_empty,
+}
+"""Anomaly to its rule."""

@@ -61,3 +61,12 @@ def envelope_mismatch(group: Group) -> Iterator[Violation]:
         if is_other_id or is_other_number:
             sentence = "the envelope names another message than the publish was acknowledged as"
             yield group.violation("G4", queue, [event.idx], sentence, [published[0], event])
+
+
+RULES = {
+    "G1": corrupted,
+    "G2": md5_mismatch,
+    "G3": attribute_loss,
+    "G4": envelope_mismatch,
+}
+"""Anomaly to its rule."""

@@ -402,3 +402,21 @@ def _dead_in_front(answer: Sequence[Event], event: Event, dead: Container[int | 
         ),
         None,
     )
+
+
+RULES = {
+    "F1": premature,
+    "F2": late,
+    "F3": absent,
+    "F4": wrong_target,
+    "F5": after_delete,
+    "F6": content,
+    "F7": order,
+    "F8": redrive_loss,
+    "F9": redrive_duplicate,
+    "F10": redrive_reorder,
+    "F11": stale_identity,
+    "F12": poison_escape,
+    "F13": escape,
+}
+"""Anomaly to its rule."""

@@ -256,3 +256,15 @@ def _received_by_then(group: Group, receives: Sequence[Event]) -> Iterator[tuple
         ]
         least = 1 + len({receive.receive_request_attempt_id or receive.call_id for receive in before})
         yield event, least, 1 + sum(not group.is_before(event, receive) for receive in others)
+
+
+RULES = {
+    "B1": duplicate_in_window,
+    "B2": duplicate_outside_window,
+    "B3": suppressed_too_long,
+    "B5": dedup_ack_mismatch,
+    "B6": redelivery,
+    "B7": early_redelivery,
+    "B8": receive_count_jump,
+}
+"""Anomaly to its rule."""

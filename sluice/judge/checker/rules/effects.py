@@ -71,3 +71,12 @@ def effect_after_delete(group: Group) -> Iterator[Violation]:
 
 def _is_in_turn(event: Event) -> bool:
     return detail_of(event.detail).get("state") not in _OUT_OF_TURN
+
+
+RULES = {
+    "R1": effect_missing,
+    "R2": effect_twice,
+    "R3": effects_reordered,
+    "R4": effect_after_delete,
+}
+"""Anomaly to its rule."""

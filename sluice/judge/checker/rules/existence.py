@@ -278,3 +278,20 @@ def _first_seen(group: Group, idx: int) -> Event | None:
 
 def _end_markers(group: Group, queues: Sequence[str]) -> list[Event]:
     return [end for queue in queues[:3] if (end := group.end_marker(queue)) is not None]
+
+
+RULES = {
+    "A1": lost,
+    "A2": lost_prefix,
+    "A3": vanished,
+    "A4": phantom,
+    "A5": aborted_delivery,
+    "A7": recovered,
+    "A8": resurrected,
+    "E1": fan_out_incomplete,
+    "E2": wrong_queue,
+    "E3": fan_out_skew,
+    "E4": subscription_dead_lettered,
+    "E5": dropped_in_fault,
+}
+"""Anomaly to its rule."""

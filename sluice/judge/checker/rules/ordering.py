@@ -266,3 +266,15 @@ def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
         return False
     return invoked(later) + group.bound_us(later, earlier) < responded(earlier)
+
+
+RULES = {
+    "C1": reordered,
+    "C2": reordered_in_batch,
+    "C3": head_skip,
+    "C4": sqs_sequence,
+    "C5": sns_sequence,
+    "C6": fan_out_divergence,
+    "C7": producer_reorder,
+}
+"""Anomaly to its rule."""
