@@ -50,8 +50,10 @@ class HistoryOnSpark:
             for number, table in enumerate(partial(part)):
                 yield _batch([(number, table)])
 
-        found = _tables(self._of_parts(blocks, _BLOCK_SCHEMA, rows).toArrow())
-        return [pa.concat_tables(found[number]) for number in sorted(found)]
+        found = {number: [table] for number, table in enumerate(partial([]))}  # of no part at all
+        for row in self._of_parts(blocks, _BLOCK_SCHEMA, rows).toArrow().to_pylist():
+            found[row["number"]].append(_table(row["block"]))
+        return [pa.concat_tables(tables) for tables in found.values()]
 
     def tallied(self, partial: Partial) -> pa.Table:
         """Return the sums of the tables of TALLY that the partial made of each part."""
@@ -67,7 +69,7 @@ class HistoryOnSpark:
     def _of_parts(
         self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: Rows | None
     ) -> DataFrame:
-        """Return what is made of each part, as rows of the schema; an empty history is a part, too."""
+        """Return what is made of each part, as rows of the schema."""
         found, bucket_count = pieces(self._folder)
         if bucket_count is not None and rows is not None and rows.name == "message_group_id":
             theirs = buckets_of(rows.values, bucket_count)
@@ -79,9 +81,6 @@ class HistoryOnSpark:
         def of_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from make(together(_table(block) for batch in batches for block in batch.column("block").to_pylist()))
 
-        if not found:
-            nothing = self._spark.createDataFrame([], _PIECE_SCHEMA).coalesce(1)
-            return nothing.mapInArrow(of_pieces, schema)
         if bucket_count is not None:
             return spread(self._spark, ((piece.bucket, piece) for piece in found), bucket_count).mapInArrow(
                 of_pieces, schema
@@ -162,13 +161,6 @@ def _batch(numbered: Iterable[tuple[int, pa.Table]]) -> pa.RecordBatch:
 
 def _table(block: bytes) -> pa.Table:
     return pa.ipc.open_stream(block).read_all()
-
-
-def _tables(blocks: pa.Table) -> dict[int, list[pa.Table]]:
-    found: dict[int, list[pa.Table]] = {}
-    for row in blocks.to_pylist():
-        found.setdefault(row["number"], []).append(_table(row["block"]))
-    return found
 
 
 @contextmanager

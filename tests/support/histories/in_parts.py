@@ -51,6 +51,6 @@ class Exchanged(InParts):
         shares: list[list[pa.Table]] = [[] for _ in range(_PARTS)]
         for table in self._tables:
             batch = parts._batch(parts._shares(Events(table if rows is None else rows.taken(table)), _PARTS))
-            for number, tables in parts._tables(pa.Table.from_batches([batch])).items():
-                shares[number] += tables
+            for row in batch.to_pylist():
+                shares[row["number"]].append(parts._table(row["block"]))
         return (together(share) for share in shares)

@@ -358,6 +358,37 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
         assert refusal(place).endswith("; copy it again, or judge the journals it was made of")
 
 
+def test_a_flipped_bit_of_a_footer_or_a_journal_is_refused(tmp_path: Path) -> None:
+    """A footer has no checksum: it says what it said, or is refused with its name."""
+    place = write_parquet(tmp_path / "parquet", sane())
+    path, journals = place / "events.parquet", write_journal(tmp_path / "journals", sane())
+    before = _judged(place, CASES["sane"])
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+
+    refused = 0
+    for index in range(footer, len(whole), (len(whole) - footer) // 4):
+        damaged = bytearray(whole)
+        damaged[index] ^= 1 << (index % 8)
+        path.write_bytes(damaged)
+        try:
+            verdict = _judged(place, CASES["sane"])
+        except HistoryError as error:
+            refused += path.name in str(error)
+        else:
+            assert verdict.as_json() == before.as_json(), index
+    assert refused > 0
+
+    (journal,) = journals.glob("*.arrows")
+    flipped = bytearray(journal.read_bytes())
+    flipped[len(flipped) // 2] ^= 8
+    journal.write_bytes(flipped)
+    with pytest.raises(
+        HistoryError, match=rf"^{journal} is damaged: what stands at byte \d+ does not have its checksum"
+    ):
+        _judged(journals, CASES["sane"])
+
+
 def test_a_bucket_that_is_missing_is_noticed(tmp_path: Path) -> None:
     write([table_of(many_groups())], tmp_path, "part", 4)
     (tmp_path / "part-002.parquet").unlink()
