@@ -7,13 +7,17 @@ https://github.com/kedacore/keda/issues/5948, https://github.com/kedacore/keda/i
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
+from sluice.declaration import backlog
 from sluice.declaration.backlog import SCALE_COOLDOWN_SECONDS
 from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, mapped, metric_ids
+from sluice.rehearse import declared
 from sluice.rehearse.control_loop import USUAL
 from sluice.rehearse.policies import Policy, ScaledService, TargetTracking, Watched
 from sluice.rehearse.scenarios import Scenario
@@ -24,6 +28,8 @@ VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfM
 RUNNING = "RunningTaskCount"
 _WAKE_MINUTES = 60
 _OFF_BY = 0.1
+_AGAIN_AND_AGAIN = 6
+"""Times that tasks are taken back in hours of steady traffic, from which on it is no accident."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +191,75 @@ def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
     if tried.service.min_tasks:
         return
     outcome = simulate(_on_its_queue(tried.service), _ONCE, tried.tasks, own=tried.own)
-    if outcome.first_task_seconds is None:
+    is_answered = any(after > before for _, before, after, _ in outcome.decisions)
+    if outcome.first_task_seconds is None and not is_answered:
         yield Mistake(
             name="no-wake-from-zero",
             policy=tried.service.name,
             found="MinCapacity is 0, and no policy answers to a single message while no task runs",
             consequence=f"one message: no task within {_WAKE_MINUTES} minutes",
             repair="a step policy on an alarm over visible messages that needs no task to report, or MinCapacity 1",
+        )
+
+
+def _opposing_policies(tried: Tried) -> Iterator[Mistake]:
+    """Find tasks that one policy starts and another one takes back before they receive, again and again."""
+    if len(tried.service.policies) < 2:
+        return
+    before = tried.on("steady")
+    started_minutes = math.ceil(tried.tasks.start_seconds / 60)
+    taken_back = [
+        (up, down)
+        for (at, fewer, more, up), (then, _, left, down) in pairwise(before.decisions)
+        if more > fewer and left < more and up != down and then - at <= max(1, started_minutes)
+    ]
+    if len(taken_back) < _AGAIN_AND_AGAIN:
+        return
+    (up, down), count = Counter(taken_back).most_common(1)[0]
+    (policy,) = [policy for policy in tried.service.policies if policy.name == down][:1]
+    yield Mistake(
+        name="opposing-policies",
+        policy=down,
+        found=f"{up} starts tasks, and {down} takes them back before they receive",
+        consequence=f"steady traffic: {count:,} times in {len(before.p95_seconds) / 60:.0f} hours; "
+        + _beside("all in all", before, tried.on("steady", _on_all_work(tried.service, policy))),
+        repair=f"let {down} look at {VISIBLE} and {IN_FLIGHT} together",
+    )
+
+
+def _on_all_work(service: ScaledService, policy: Policy) -> ScaledService:
+    """Return the service with a policy that looks at visible messages and at those in flight."""
+    queue = {} if service.queue is None else {"QueueName": service.queue.name}
+    work = Operation(backlog.repeated(backlog.VISIBLE), "+", backlog.repeated(backlog.IN_FLIGHT))
+    return _exchanged(service, policy, policy.looking_at(declared.watched(work, queue=queue, service={})))
+
+
+def _not_proportional(tried: Tried) -> Iterator[Mistake]:
+    """Find target tracking on the messages themselves: more tasks do not bring the metric down in proportion.
+
+    AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-23).
+    """
+    tasks, service = tried.tasks, tried.service
+    for policy in service.policies:
+        if not isinstance(policy, TargetTracking):
+            continue
+        few, many, more_tasks = (
+            _with_visible(policy.watched, tried.own, visible, tasks=count)
+            for visible, count in ((4.0, 2.0), (8.0, 2.0), (8.0, 4.0))
+        )
+        if few is None or many is None or few == many or many != more_tasks:
+            continue
+        wanted = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
+        queue = {} if service.queue is None else {"QueueName": service.queue.name}
+        per_task = declared.watched(backlog.backlog_per_task(), queue=queue, service={})
+        repaired = _exchanged(service, policy, replace(policy, watched=per_task, target=wanted))
+        yield Mistake(
+            name="not-in-proportion",
+            policy=policy.name,
+            found=f"{policy.watched.text} is as high with four tasks as with two, and target tracking multiplies the"
+            " tasks by how many times the target it is",
+            consequence=tried.beside("steady", repaired, "steady traffic"),
+            repair=f"divide visible messages and those in flight by the running tasks, TargetValue {wanted:g}",
         )
 
 
@@ -249,9 +317,11 @@ def _is_backlog_per_task(watched: Watched, own: Mapping[tuple[str, str], Term]) 
     return [_with_visible(watched, own, visible) for visible in (2.0, 4.0)] == [1.0, 2.0]
 
 
-def _with_visible(watched: Watched, own: Mapping[tuple[str, str], Term], visible: float) -> float | None:
+def _with_visible(
+    watched: Watched, own: Mapping[tuple[str, str], Term], visible: float, tasks: float = 2.0
+) -> float | None:
     there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}
-    there |= {"visible": [visible], "running": [2.0], "desired": [2.0], "age": [7.0], "cpu": [7.0]}
+    there |= {"visible": [visible], "running": [tasks], "desired": [tasks], "age": [7.0], "cpu": [7.0]}
     series = {}
     for id_, metric in watched.metrics.items():
         key = (metric.namespace, metric.name)
@@ -331,6 +401,8 @@ def _in_short(outcome: SimulationResult) -> str:
 
 
 _RULES = (
+    _not_proportional,
+    _opposing_policies,
     _in_flight_ignored,
     _in_flight_ignored_by_own,
     _filled_with_zero,

@@ -207,6 +207,29 @@ def _steps_cooldown(seconds: int) -> Callable[[Any], None]:
     return plant
 
 
+def _steps_taken_back(template: Any) -> None:
+    """Let the step in ask only for messages in flight, each minute: there are none before a task receives."""
+    _steps_from_zero(template)
+    resources = template["Resources"]
+    resources["ScaleIn"]["Properties"]["StepScalingPolicyConfiguration"] |= {
+        "AdjustmentType": "ExactCapacity",
+        "Cooldown": 0,
+        "StepAdjustments": [{"MetricIntervalUpperBound": 0, "ScalingAdjustment": 0}],
+    }
+    resources["ManyVisible"]["Properties"]["Threshold"] = 0
+    alarm = resources["NoneVisible"]["Properties"]
+    alarm["EvaluationPeriods"] = 1
+    alarm["Metrics"][0]["Expression"] = "flying"
+    for query in alarm["Metrics"][1:]:
+        query["MetricStat"] |= {"Period": 60, "Stat": "Average"}
+
+
+def _tracking_visible(template: Any) -> None:
+    metric = _tracking_of(template)["CustomizedMetricSpecification"]
+    metric |= {"Namespace": "AWS/SQS", "MetricName": "ApproximateNumberOfMessagesVisible"}
+    metric["Dimensions"] = [{"Name": "QueueName", "Value": {"Fn::GetAtt": "Orders.QueueName"}}]
+
+
 def _steps_on_dead_letters(template: Any) -> None:
     dimensions = template["Resources"]["ManyVisible"]["Properties"]["Dimensions"]
     dimensions[0]["Value"] = {"Fn::GetAtt": "DeadJobs.QueueName"}
@@ -234,11 +257,13 @@ def _nothing(_template: Any) -> None:
         (_steps, _steps_in_on("visible"), ["in-flight-ignored"]),
         (_steps, _steps_in_on("FILL(visible, 0) + FILL(flying, REPEAT)"), ["filled-with-zero"]),
         (_steps, _steps_from_zero, ["no-wake-from-zero"]),
+        (_steps, _steps_taken_back, ["opposing-policies"]),
         (_steps, _steps_cooldown(0), ["cooldown-0"]),
         (_steps, _steps_cooldown(120), ["cooldown-too-short"]),
         (_steps, _steps_on_dead_letters, ["wrong-queue"]),
         (_steps, _steps_without_protection, ["scale-in-without-protection"]),
         (_backlog, _nothing, []),
+        (_backlog, _tracking_visible, ["not-in-proportion"]),
         (_backlog, _target(25.5 / 5), ["target-without-lanes"]),
         (_backlog, _target(60), ["target-off"]),
     ],
@@ -294,6 +319,21 @@ def test_steps_that_set_a_number_need_no_cooldown() -> None:
     assert "cooldown-0" not in _names(service, STEPS_TASKS)
 
 
+def test_the_policy_that_takes_tasks_back_is_named_with_the_other_and_with_what_helps() -> None:
+    """Repaired, it waits until nothing is left."""
+    template = _steps()
+    _steps_taken_back(template)
+    (service,) = read_services(template)
+
+    (mistake,) = _found(service, STEPS_TASKS)
+
+    assert mistake.policy == "scale-in"
+    assert mistake.found == "scale-out starts tasks, and scale-in takes them back before they receive"
+    *_, told = mistake.consequence.partition("all in all: ")
+    before, after = (float(each.split()[1].replace(",", "")) for each in told.split("; repaired: "))
+    assert after < before / 2
+
+
 def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
     """Long jobs: messages are cut short without protection, and none with it."""
     service = replace(service_of(FULL, LEDGER), is_protected=False)
@@ -328,6 +368,8 @@ def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
         ("m", "(visible + inflight) / IF(running > 0, running, 1)", 120, []),
         ("m", "(visible + inflight) / IF(running > 0, running, 1)", 60, ["target-without-lanes"]),
         ("m", "age", 60, []),
+        ("FILL(visible, REPEAT) + FILL(inflight, REPEAT)", None, 120, ["not-in-proportion"]),
+        ("m", "visible + inflight", 120, ["not-in-proportion"]),
         ("m", "inflight / IF(running > 0, running, 1)", 1.7, []),
     ],
 )
