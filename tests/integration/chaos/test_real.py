@@ -11,15 +11,16 @@ from spark_load.faults.shapes import RELAYS, FaultKind
 from spark_load.profiles import profile, trace
 from tests.chaos.real import judged, main
 
-MESSAGES, FAULTS, TRIES = 200, 10, 2
+MESSAGES, FAULTS, TRIES = 320, 10, 2
 
 
 @pytest.mark.slow  # three runs of half a minute or more, of which one would show less
 def test_workers_without_an_inbox_are_found_invalid_and_what_is_left_can_be_run(tmp_path: Path) -> None:
     """Each of them waits between commit and delete: under load, a kill nearly always comes in between.
 
-    The first fault of this seed kills a worker, while both relays live: whichever of them leads, it brings messages. A
-    seed that kills a relay first may leave the workers without any until its lease is over.
+    The first fault of this seed kills a worker while both relays live: whichever of them leads, it brings messages, and
+    more than eight lanes can handle, so that none is idle. A seed that kills a relay first may leave the workers
+    without any until its lease is over.
     """
     options = ["--variant", "no-inbox", "--seed", "8", "--messages", str(MESSAGES), "--seconds", "16"]
 
