@@ -3,11 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import pairwise
 from typing import Any
 
 from sluice.history.events import Event, Kind, Outcome, settle
+from sluice.judge import databases
 from sluice.judge.checker import Expectation, check_group
+from tests.chaos.virtual.schedules import CONSUMER
 from tests.chaos.virtual.world import Evidence
 
 _NAMES = frozenset(column.name for column in fields(Event))
@@ -20,27 +21,31 @@ def violations(evidence: Evidence, *, queue: str) -> list[str]:
 
 def of_database(evidence: Evidence) -> Iterator[str]:
     """Yield what is not done once and in the order of the commits, held against the rows of the producer."""
-    committed, effects = _by_group(evidence.committed), _by_group(evidence.effects)
-    for group in sorted({**committed, **effects}):
-        wanted, found = committed.get(group, []), effects.get(group, [])
-        counts = Counter(found)
-        for number in wanted:
-            if not counts[number] and evidence.unfinished is None:
-                yield f"event {number} of group {group} was committed and has no effect"
-            if counts[number] > 1:
-                yield f"event {number} of group {group} has {counts[number]} effects"
-        first = list(dict.fromkeys(found))
-        places = {number: place for place, number in enumerate(wanted)}
-        for before, after in pairwise(first):
-            if places.get(after, -1) < places.get(before, -1):
-                yield f"event {after} of group {group} was done after event {before}, which was committed later"
-
-
-def _by_group(rows: Sequence[tuple[int, str]]) -> dict[str, list[int]]:
-    groups: dict[str, list[int]] = defaultdict(list)
-    for number, group in rows:
-        groups[group].append(number)
-    return dict(groups)
+    counts = Counter[str]()
+    committed, published = [], []
+    for place, (number, group) in enumerate(evidence.committed):
+        counts[group] += 1
+        row = {"event_id": str(number), "group": group}
+        committed.append(databases.Committed(**row, payload="", committed_at_us=place, position=0))
+        published.append(databases.Published(**row, seq=counts[group]))
+    done = [
+        databases.Done(
+            consumer=CONSUMER,
+            event_id=str(number),
+            group=group,
+            epoch=1,
+            seq=0,
+            payload="",
+            is_doomed=False,
+            committed_at_us=place,
+            id=place,
+        )
+        for place, (number, group) in enumerate(evidence.effects)
+    ]
+    rows = databases.Evidence(
+        committed=committed, published=published, done=done, is_settled=evidence.unfinished is None
+    )
+    yield from map(str, databases.judge(rows, {CONSUMER: True}).violations)
 
 
 def of_deletes(evidence: Evidence) -> Iterator[str]:
