@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import boto3
 import botocore.session
+from botocore import xform_name
 from botocore.config import Config
 from botocore.utils import get_environ_proxies, normalize_url_path
 
@@ -24,6 +25,7 @@ from sluice.aws.connections import Connections
 from sluice.aws.http import Address, NotConnected, to_botocore
 from sluice.aws.operation import Operation, read_keys
 from sluice.clock import wall_us
+from sluice.errors import ConfigError
 
 LIGHT, BOTO3 = "light", "boto3"
 KINDS = (LIGHT, BOTO3)
@@ -40,7 +42,12 @@ def open_client(service: str, *, endpoint_url: str | None, region: str, config: 
         region: of it.
         config: of both clients; the light one tries once, whatever that says.
         kind: one of `KINDS`.
+
+    Raises:
+        ConfigError: there is no such kind.
     """
+    if kind not in KINDS:
+        raise ConfigError(f"client is {kind!r}, allowed are {' and '.join(KINDS)}; correct it")
     client = boto3.client(service, endpoint_url=endpoint_url, region_name=region, config=config)
     reason = f"{BOTO3} is asked for" if kind == BOTO3 else _need_of_boto3(client)
     if reason is None:
@@ -124,13 +131,12 @@ class _LightClient:
             for name in operations
         }
 
-    def _call(self, name: str, params: dict[str, Any]) -> dict[str, Any] | None:
-        """Return what the service answers; None where boto3 has to make the call, and nothing was sent."""
+    def _call(self, name: str, params: dict[str, Any]) -> Any:
         operation = self._operations[name]
         try:
             request = operation.sign(operation.encode(params))
         except Unusual:
-            return None
+            return getattr(self._boto3, xform_name(name))(**params)
         try:
             response = self._connections.post(request)
         except (OSError, NotConnected) as error:
@@ -171,8 +177,7 @@ class LightSns(_LightClient):
 
     def publish_batch(self, **params: Any) -> Any:
         """Publish up to ten messages."""
-        answer = self._call("PublishBatch", params)
-        return self._boto3.publish_batch(**params) if answer is None else answer
+        return self._call("PublishBatch", params)
 
     def get_topic_attributes(self, **params: Any) -> Any:
         """Return what a topic is."""
@@ -191,33 +196,27 @@ class LightSqs(_LightClient):
 
     def receive_message(self, **params: Any) -> Any:
         """Receive up to ten messages."""
-        answer = self._call("ReceiveMessage", params)
-        return self._boto3.receive_message(**params) if answer is None else answer
+        return self._call("ReceiveMessage", params)
 
     def delete_message(self, **params: Any) -> Any:
         """Delete a message."""
-        answer = self._call("DeleteMessage", params)
-        return self._boto3.delete_message(**params) if answer is None else answer
+        return self._call("DeleteMessage", params)
 
     def delete_message_batch(self, **params: Any) -> Any:
         """Delete up to ten messages."""
-        answer = self._call("DeleteMessageBatch", params)
-        return self._boto3.delete_message_batch(**params) if answer is None else answer
+        return self._call("DeleteMessageBatch", params)
 
     def change_message_visibility(self, **params: Any) -> Any:
         """Hide a message for longer, or give it back."""
-        answer = self._call("ChangeMessageVisibility", params)
-        return self._boto3.change_message_visibility(**params) if answer is None else answer
+        return self._call("ChangeMessageVisibility", params)
 
     def change_message_visibility_batch(self, **params: Any) -> Any:
         """Hide up to ten messages for longer."""
-        answer = self._call("ChangeMessageVisibilityBatch", params)
-        return self._boto3.change_message_visibility_batch(**params) if answer is None else answer
+        return self._call("ChangeMessageVisibilityBatch", params)
 
     def send_message_batch(self, **params: Any) -> Any:
         """Send up to ten messages."""
-        answer = self._call("SendMessageBatch", params)
-        return self._boto3.send_message_batch(**params) if answer is None else answer
+        return self._call("SendMessageBatch", params)
 
     def get_queue_url(self, **params: Any) -> Any:
         """Return the URL of the queue of that name."""

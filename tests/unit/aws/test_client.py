@@ -35,6 +35,7 @@ from sluice.aws.http import Address
 from sluice.aws.operation import Operation
 from sluice.aws.signing import Keys
 from sluice.clock import eventually, wall_us
+from sluice.errors import ConfigError
 from sluice.saboteurs import sabotage
 from tests.support.endpoints import fake_aws, raw_server
 from tests.support.endpoints.capturing_server import Captured, Reply, capturing
@@ -747,3 +748,8 @@ def test_the_simulators_server_answers_alike() -> None:
     assert (message["Body"], message["Attributes"]["MessageGroupId"]) == ("ü", "g")
     assert [entry["Id"] for entry in gone["Successful"]] == ["0"]
     assert [entry["Id"] for entry in gone["Failed"]] == ["1"]
+
+
+def test_a_kind_of_client_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="client is 'bot3', allowed are light and boto3"):
+        _opened(kind="bot3")
