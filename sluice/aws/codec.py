@@ -9,6 +9,7 @@ import json
 import re
 import string
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -18,8 +19,11 @@ _INTEGERS = ("integer", "long")
 _DISTINCT_MAX = 40  # beyond, replacing one character after the other is slower than going through the text
 _SAFE = (string.ascii_letters + string.digits + "_.-~").encode()
 _PERCENT, _SPACE = ord("%"), ord(" ")
-_TEXT = r"[^<>&\x00-\x1f\ufffe\uffff]*"
-"""Text in XML that means what it says."""
+_PLAIN_XML = bytes(sorted({*range(ord(" "), 127), *b"\n\t"} - {*b"&]"}))
+"""Characters of XML that mean what they are."""
+_TAG = re.compile(r"<(\w+)>")
+_ORDERS_KEPT = 16
+_GROUPS_MIN = 2  # of one group alone, findall returns no tuple
 _to_json = json.JSONEncoder().encode  # as json.dumps, which botocore uses
 
 
@@ -116,7 +120,7 @@ def _json_decoder(shape: Any) -> Decode:
     if shape.type_name == "blob":
         return base64.b64decode
     if shape.type_name in ("string", "boolean", *_INTEGERS):
-        return lambda value: value
+        return _same
     raise Unusual
 
 
@@ -124,78 +128,88 @@ def _json_structure_decoder(shape: Any) -> Decode:
     if shape.is_document_type or shape.is_tagged_union:
         raise Unusual
     members = [(its.serialization.get("name", name), name, _json_decoder(its)) for name, its in shape.members.items()]
+    plain = frozenset(name for wire, name, of in members if wire == name and of is _same)
 
     def decode(value: Any) -> dict[str, Any]:
+        if value.keys() <= plain and None not in value.values():
+            return dict(value)
         get = value.get
         return {name: of(its) for wire, name, of in members if (its := get(wire)) is not None}
 
     return decode
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _xml_answer(operation: Any) -> _Parsed:
-    """Return what reads lists of entries of plain fields; other XML, also XML that is escaped, is botocore's matter."""
+    """Return what reads lists of entries of plain fields; all other XML is botocore's matter, also what is escaped."""
     shape = operation.output_shape
     for its in shape.members.values():
         if its.type_name != "list" or its.member.type_name != "structure" or its.member.serialization.get("name"):
             raise Unusual
-    lists = {its.serialization.get("name", name): (name, _xml_entries(its)) for name, its in shape.members.items()}
-    names = "|".join(lists)
-    field = rf"\s*<(?P<field>(?!(?:{names}|member)>)\w+)>{_TEXT}</(?P=field)>"
-    entry = rf"\s*<member>(?:{field})*\s*</member>"
-    listed = rf"\s*<(?P<list>{names})(?:/>|>(?:{entry})*\s*</(?P=list)>)"
+    lists = [(its.serialization.get("name", name), name, _xml_entries(its)) for name, its in shape.members.items()]
     wrapper = shape.serialization["resultWrapper"]
     whole = re.compile(
-        rf'(?:<\?xml version="1\.0"(?: encoding="(?i:utf-8)")?\?>)?\s*<{operation.name}Response(?: xmlns="[^"<>&]*")?>'
-        rf"\s*<{wrapper}>(?P<lists>(?:{listed})*)\s*</{wrapper}>"
-        rf"\s*<ResponseMetadata>\s*<RequestId>(?P<request_id>{_TEXT})</RequestId>\s*</ResponseMetadata>"
-        rf"\s*</{operation.name}Response>\s*"
+        rf'(?:<\?xml version="1\.0"(?: encoding="(?i:utf-8)")?\?>)?\s*<{operation.name}Response(?: xmlns="[^"<>]*")?>'
+        rf"\s*<{wrapper}>(.*)</{wrapper}>"
+        r"\s*<ResponseMetadata>\s*<RequestId>([^<>]*)</RequestId>\s*</ResponseMetadata>"
+        rf"\s*</{operation.name}Response>\s*",
+        re.DOTALL,
     )
-    each = re.compile(rf"<({names})(?:/>|>(.*?)</\1>)", re.DOTALL)
 
     def parsed(body: bytes, _: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-        try:
-            found = whole.fullmatch(body.decode())
-        except UnicodeDecodeError:
-            raise Unusual from None
+        found = None if body.translate(None, _PLAIN_XML) else whole.fullmatch(body.decode("ascii"))
         if found is None:
             raise Unusual
         result: dict[str, Any] = {}
-        for tag, content in each.findall(found["lists"]):
-            name, entries = lists[tag]
-            if name in result:
-                raise Unusual
-            result[name] = entries(content)
-        return result, {"RequestId": found["request_id"]}
+        content, tags_count = found[1], 0
+        for tag, name, entries in lists:
+            _before, begin, rest = content.partition(f"<{tag}>")
+            listed, end, _after = rest.partition(f"</{tag}>")
+            if begin and end:
+                result[name], its_count = entries(listed)
+                tags_count += 2 + its_count
+            elif f"<{tag}/>" in content:
+                result[name] = []
+                tags_count += 1
+        if content.count("<") != tags_count:
+            raise Unusual  # there is something else
+        return result, {"RequestId": found[2]}
 
     return parsed
 
 
-def _xml_entries(shape: Any) -> Callable[[str], list[dict[str, Any]]]:
-    """Return what reads the entries of a list."""
+def _xml_entries(shape: Any) -> Callable[[str], tuple[list[dict[str, Any]], int]]:
+    """Return what reads the entries of a list, which have the same fields in the same order, and counts their tags."""
     entry = shape.member
     members = {its.serialization.get("name", name): (name, its) for name, its in entry.members.items()}
     kinds = {its.type_name for _, its in members.values()}
     marks = [shape.serialization, entry.serialization, *(its.serialization for _, its in members.values())]
     if not kinds <= {"string", "boolean"} or any("flattened" in mark or "xmlAttribute" in mark for mark in marks):
         raise Unusual
-    names = {tag: name for tag, (name, _) in members.items()}
     flags = {name for name, its in members.values() if its.type_name == "boolean"}
-    fields = re.compile(rf"<(member|{'|'.join(names)})>([^<]*)")
 
-    def entries(content: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        pairs = fields.findall(content)
-        for tag, text in pairs:
-            if tag == "member":
-                found.append({})
-            else:
-                found[-1][names[tag]] = text
-        if len(found) + sum(map(len, found)) != len(pairs):
-            raise Unusual  # one name twice
-        for entry in found:
-            for name in flags & entry.keys():
-                entry[name] = entry[name] == "true"
-        return found
+    @lru_cache(_ORDERS_KEPT)
+    def reader(tags: tuple[str, ...]) -> tuple[re.Pattern[str], list[str]]:
+        known = [tag for tag in tags if tag in members]
+        if len(set(tags)) < len(tags) or len(known) < _GROUPS_MIN:
+            raise Unusual
+        fields = [rf"\s*<{tag}>{'([^<>]*)' if tag in members else '[^<>]*'}</{tag}>" for tag in tags]
+        return re.compile(rf"<member>{''.join(fields)}\s*</member>"), [members[tag][0] for tag in known]
+
+    def entries(listed: str) -> tuple[list[dict[str, Any]], int]:
+        first, end, _ = listed.partition("</member>")
+        if not end:
+            return [], 0
+        tags = _TAG.findall(first)[1:]
+        pattern, names = reader(tuple(tags))
+        found: list[dict[str, Any]] = [dict(zip(names, values, strict=True)) for values in pattern.findall(listed)]
+        for name in flags.intersection(names):
+            for its in found:
+                its[name] = its[name] == "true"
+        return found, len(found) * 2 * (1 + len(tags))
 
     return entries
 

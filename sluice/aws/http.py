@@ -247,17 +247,18 @@ def _parse_head(head: str) -> _Head:
     Raises:
         MalformedResponse: it is none, or it says two things.
     """
-    first, *lines = _FOLD.sub(" ", head).split("\r\n")
+    if "\r\n " in head or "\r\n\t" in head:
+        head = _FOLD.sub(" ", head)
+    first, *lines = head.split("\r\n")
     found = _FIRST_LINE.fullmatch(first)
     if found is None:
         raise MalformedResponse("this is no first line of HTTP/1.1")
     headers: dict[str, str] = {}
-    for line in lines:
-        name, separator, value = line.partition(":")
+    for name, separator, value in [line.partition(":") for line in lines]:
         if not separator:
             raise MalformedResponse("this is no header")
-        name, value = name.lower(), value.strip()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        lower = name.lower()
+        headers[lower] = f"{headers[lower]}, {value.strip()}" if lower in headers else value.strip()
     status, length, encoding = int(found[2]), headers.get("content-length"), headers.get("transfer-encoding")
     if encoding is not None and (length is not None or encoding.lower() != "chunked"):
         raise MalformedResponse("how long the response is, is ambiguous")
