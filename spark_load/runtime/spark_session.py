@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,17 +27,19 @@ from pyspark.sql import functions as F
 from sluice.clock import NotReached, eventually
 from sluice.errors import ConfigError, EndpointError
 from sluice.judge.reading.reasons import reason
+from spark_load.runtime import spark_start
+from spark_load.runtime.spark_start import LOG_LEVEL_VARIABLE
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _LOGGING = _PROJECT / "spark_load" / "log4j2.properties"
 _PACKAGES = ("sluice", "spark_load")
-_LOG_LEVEL_VARIABLE = "SLUICE_SPARK_LOG_LEVEL"  # read by log4j2.properties
 _OF_SPARK = (PySparkException, Py4JError, ConnectionRefusedError)  # the last from Py4J, of a Spark that is no more
 _CONNECT_SECONDS = 5
 _REGISTERED_SECONDS = 30  # executors of a new application come one after the other
 _PROBED_SLOTS_MAX = 100_000
 _NEVER_TWICE = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
 _DEFAULTS = {"spark.task.maxFailures": "4", "spark.speculation": "false"}
+_FILE_SYSTEM, _LOCAL_FILES = "fs.defaultFS", "file:///"  # a run's folder is a path of this machine, or shared as one
 _QUERIES = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.requireAllClusterKeysForDistribution": "false",
@@ -50,7 +52,9 @@ _DRIVER = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING}",
+    # Java's own variables may prefer IPv6: then it listens where Python does not look for it.
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING} -Djava.net.preferIPv6Addresses=false",
+    f"spark.hadoop.{_FILE_SYSTEM}": _LOCAL_FILES,
 }
 _WORKERS = {
     # Of Spark's Python workers: memory is used again. Else glibc and Arrow give it back to the system after every
@@ -115,13 +119,7 @@ def running(
         ConfigError: the cluster has fewer slots, or would run a task twice.
         EndpointError: it cannot be reached, Java or Spark did not start, or Spark failed in the block.
     """
-    try:
-        session = _started(cluster, slots, preload, again_max)
-    except _OF_SPARK as error:
-        java = os.environ.get("JAVA_HOME", "not set")
-        raise EndpointError(
-            f"Spark did not start ({reason(error)}); it needs Java 17 or newer, and JAVA_HOME is {java}"
-        ) from error
+    session = _started(cluster, slots, preload, again_max)
     try:
         with _interruptible():
             if cluster.is_here:
@@ -131,9 +129,7 @@ def running(
             with _shipped(session):
                 yield session
     except _OF_SPARK as error:
-        raise EndpointError(
-            f"Spark did not do it: {reason(error)}; its own log: {_LOG_LEVEL_VARIABLE}=error"
-        ) from error
+        raise EndpointError(f"Spark did not do it: {reason(error)}; its own log: {LOG_LEVEL_VARIABLE}=error") from error
     finally:
         with suppress(Py4JError, PySparkException, OSError):  # one that died has stopped, and is not why this ends
             session.stop()
@@ -165,27 +161,40 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 def _started(cluster: Cluster, slots: int, preload: Sequence[str], again_max: int) -> SparkSession:
     """Return a session; what is set for a cluster by others is left as it is."""
-    builder, settings = SparkSession.builder, dict(_QUERIES)
-    if _LOG_LEVEL_VARIABLE not in os.environ:
+    settings = {"spark.app.name": "sluice", **_QUERIES}
+    if LOG_LEVEL_VARIABLE not in os.environ:
         PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True  # its records are Java's stack traces
     if cluster.is_here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
-        builder = builder.master(f"local[{slots},{1 + again_max}]")
+        settings["spark.master"] = f"local[{slots},{1 + again_max}]"
         settings |= _LOOPBACK | _DAEMON | {f"spark.executorEnv.{PRELOAD_VARIABLE}": ",".join(preload)}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if cluster.master is not None:
+        _reach(cluster.master, "spark")
+        settings["spark.master"] = cluster.master
+    if cluster.is_here or cluster.master is not None:
+        session = spark_start.start(settings | _DRIVER | _WORKERS | _NEVER_TWICE)
+    else:
+        session = _joined(cluster, settings)
+    session.conf.set(_FILE_SYSTEM, _LOCAL_FILES)
+    return session
+
+
+def _joined(cluster: Cluster, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session of a Spark that others have started."""
+    builder = SparkSession.builder
     if cluster.remote is not None:
         _reach(cluster.remote, "sc")
         builder = builder.remote(cluster.remote)
-    if cluster.master is not None:
-        _reach(cluster.master, "spark")
-        builder = builder.master(cluster.master)
-    if cluster.is_here or cluster.master is not None:  # else Spark was started by others
-        settings |= _DRIVER | _WORKERS | _NEVER_TWICE
     for name, value in settings.items():
         builder = builder.config(name, value)
-    made: SparkSession = builder.appName("sluice").getOrCreate()
-    return made
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except _OF_SPARK as error:
+        where = cluster.remote or "the cluster of spark-submit"
+        raise EndpointError(f"{where} gives no session ({reason(error)}); look at its log") from error
+    return session
 
 
 def _is_submitted() -> bool:

@@ -50,7 +50,9 @@ def test_a_spark_that_does_not_start_is_named(deployed: localstack.Running, tmp_
     ended, lines = _sluice("load", "run", "tiny", *options, JAVA_HOME="/nowhere")
 
     assert ended == 2
-    assert lines[-1].startswith("sluice: Spark did not start (")
+    assert lines[-1].startswith(
+        "sluice: Spark did not start: it has no Java that fits (/nowhere/bin/java: No such file"
+    )
     assert lines[-1].endswith("; it needs Java 17 or newer, and JAVA_HOME is /nowhere")
 
 
