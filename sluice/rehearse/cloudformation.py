@@ -328,7 +328,7 @@ class Stack:
 
     def nearness(self, other: "Stack") -> tuple[bool, ...]:
         """Return how near another template is; what is nearer compares as more."""
-        return tuple(one == two for one, two in zip(self.near, other.near, strict=True))[::-1]
+        return tuple(own == others for own, others in zip(self.near, other.near, strict=True))[::-1]
 
     @property
     def undecided(self) -> frozenset[str]:

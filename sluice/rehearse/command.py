@@ -332,15 +332,15 @@ def _chosen(
 def _rehearse(subject: Subject, options: Given, watch: Watch) -> Rehearsal:
     service, tasks = subject.service, subject.tasks(options)
     kinds = scenarios(service, tasks, groups=subject.groups(options), seed=options.seed)
-    asked = _asked(options, kinds, tasks)
-    rows = simulate_all(service, asked or list(kinds.values()), own=options.own, compares=bool(asked), watch=watch)
-    if any(scenario.traffic.message_count > LARGE for scenario in asked):
+    named = _named_scenarios(options, kinds, tasks)
+    rows = simulate_all(service, named or list(kinds.values()), own=options.own, compares=bool(named), watch=watch)
+    if any(scenario.traffic.message_count > LARGE for scenario in named):
         output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)
     found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
-    return Rehearsal(service=service, rows=rows, mistakes=found, advice=subject.advice(asked))
+    return Rehearsal(service=service, rows=rows, mistakes=found, advice=subject.advice(named))
 
 
-def _asked(options: Given, kinds: Mapping[str, Scenario], tasks: TaskWork) -> Sequence[Scenario]:
+def _named_scenarios(options: Given, kinds: Mapping[str, Scenario], tasks: TaskWork) -> Sequence[Scenario]:
     """Return the traffic that was named; none where all kinds are to be tried."""
     if options.profile_name is not None:
         return [importlib.import_module(_RECORDED_TRAFFIC).of_profile(options.profile_name, tasks, seed=options.seed)]

@@ -210,8 +210,8 @@ def _opposing_policies(tried: Tried) -> Iterator[Mistake]:
     started_minutes = math.ceil(tried.tasks.start_seconds / 60)
     taken_back = [
         (up, down)
-        for (at, fewer, more, up), (then, _, left, down) in pairwise(before.decisions)
-        if more > fewer and left < more and up != down and then - at <= max(1, started_minutes)
+        for (minute, fewer, more, up), (then, _, left, down) in pairwise(before.decisions)
+        if more > fewer and left < more and up != down and then - minute <= max(1, started_minutes)
     ]
     if len(taken_back) < _AGAIN_AND_AGAIN:
         return

@@ -115,7 +115,7 @@ def _check_arguments(text: str) -> None:
         raise ConfigError(f"{_ARGUMENTS} is {text!r} ({error}), {needed}; correct it, or unset it") from error
     if not words or words[-1] != _SHELL:
         raise ConfigError(f"{_ARGUMENTS} is {text!r}, {needed}; add {_SHELL} at its end, or unset it")
-    options = [f"--conf={other}" if one in {"--conf", "-c"} else one for one, other in pairwise(words)]
+    options = [f"--conf={other}" if option in {"--conf", "-c"} else option for option, other in pairwise(words)]
     for option in options:
         if option in _ENDS_AT_ONCE:
             raise ConfigError(f"{_ARGUMENTS} has {option}, with which Spark ends at once, {needed}; take it out")
@@ -146,14 +146,14 @@ def start(settings: Mapping[str, str]) -> SparkSession:
 
 def explain(error: Exception, printed: str) -> MessagingError:
     """Return why Spark did not start: by its own sentence where the cause is known, else by what was said last."""
-    said = f"{error}\n{printed}"
+    printed_lines = f"{error}\n{printed}"
     surroundings = {
         "java_home": os.environ.get("JAVA_HOME", "not set"),
         "version": pyspark.__version__,
         "local_ip": os.environ.get("SPARK_LOCAL_IP", "not set"),
     }
     for pattern, sentence in _CAUSES.items():
-        if (found := re.search(pattern, said)) is not None:
+        if (found := re.search(pattern, printed_lines)) is not None:
             words = next(filter(None, found.groups()), reason(error))
             return EndpointError(f"Spark did not start: {sentence.format(seen=words, **surroundings)}")
     lines = [line.strip() for line in printed.splitlines() if line.strip() and not line.lstrip().startswith("at ")]

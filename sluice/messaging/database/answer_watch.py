@@ -34,14 +34,14 @@ class AnswerWatch:
 
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds, self._clock = seconds, clock
-        self._asked_at: dict[psycopg.Connection, float] = {}
+        self._waiting_since: dict[psycopg.Connection, float] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def begin(self, connection: psycopg.Connection) -> None:
         """Take in that a connection is in use, and asked something now or later."""
         with self._lock:
-            self._asked_at[connection] = self._clock.monotonic()
+            self._waiting_since[connection] = self._clock.monotonic()
             if self._thread is None or not self._thread.is_alive():  # after a fork it is not
                 self._thread = threading.Thread(target=self._watch, name="sluice-answer-watch", daemon=True)
                 self._thread.start()
@@ -49,22 +49,22 @@ class AnswerWatch:
     def end(self, connection: psycopg.Connection) -> None:
         """Take in that nobody uses a connection."""
         with self._lock:
-            self._asked_at.pop(connection, None)
+            self._waiting_since.pop(connection, None)
 
     def look(self) -> bool:
         """Close connections that wait too long; return whether any is in use."""
         with self._lock:
-            asked_before = self._clock.monotonic() - self._seconds
-            late = [connection for connection, asked_at in self._asked_at.items() if asked_at <= asked_before]
+            latest = self._clock.monotonic() - self._seconds
+            late = [connection for connection, since in self._waiting_since.items() if since <= latest]
             for connection in late:
                 if connection.closed:
-                    del self._asked_at[connection]
+                    del self._waiting_since[connection]
                 elif connection.info.transaction_status is TransactionStatus.ACTIVE:
                     _log.error("the database gave no answer: its connection is closed", seconds=self._seconds)
                     _shut_down(connection)
-            if not self._asked_at:
+            if not self._waiting_since:
                 self._thread = None
-            return bool(self._asked_at)
+            return bool(self._waiting_since)
 
     def _watch(self) -> None:
         while self.look():

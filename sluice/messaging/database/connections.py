@@ -108,9 +108,9 @@ def end_waits(engine: Engine, seconds: float) -> None:
     event.listen(engine, "checkin", lambda connection, _: watch.end(connection))  # None where it was lost
     event.listen(engine, "detach", lambda connection, _: watch.end(connection))
 
-    def asked(asking: Connection, *_: object) -> None:
+    def note_question(asking: Connection, *_: object) -> None:
         if not asking.invalidated:
             watch.begin(asking.connection.driver_connection)  # type: ignore[arg-type]
 
     for asks in ("before_cursor_execute", "commit", "rollback"):
-        event.listen(engine, asks, asked)
+        event.listen(engine, asks, note_question)

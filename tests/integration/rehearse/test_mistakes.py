@@ -329,8 +329,8 @@ def test_the_policy_that_takes_tasks_back_is_named_with_the_other_and_with_what_
 
     assert mistake.policy == "scale-in"
     assert mistake.found == "scale-out starts tasks, and scale-in takes them back before they receive"
-    *_, told = mistake.consequence.partition("all in all: ")
-    before, after = (float(each.split()[1].replace(",", "")) for each in told.split("; repaired: "))
+    *_, sentence = mistake.consequence.partition("all in all: ")
+    before, after = (float(each.split()[1].replace(",", "")) for each in sentence.split("; repaired: "))
     assert after < before / 2
 
 

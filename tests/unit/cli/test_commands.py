@@ -113,7 +113,9 @@ def test_every_number_is_finite_and_bounded() -> None:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_no_command_takes_a_number_that_is_none(path: tuple[str, ...]) -> None:
     """Also those of other packages: `--max-clock-offset nan` ended in a traceback."""
-    assert not [one.name for one in COMMANDS[path].params if isinstance(one.type, click.types.FloatParamType)]
+    assert not [
+        parameter.name for parameter in COMMANDS[path].params if isinstance(parameter.type, click.types.FloatParamType)
+    ]
 
 
 def test_there_are_numbers_to_check() -> None:
@@ -140,7 +142,7 @@ def test_a_command_takes_its_options(path: tuple[str, ...]) -> None:
     taken = {name for name, parameter in parameters.items() if parameter.kind is not inspect.Parameter.VAR_KEYWORD}
     options = {str(parameter.name) for parameter in COMMANDS[path].params}
     handed = set(GIVEN) & taken
-    converted = {name for one in handed for name in GIVEN[one]}
+    converted = {name for source in handed for name in GIVEN[source]}
 
     assert taken - handed <= options
     assert converted <= options

@@ -510,11 +510,11 @@ def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[s
 
 
 def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Path] = []
+    opened_places: list[Path] = []
 
     @contextmanager
     def with_spark(place: Path, *, master: str | None, remote: str | None) -> Iterator[Engine]:
-        asked.append(place)
+        opened_places.append(place)
         engine = opened(place)
         assert (master, remote) == (None, None)
         assert engine is not None
@@ -535,7 +535,7 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
         assert (place / report.VERDICT_FILE).exists()
         assert _run(place, "--engine", "local").stderr.count("Spark") == 0
     assert _run(few).stderr.count("Spark") == 0
-    assert asked == places
+    assert opened_places == places
 
 
 def test_what_only_spark_can_read_is_not_asked_of_this_process(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_declared_environment_is_deployed(simulated_aws: SimulatedAws) -> None
 def test_each_consumer_gets_its_own_topic_and_a_standard_queue_is_one(simulated_aws: SimulatedAws) -> None:
     """The subscription's DLQ is FIFO, as the topic is."""
     topics = (Topic(name="orders"), Topic(name="payments"))
-    consumers = (Consumer(name="search", fifo=False), Consumer(name="ledger", topic="payments"))
+    consumers = (Consumer(name="search", fifo=False, topic="orders"), Consumer(name="ledger", topic="payments"))
     sns: Any = simulated_aws.client("sns")
 
     deployed = simulated_aws.deploy(replace(environment("local"), topics=topics, consumers=consumers))

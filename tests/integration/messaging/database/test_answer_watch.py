@@ -40,16 +40,16 @@ def connection(line: DatabaseLine) -> Iterator[psycopg.Connection[Any]]:
     engine.dispose()
 
 
-def _asked(connection: psycopg.Connection[Any], pool: ThreadPoolExecutor) -> Future[psycopg.Cursor[Any]]:
+def _send_question(connection: psycopg.Connection[Any], pool: ThreadPoolExecutor) -> Future[psycopg.Cursor[Any]]:
     """Return the answer to a question that is on its way."""
-    asked = pool.submit(connection.execute, "SELECT 1")
+    question = pool.submit(connection.execute, "SELECT 1")
     is_waiting = psycopg.pq.TransactionStatus.ACTIVE
     eventually(
         lambda: connection.info.transaction_status is is_waiting,
         timeout_seconds=10,
         describe="a question without answer",
     )
-    return asked
+    return question
 
 
 def _watch(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> AnswerWatch:
@@ -67,13 +67,13 @@ def test_an_answer_that_does_not_come_ends_the_wait_when_its_time_is_over(
         connection.autocommit = True
         line.hold()
         watch.begin(connection)
-        asked = _asked(connection, pool)
+        question = _send_question(connection, pool)
         clock.sleep(_SECONDS - 1)
         watch.look()
-        was_closed_early = connection.broken or asked.done()
+        was_closed_early = connection.broken or question.done()
         clock.sleep(1)
         watch.look()
-        error = asked.exception(timeout=10)
+        error = question.exception(timeout=10)
 
     assert not was_closed_early
     assert isinstance(error, psycopg.OperationalError)

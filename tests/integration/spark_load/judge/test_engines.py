@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 _SLOW = ("sane", "torn", "every anomaly, recorded", "of several clocks, one of them alone", "an honest service")
 
 
-def _told(engine: Engine, place: Path, case: RecordingCase) -> dict[str, Any]:
+def _judgement(engine: Engine, place: Path, case: RecordingCase) -> dict[str, Any]:
     verdict, expectation = recording.check(
         engine, place, case.queues, "endpoint", has_other_producers=case.has_other_producers
     )
@@ -50,12 +50,12 @@ def _opened_here(place: Path) -> Iterator[Engine]:
     yield opened
 
 
-def _told_or_refused(
+def _judgement_or_refusal(
     opened: Callable[[Path], AbstractContextManager[Engine]], place: Path, case: RecordingCase
 ) -> dict[str, Any] | str:
     try:
         with opened(place) as engine:
-            return _told(engine, place, case)
+            return _judgement(engine, place, case)
     except HistoryError as error:
         return str(error)
 
@@ -75,8 +75,8 @@ def test_spark_tells_the_same_of_a_recording_as_this_process(spark: SparkSession
     place, case = tmp_path / "recording", CASES[name]
     case.make(place)
     here, there = (
-        _told_or_refused(_opened_here, place, case),
-        _told_or_refused(partial(parts.opened, spark), place, case),
+        _judgement_or_refusal(_opened_here, place, case),
+        _judgement_or_refusal(partial(parts.opened, spark), place, case),
     )
 
     assert json.loads(json.dumps(here)) == json.loads(json.dumps(there))

@@ -227,9 +227,9 @@ def test_w8_no_listener_of_the_commit_writes_beside_the_mark(on_postgres: Engine
     worker.lane.step()
     event.remove(on_postgres, "commit", writes)
     with on_postgres.connect() as connection:
-        told = connection.execute(text("SELECT count(*) FROM told")).scalar_one()
+        rows = connection.execute(text("SELECT count(*) FROM told")).scalar_one()
 
-    assert (begins, told, world.effects()) == (["another"], 0, [])
+    assert (begins, rows, world.effects()) == (["another"], 0, [])
 
 
 def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) -> None:
