@@ -8,7 +8,7 @@ from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
 from sluice.judge.report.summary import escaped
 from sluice.pages import units
-from spark_load.profiles.profile import Profile
+from spark_load.profiles.profile import of_run
 
 _HELD = ("p50", "p95", "p99")  # the largest of all is one message
 _SETTINGS = (
@@ -125,7 +125,7 @@ def _profile(verdict: Verdict) -> dict[str, Any]:
     """Return the profile with every field there is by now: an older run says nothing of a newer one."""
     profile = verdict.run.get("profile", {})
     try:
-        return Profile(**profile).as_json()
+        return of_run(profile).as_json()
     except (TypeError, ValueError):
         return dict(profile)
 

@@ -60,7 +60,7 @@ def result_of(verdict: Verdict) -> Result:
         if run.get(name) not in (None, 1):
             raise ConfigError(f"{run['run']} {why}, allowed are runs that measure the service alone; run it again")
     try:
-        digest = profile.digest(profile.Profile(**run["profile"]))
+        digest = profile.digest(profile.of_run(run["profile"]))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the profile of {run['run']} is not one of this version; run it again") from error
     machine = run.get("machine") or {}

@@ -25,6 +25,8 @@ RELAY_LEASE_SECONDS = 25
 """Of the relays of an outbox, and the least they take: so long after a leader was killed another one leads."""
 _REASONS_MAX = 5
 _DIGEST_DIGITS = 16
+_GONE = {"producers_per_group": 1, "batch_same_group": False}
+"""Fields that profiles had before, and what they said of a load that can still be offered."""
 _RECORDED = (
     "messages_per_second",
     "duration_seconds",
@@ -137,9 +139,21 @@ def _with_recorded(text: Mapping[Any, Any], folder: Path, source: str) -> Mappin
     return {**text, **traces.described(folder / replay.file, replay.speed)}
 
 
+def of_run(stored: Mapping[str, Any]) -> Profile:
+    """Return the profile that a run was stored with, also by a version whose profiles had more fields.
+
+    Raises:
+        ValidationError: it is not one of this version.
+    """
+    return Profile(**{name: value for name, value in stored.items() if name not in _GONE or value != _GONE[name]})
+
+
 def digest(profile: Profile) -> str:
-    """Return 16 hex digits over everything a profile says: the same for the same load, wherever its trace lies."""
-    fields = profile.as_json()
+    """Return 16 hex digits over everything a profile says: the same for the same load, wherever its trace lies.
+
+    Runs of before are compared with later ones, so it is also over the fields that are gone.
+    """
+    fields = profile.as_json() | _GONE
     if profile.replay is not None:
         fields["replay"] = {**fields["replay"], "file": ""}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:_DIGEST_DIGITS]

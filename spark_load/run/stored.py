@@ -18,7 +18,7 @@ from sluice.saboteurs import SABOTEURS
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
-from spark_load.profiles.profile import Profile
+from spark_load.profiles.profile import of_run
 from spark_load.publish.transport import NAMES
 
 
@@ -124,7 +124,7 @@ def find_stored(folder: Path) -> Stored:
         ) from error
     described = stored["described"]
     try:
-        profile = Profile(**described["profile"])
+        profile = of_run(described["profile"])
     except ValidationError as error:
         raise json_files.damaged(path, error, instead=instead, inside="described.profile") from error
     trace_file = None if profile.replay is None else folder / TRACE_FILE

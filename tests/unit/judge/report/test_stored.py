@@ -12,6 +12,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.judge import report
 from sluice.judge.folder.layout import RUN_FILE
 from spark_load.cli.report import report as report_command
+from spark_load.profiles import profile
 from spark_load.run import driver, stored
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION
@@ -33,6 +34,18 @@ def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> N
     assert stored.expectation == EXPECTATION
     assert stored.described == {**finished_runs.DESCRIBED, "newer": [1]}
     assert (stored.plan.profile.group_count, stored.plan.seed, stored.unknowns) == (12, 7, ("it broke",))
+
+
+def test_a_run_of_a_version_whose_profiles_had_more_fields_is_read_unless_they_say_anything(tmp_path: Path) -> None:
+    gone = {"producers_per_group": 1, "batch_same_group": False}
+    folder = _stored(tmp_path, lambda found: found["described"]["profile"].update(gone))
+
+    assert driver.find_stored(folder).plan.profile == profile.of_run(finished_runs.DESCRIBED["profile"])
+    _stored(tmp_path, lambda found: found["described"]["profile"].update(gone | {"producers_per_group": 3}))
+    with pytest.raises(
+        HistoryError, match=r"profile\.producers_per_group is 3, Unexpected .*; see the folders in runs/"
+    ):
+        driver.find_stored(folder)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What is kept of a run, written and read back."""
 
+import hashlib
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -85,6 +86,14 @@ def test_the_digest_changes_with_the_load() -> None:
         results.result_of(verdict(profile=other.as_json())).profile_digest
         != results.result_of(verdict()).profile_digest
     )
+
+
+def test_a_run_of_a_version_whose_profiles_had_more_fields_offered_the_same_load() -> None:
+    before = profile.Profile(**TINY.as_json()).as_json() | {"producers_per_group": 1, "batch_same_group": False}
+    digest = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()[:16]
+
+    assert results.result_of(verdict(profile=before)).profile_digest == digest
+    assert results.result_of(verdict()).profile_digest == digest
 
 
 @pytest.mark.parametrize(
