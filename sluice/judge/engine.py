@@ -28,7 +28,7 @@ from sluice.judge.reading.damage import UNREADABLE, readable, undamaged
 from sluice.judge.reading.parquet_files import Piece, Rows, pieces
 from sluice.judge.screening.buckets import Cleared, cleared_part, concluded
 from sluice.judge.series import series
-from sluice.judge.timing import TIMED, Timed, timed_part, timings
+from sluice.judge.timing import TIMED, TIMED_COLUMNS, Timed, timed_part, timings
 from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
 
 EVENTS_MAX = 300_000
@@ -88,7 +88,9 @@ class Engine:
         A publish is the cause of a receive with its idx and body, if one clock timed all its tries and all publishes
         are on record; a receive is the cause of what was done with its receipt handle.
         """
-        return timings(*self._history.look(partial(timed_part, expectation=expectation), Rows("kind", TIMED)))
+        return timings(
+            *self._history.look(partial(timed_part, expectation=expectation), Rows("kind", TIMED, TIMED_COLUMNS))
+        )
 
     def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
         """Run the checker on every suspect group."""

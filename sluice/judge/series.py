@@ -195,7 +195,8 @@ def _extent_of_part(part: Iterable[Events], *, expectation: Expectation) -> list
     messages = _messages(rows, expectation)
     _, of_group = np.unique(messages["group"][~messages["is_warm_up"]], return_counts=True)
     sizes, counts = np.unique(of_group, return_counts=True)
-    return [pa.Table.from_pylist(spans, _SPANS), pa.table({"size": sizes, "groups": counts}).cast(_SIZES)]
+    of_all = _least_and_most(pa.Table.from_pylist(spans, _SPANS), "worker", "queue", "is_warm_up")
+    return [pa.Table.from_pylist(of_all, _SPANS), pa.table({"size": sizes, "groups": counts}).cast(_SIZES)]
 
 
 def _spans(events: Events) -> Iterator[Row]:

@@ -12,12 +12,22 @@ from sluice.judge.checker.verdict import Violation
 from sluice.judge.engine import Engine
 from sluice.judge.folder.series_schema import BINS_MAX
 from sluice.judge.parts import InMemory
-from sluice.judge.series import EVENTS_MAX, GROUPS_MAX, RANKS_MAX, _shown_groups, bin_width_us, rank_table, waiting
+from sluice.judge.reading.columns import Events
+from sluice.judge.series import (
+    EVENTS_MAX,
+    GROUPS_MAX,
+    RANKS_MAX,
+    _extent_of_part,
+    _shown_groups,
+    bin_width_us,
+    rank_table,
+    waiting,
+)
 from sluice.recorder.journal import SCHEMA
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, published
-from tests.support.histories.recording_cases import engine_of
+from tests.support.histories.recording_cases import engine_of, table_of
 
 
 @pytest.mark.parametrize(
@@ -89,6 +99,18 @@ def _moved(event: Event, number: int) -> Event:
         responded_at_us=at_us,
         intended_at_us=at_us,
     )
+
+
+def test_a_part_that_is_read_in_pieces_says_no_more_than_one_that_is_read_at_once() -> None:
+    """The driver has what all parts say in memory."""
+    history = table_of(finished_runs.history())
+    pieces = [Events(history.slice(begin, 100)) for begin in range(0, len(history), 100)]
+
+    at_once, in_pieces = (_extent_of_part(part, expectation=EXPECTATION) for part in ([Events(history)], pieces))
+
+    for one, other in zip(at_once, in_pieces, strict=True):
+        keys = [(name, "ascending") for name in one.column_names]
+        assert one.sort_by(keys).equals(other.sort_by(keys))
 
 
 def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:
