@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from sluice.errors import HistoryError
 from sluice.judge.engine import Engine
 from sluice.judge.folder.layout import HISTORY
-from sluice.judge.parts import TALLIED, TALLY, Partial
+from sluice.judge.parts import PLACED, TALLIED, TALLY, Partial, shortened
 from sluice.judge.reading import folders
 from sluice.judge.reading.columns import Events
 from sluice.judge.reading.damage import readable, undamaged
@@ -56,7 +56,7 @@ class HistoryOnSpark:
         return [pa.concat_tables(tables) for tables in found.values()]
 
     def tallied(self, partial: Partial) -> pa.Table:
-        """Return the sums of the tables of TALLY that the partial made of each part."""
+        """Return the sums of the tables of TALLY that the partial made of each part, `shortened`."""
 
         def rows(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
             (tally,) = partial(part)
@@ -64,7 +64,7 @@ class HistoryOnSpark:
 
         types = "what string, name string, place int, value long, count long"
         found = self._of_parts(rows, types, None).groupBy(*TALLIED).agg(F.sum("count").alias("count"))
-        return found.toArrow().cast(TALLY)
+        return found.groupBy(*PLACED).applyInArrow(shortened, types).toArrow().cast(TALLY)
 
     def _of_parts(
         self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: Rows | None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sluice.judge.parts import Partial, summed
+from sluice.judge.parts import PLACED, TALLY, Partial, shortened, summed
 from sluice.judge.reading.columns import Events
 from sluice.judge.reading.parquet_files import Rows, pieces, together, write
 from spark_load.judge import parts
@@ -22,7 +22,15 @@ class InParts:
 
     def tallied(self, partial: Partial) -> pa.Table:
         (found,) = self.look(partial)
-        return summed(found)
+        whole = summed(found)
+        values = ("value", "count")
+        listed = whole.group_by(PLACED, use_threads=False).aggregate([(name, "list") for name in values])
+        told = [TALLY.empty_table()]
+        for row in listed.to_pylist():
+            rows = len(row["value_list"])
+            columns = {name: [row[name]] * rows for name in PLACED} | {name: row[f"{name}_list"] for name in values}
+            told.append(shortened(pa.table(columns, TALLY)))
+        return pa.concat_tables(told)
 
     def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
         raise NotImplementedError

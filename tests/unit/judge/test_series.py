@@ -11,7 +11,7 @@ from sluice.history.events import Event
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.engine import Engine
 from sluice.judge.folder.series_schema import BINS_MAX
-from sluice.judge.parts import InMemory
+from sluice.judge.parts import TALLY, InMemory, shortened
 from sluice.judge.reading.columns import Events
 from sluice.judge.series import (
     EVENTS_MAX,
@@ -19,6 +19,7 @@ from sluice.judge.series import (
     RANKS_MAX,
     _extent_of_part,
     _shown_groups,
+    _Tally,
     bin_width_us,
     rank_table,
     waiting,
@@ -143,3 +144,19 @@ def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:
     assert [rank["groups"] for rank in fields["ranks"]] == pytest.approx([500] * RANKS_MAX, rel=0.1)
     assert fields["ranks"][0]["messages"] > 2 * fields["ranks"][-1]["messages"]
     assert len(json.dumps(fields)) < 30_000
+
+
+def test_a_shortened_tally_has_the_percentiles_of_all_values() -> None:
+    """Spark hands the driver four rows of a bin that has thousands of values."""
+    rng = np.random.default_rng(1)
+    for rows in (1, 2, 5, 300):
+        counts = rng.integers(1, 50, size=rows)
+        columns = {"what": ["due"] * rows, "name": ["q"] * rows, "place": [3] * rows, "count": counts}
+        whole = pa.table({**columns, "value": rng.permutation(rows) * 7 - 20}).select(TALLY.names).cast(TALLY)
+
+        short = shortened(whole)
+
+        assert short.num_rows <= 4
+        assert short.schema == TALLY
+        assert _Tally(short).latencies("due", "q") == _Tally(whole).latencies("due", "q")
+        assert _Tally(short).counts("due", "q", 4) == [0, 0, 0, counts.sum()]
