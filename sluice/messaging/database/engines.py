@@ -267,8 +267,12 @@ def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
     """Return a connection of its own to an engine's Postgres, made like all others, that listens to a channel."""
     taken = engine.raw_connection()
     connection: Any = taken.driver_connection
-    connection.autocommit = True
-    connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+    try:
+        connection.autocommit = True
+        connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+    except BaseException:
+        taken.invalidate()  # or the pool would give it to who needs a transaction
+        raise
     taken.detach()
     return cast("psycopg.Connection[Any]", connection)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import psycopg
 import pytest
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
@@ -146,3 +147,16 @@ def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, mo
     engine.dispose()
 
     assert other != pid
+
+
+def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres: Engine) -> None:
+    """It was to commit each statement by itself, as one that listens does."""
+    engine = engines.engine(postgres.url.render_as_string(hide_password=False))
+    with pytest.raises(psycopg.errors.SyntaxError):
+        engines.listening(engine, "")
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        commits_alone = driver.autocommit
+    engine.dispose()
+
+    assert not commits_alone
