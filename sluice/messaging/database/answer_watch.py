@@ -35,16 +35,19 @@ class AnswerWatch:
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds, self._clock = seconds, clock
         self._waiting_since: dict[psycopg.Connection, float] = {}
-        self._lock = threading.Lock()
+        # Where a connection is let go without being closed, the garbage collector calls `end`, in whatever thread runs.
+        self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
+        self._process_id = os.getpid()
 
     def begin(self, connection: psycopg.Connection) -> None:
         """Take in that a connection is in use, and asked something now or later."""
         with self._lock:
-            self._waiting_since[connection] = self._clock.monotonic()
             if self._thread is None or not self._thread.is_alive():  # after a fork it is not
+                self._forget_parents()
                 self._thread = threading.Thread(target=self._watch, name="sluice-answer-watch", daemon=True)
                 self._thread.start()
+            self._waiting_since[connection] = self._clock.monotonic()
 
     def end(self, connection: psycopg.Connection) -> None:
         """Take in that nobody uses a connection."""
@@ -55,16 +58,22 @@ class AnswerWatch:
         """Close connections that wait too long; return whether any is in use."""
         with self._lock:
             latest = self._clock.monotonic() - self._seconds
-            late = [connection for connection, since in self._waiting_since.items() if since <= latest]
+            late = [connection for connection, since in list(self._waiting_since.items()) if since <= latest]
             for connection in late:
                 if connection.closed:
-                    del self._waiting_since[connection]
+                    self._waiting_since.pop(connection, None)
                 elif connection.info.transaction_status is TransactionStatus.ACTIVE:
                     _log.error("the database gave no answer: its connection is closed", seconds=self._seconds)
                     _shut_down(connection)
             if not self._waiting_since:
                 self._thread = None
             return bool(self._waiting_since)
+
+    def _forget_parents(self) -> None:
+        """Forget what was in use before a fork: the sockets are the parent's, too, and only that knows of answers."""
+        if self._process_id != os.getpid():
+            self._process_id = os.getpid()
+            self._waiting_since.clear()
 
     def _watch(self) -> None:
         while self.look():

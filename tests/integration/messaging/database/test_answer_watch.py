@@ -1,5 +1,6 @@
 """An answer of Postgres that does not come ends the wait for it, also where its host acknowledges what it is sent."""
 
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
-from sluice.clock import VirtualClock, eventually
+from sluice.clock import SystemClock, VirtualClock, eventually
 from sluice.messaging.database import connections, engines
 from sluice.messaging.database.answer_watch import AnswerWatch
 from sluice.messaging.relay.commit_wait import CommitWait
@@ -160,3 +161,60 @@ def test_a_connection_that_listens_is_not_watched(postgres: Engine, line: Databa
     finally:
         wait.close()
         engine.dispose()
+
+
+def test_a_connection_that_is_let_go_unclosed_while_another_begins_stops_nobody(
+    line: DatabaseLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector gives it back to its pool, in a thread that may be inside the watch."""
+
+    class Collecting(SystemClock):
+        def monotonic(self) -> float:
+            gc.collect()
+            return super().monotonic()
+
+    engine = line.engine()
+    monkeypatch.setattr(connections, "SystemClock", Collecting)
+    connections.end_waits(engine, _SECONDS)
+    asked = threading.Thread(target=_ask_beside_a_connection_let_go, args=(engine,), daemon=True)
+    asked.start()
+    asked.join(_WAIT_SECONDS)
+    is_stuck = asked.is_alive()
+    if not is_stuck:
+        engine.dispose()
+
+    assert not is_stuck
+
+
+def _ask_beside_a_connection_let_go(engine: Engine) -> None:
+    gc.disable()
+    try:
+        circle: list[Any] = [engine.connect()]
+        circle.append(circle)
+        del circle
+        with engine.connect() as connection:
+            connection.execute(_SELECT)
+    finally:
+        gc.enable()
+
+
+def test_a_forked_process_leaves_its_parents_connections_open(
+    line: DatabaseLine, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees none of their answers, and shares their sockets."""
+    clock = VirtualClock()
+    watch = _watch(clock, monkeypatch)
+    engine = line.engine()
+    with ThreadPoolExecutor(1) as pool, engine.connect() as of_child:
+        line.hold()
+        watch.begin(connection)
+        question = _send_question(connection, pool)
+        monkeypatch.setattr("os.getpid", lambda: -1)  # as in the child, where no thread but the forking one goes on
+        watch.begin(of_child.connection.driver_connection)  # type: ignore[arg-type]
+        clock.sleep(_SECONDS)
+        watch.look()
+        line.let_go()
+        answer = question.result(timeout=10).fetchone()
+    engine.dispose()
+
+    assert answer == (1,)
