@@ -1,8 +1,8 @@
 """How a connection of outbox and inbox is opened, how long it waits, and how it comes back to its pool.
 
 This is the one place that decides what a handler finds on its connection and what is left of it for the next: a
-connection has the settings of `open_postgres` or `open_sqlite`, and comes back as SQLAlchemy's pool takes it, rolled
-back. What a handler set for its session stays.
+connection has the settings of `open_postgres` or `open_sqlite`, and is rolled back before another has it (`take_back`). What a
+handler set for its session stays.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -66,11 +66,19 @@ def open_sqlite(connection: Any, _: object) -> None:
 
 
 def take_back(engine: Engine) -> None:
-    """Let a connection come back as the pool takes it, and be asked after a pause whether it still is one.
+    """Let a connection come back rolled back, and be asked after a pause whether it still is one.
 
-    Not every time: that is a round trip for each transaction, and whoever works all the time sees by its own statement.
+    SQLAlchemy rolls back nothing where a listener of its commit fails: what was not committed would be with the next.
+
+    Not asked every time: that is a round trip for each transaction, and whoever works all the time sees by its own
+    statement.
+    https://docs.sqlalchemy.org/en/21/core/pooling.html#pool-reset-on-return (read 2026-11-26)
     """
     clock = SystemClock()
+
+    @event.listens_for(engine, "reset")
+    def reset(connection: Any, *_: object) -> None:
+        connection.rollback()  # says nothing to Postgres where nothing is begun
 
     @event.listens_for(engine, "checkin")
     def returned(_: Any, record: ConnectionPoolEntry) -> None:

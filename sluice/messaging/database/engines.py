@@ -85,7 +85,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
-        made = create_engine(parsed, hide_parameters=True, **pooled)
+        made = create_engine(parsed, hide_parameters=True, pool_reset_on_return=None, **pooled)  # see `take_back`
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"

@@ -208,6 +208,29 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
     assert world.positions() == {"a": 2}
 
 
+def test_w8_a_listener_that_fails_leaves_no_mark_for_whoever_has_the_connection_next(engine: Engine) -> None:
+    """It is called after ours, and SQLAlchemy neither commits nor rolls back: the next one would do it."""
+    world, failures = World(engine), list[str]()
+
+    def fails(_: Connection) -> None:
+        if not failures:
+            failures.append("failed")
+            raise RuntimeError("not now")
+
+    world.send("a")
+    worker = world.worker()
+    event.listen(engine, "commit", fails)
+    worker.lane.step()
+    positions = world.positions()
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE written (n int)"))
+    world.work_off(worker)
+    event.remove(engine, "commit", fails)
+
+    assert (failures, positions) == (["failed"], {})
+    assert (world.effects(), [call.attempt for call in world.calls]) == ([("a", 1)], [1, 2])
+
+
 def test_w8_no_listener_of_the_commit_writes_beside_the_mark(on_postgres: Engine) -> None:
     """It may end the transaction and begin another one: the mark is the last statement before COMMIT, and notices."""
     world = World(on_postgres)
