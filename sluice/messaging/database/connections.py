@@ -1,8 +1,8 @@
 """How a connection of outbox and inbox is opened, how long it waits, and how it comes back to its pool.
 
 This is the one place that decides what a handler finds on its connection and what is left of it for the next: a
-connection has the settings of `open_postgres` or `open_sqlite`, and is rolled back before another has it (`take_back`). What a
-handler set for its session stays.
+connection has the settings of `open_postgres` or `open_sqlite`, and is rolled back before another has it (`take_back`).
+What a handler set for its session stays.
 """
 
 from collections.abc import Callable, Mapping, Sequence
