@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -269,13 +270,12 @@ def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
 
 def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
     """Aggregate what the report's charts show, store it with the run and return it."""
+    folder, again = stored.folder / HISTORY, f"make it again from its journals: sluice check {stored.folder}"
+    if not any(folder.glob("*.parquet")):
+        raise HistoryError(f"there is no history in {folder}; {again}")
     try:
-        history = parts.HistoryOnSpark(spark, stored.folder / HISTORY)
-        run_series = engine.Engine(history).series(stored.expectation, verdict.violations)
-    except (PySparkException, Py4JError) as error:
-        raise HistoryError(
-            f"the history in {stored.folder / HISTORY} cannot be read ({reason(error)});"
-            f" make it again from its journals: sluice check {stored.folder}"
-        ) from error
+        run_series = engine.Engine(parts.HistoryOnSpark(spark, folder)).series(stored.expectation, verdict.violations)
+    except (PySparkException, Py4JError, pa.ArrowException, OSError) as error:
+        raise HistoryError(f"the history in {folder} cannot be read ({reason(error)}); {again}") from error
     report.write_series(run_series, stored.folder)
     return run_series

@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
 from sluice.errors import ConfigError, HistoryError
 from sluice.judge import report
-from sluice.judge.folder.layout import RUN_FILE
+from sluice.judge.folder.layout import HISTORY, RUN_FILE
 from spark_load.cli.report import report as report_command
 from spark_load.profiles import profile
 from spark_load.run import driver, stored
@@ -111,3 +112,21 @@ def test_series_of_nonsense_are_told_and_made_again(tmp_path: Path) -> None:
         " from the history\n"
     )
     assert isinstance(ended.exception, HistoryError)
+
+
+def test_charts_of_a_history_that_is_not_there_or_damaged_are_refused_with_the_next_step(tmp_path: Path) -> None:
+    """They would be empty, and in the place of those that were drawn before. No task of Spark is needed to see it."""
+    run = driver.find_stored(_stored(tmp_path, lambda _: None))
+    history = tmp_path / HISTORY
+    again = f"make it again from its journals: sluice check {tmp_path}"
+
+    def refusal() -> str:
+        with pytest.raises(HistoryError) as refused:
+            driver.aggregate(Mock(spec=[]), run, finished_runs.valid())
+        return str(refused.value)
+
+    assert refusal() == f"there is no history in {history}; {again}"
+    history.mkdir()
+    (history / "events.parquet").write_bytes(b"PAR1")
+    assert refusal().startswith(f"the history in {history} cannot be read (")
+    assert refusal().endswith(f"; {again}")
