@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, with_config
 from sluice.history.events import Kind
 from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, Positive, one_of
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 BINS_MAX = 120
 EXACT_MAX = 50_000
 """Latencies of a part of a history up to which they are told as they are; else rounded, see `accuracy`."""

@@ -104,7 +104,7 @@ def plain_series(
     warm = [e for e in events if e.phase == "warm_up" and e.kind in (Kind.PUBLISHED, Kind.RECEIVED)]
     acked = binned(message["acked"] for message in messages.values())
     return {
-        "schema_version": 2,
+        "schema_version": 3,
         "run": expectation.run,
         "accuracy": 4_096,
         "started_at_us": began,
