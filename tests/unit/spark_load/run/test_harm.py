@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 
 from sluice.clock import SystemClock, eventually
@@ -180,3 +180,57 @@ def test_a_worker_of_a_consumer_called_publish_is_no_publisher(tmp_path: Path) -
 def test_effects_that_cannot_be_read_are_told_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EndpointError, match=r"the effects in postgresql://nobody:\*\*\*@127.0.0.1:1/none cannot be"):
         effects.make_table("postgresql://nobody:secret@127.0.0.1:1/none")
+
+
+class _Queues:
+    """Queues that say whether they are empty."""
+
+    is_empty = True
+
+    def are_queues_empty(self) -> bool:
+        return self.is_empty
+
+
+@pytest.mark.parametrize("missing", ["nothing", "one number", "a message in flight", "a gap", "a consumer's inbox"])
+def test_all_is_done_when_every_consumer_is_past_every_number_and_no_queue_holds_anything(
+    tmp_path: Path, missing: str
+) -> None:
+    """Else the workers would end before a message comes again, and what is wrong then would not be seen."""
+    run = replace(_run(tmp_path), id="epoch-7", deployment=replace(ONE_QUEUE, endpoint_url="http://localhost:1"))
+    letters, count = _Queues(), run.plan.row_count
+    letters.is_empty = missing != "a message in flight"
+    if missing != "a consumer's inbox":
+        engine = create_engine(f"sqlite:///{worker_processes.database_files(run)['billing']}")
+        tables.metadata.create_all(engine)
+        mine = {"consumer": "billing", "group_id": "g", "epoch": 7}
+        gap = {**mine, "seq": 2, "through": 2, "state": "gap", "seen_at_us": 0}
+        last_seq = count - (missing == "one number")
+        with engine.begin() as connection:
+            connection.execute(insert(tables.groups).values(**mine, first_seq=1, last_seq=last_seq, updated_at_us=0))
+            if missing == "a gap":
+                connection.execute(insert(tables.exceptions).values(**gap))
+        engine.dispose()
+
+    with Lines() as lines:
+        is_done = Harm(run, [], lines).is_all_done(cast("DeadLetters", letters))
+        on_aws = Harm(replace(run, deployment=ONE_QUEUE), [], lines).is_all_done(cast("DeadLetters", letters))
+
+    assert (is_done, on_aws) == (missing == "nothing", False)
+
+
+def test_nothing_is_done_while_a_fault_is_to_come(tmp_path: Path) -> None:
+    run = replace(_run(tmp_path), id="epoch-7", deployment=replace(ONE_QUEUE, endpoint_url="http://localhost:1"))
+    letters, late = cast("DeadLetters", _Queues()), replace(_KILL, at_seconds=1_000.0, until_seconds=1_000.0)
+    engine = create_engine(f"sqlite:///{worker_processes.database_files(run)['billing']}")
+    tables.metadata.create_all(engine)
+    row = {"consumer": "billing", "group_id": "g", "epoch": 7, "first_seq": 1, "last_seq": run.plan.row_count}
+    with engine.begin() as connection:
+        connection.execute(insert(tables.groups).values(**row, updated_at_us=0))
+    engine.dispose()
+    with Lines() as lines:
+        harm = Harm(run, [late], lines)
+        harm.begin(SystemClock().now_us(), Journal(tmp_path, "journal", common={}), SystemClock(), letters)
+        during = harm.is_all_done(letters)
+        harm.end()
+
+        assert (during, harm.is_all_done(letters)) == (False, True)
