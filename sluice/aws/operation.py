@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from botocore.awsrequest import HeadersDict
-from botocore.parsers import create_parser
+from botocore.parsers import ResponseParserError, create_parser
 
 from sluice.aws import codec
 from sluice.aws.http import OK, Address, Response
@@ -72,9 +72,18 @@ class Operation:
             ResponseParserError: the response is not one of this service.
             KeyError: it is XML, but not of this service, as a proxy's page may be; botocore raises it, too.
         """
-        if response.status == OK:
-            with suppress(codec.Unusual):
-                return self._decode(response.body, response.headers)
+        try:
+            if response.status == OK:
+                with suppress(codec.Unusual):
+                    return self._decode(response.body, response.headers)
+            return self._parsed(response)
+        # What botocore's parsers, and Python's, meet in what has another form than the model says.
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            said = f"the answer is none of {self._model.name} ({type(error).__name__}: {error})"
+            raise ResponseParserError(said) from error
+
+    def _parsed(self, response: Response) -> dict[str, Any]:
+        """Return, or raise, what botocore makes of a response."""
         answer = {
             "status_code": response.status,
             "headers": HeadersDict(response.headers),

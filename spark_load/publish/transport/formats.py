@@ -62,8 +62,8 @@ class EntryResults(NamedTuple):
         if not refused and len(taken) == len(ids) and all(map(_has_id, taken, ids)):
             columns = [[entry.get(name) for entry in taken] for name in ("MessageId", "SequenceNumber")]
             return cls([_OK] * len(ids), [None] * len(ids), *columns)
-        by_id = {entry.get("Id"): _taken(entry) for entry in taken} | {
-            entry.get("Id"): _refused(entry) for entry in refused
+        by_id = {entry["Id"]: _taken(entry) for entry in filter(_has_text_id, taken)} | {
+            entry["Id"]: _refused(entry) for entry in filter(_has_text_id, refused)
         }
         return cls(*zip(*[by_id.get(id_, _MISSING) for id_ in ids], strict=True))
 
@@ -73,8 +73,13 @@ type Entry = tuple[str, str | None, str | None, str | None]
 _MISSING: Entry = (_INFO, NOT_IN_ANSWER, None, None)
 
 
-def _has_id(entry: Mapping[str, Any], id_: str) -> bool:
-    return bool(entry.get("Id") == id_)
+def _has_id(entry: Mapping[str, Any] | None, id_: str) -> bool:
+    return bool(entry and entry.get("Id") == id_)
+
+
+def _has_text_id(entry: Mapping[str, Any] | None) -> bool:
+    """Return whether an entry may name a message; a null in an answer does not, nor does a list as an id."""
+    return bool(entry and isinstance(entry.get("Id"), str))
 
 
 def _taken(entry: Mapping[str, Any]) -> Entry:

@@ -235,6 +235,28 @@ def _closed_port() -> int:
     return port
 
 
+_GARBLED: dict[str, tuple[int, bytes]] = {
+    "a null entry": (200, b'{"Successful":[null]}'),
+    "a number for an entry": (200, b'{"Successful":[1]}'),
+    "no list": (200, b'{"Successful":{"a":1}}'),
+    "a list for an id": (200, b'{"Successful":[{"Id":["0"]}]}'),
+    "compressed": (202, b"\x1f\x8b\x00"),
+    "a refusal that is a list": (400, b"[]"),
+    "a refusal that is not UTF-8": (503, b"\x8b"),
+}
+
+
+@pytest.mark.parametrize("case", _GARBLED)
+def test_a_garbled_answer_ends_no_publisher_and_nobody_knows_what_was_taken(tmp_path: Path, case: str) -> None:
+    status, body = _GARBLED[case]
+    with capturing(lambda _: Reply(status, body)) as server:
+        errors, rows = _written("sockets", "sqs", server.url, tmp_path, BODY)
+
+    assert set(errors) == {0, 1, 2}
+    assert set(errors.values()) <= {"NotInAnswer", "ResponseParserError"}
+    assert {row["outcome"] for row in rows} == {"info"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: str) -> None:
     seen: list[list[tuple[int, str]]] = []
