@@ -157,6 +157,8 @@ def address_of(client: Any, session: boto3.Session) -> Address:
     """
     configured = botocore.session.Session(profile=session.profile_name if session.profile_name != "default" else None)
     config, bundle = client.meta.config, configured.get_config_variable("ca_bundle")
+    if bundle is None:
+        bundle = os.environ.get("REQUESTS_CA_BUNDLE")  # as botocore does
     is_kept_alive = (
         configured.get_config_variable("tcp_keepalive") if config.tcp_keepalive is None else config.tcp_keepalive
     )

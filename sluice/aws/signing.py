@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 
 class Keys(NamedTuple):
-    """Credentials as they are now; a token only with temporary ones."""
+    """Credentials as they are now; a token only with temporary ones: an empty one is none."""
 
     access_key: str
     secret_key: str
@@ -74,7 +74,7 @@ class Signer:
     def _prepare(self, second: int, keys: Keys) -> _Prepared:
         stamp = f"{datetime.fromtimestamp(second, tz=UTC):%Y%m%dT%H%M%SZ}"
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
-        token = () if keys.token is None else (("x-amz-security-token", keys.token),)
+        token = (("x-amz-security-token", keys.token),) if keys.token else ()
         signed = sorted((*self._headers, ("x-amz-date", stamp), *token))
         names = ";".join(name for name, _ in signed)
         listed = "".join(f"{name}:{value}\n" for name, value in signed)

@@ -60,7 +60,9 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock:
     try:
         address = address_of(client, session)
     except OSError as error:
-        raise ConfigError(f"the certificates of AWS_CA_BUNDLE cannot be read ({error}); name a file of them") from error
+        raise ConfigError(
+            f"the certificates to trust cannot be read ({error}); name a file of them in AWS_CA_BUNDLE"
+        ) from error
     operation = Operation(
         CALLS[service].operation,
         meta=client.meta,

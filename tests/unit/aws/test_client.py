@@ -468,22 +468,24 @@ def _certified(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "bundle", "outcome"),
+    ("name", "bundles", "outcome"),
     [
-        ("IP:127.0.0.1", "ca.pem", 200),
-        ("IP:127.0.0.1", None, "SSLError"),
-        ("DNS:another.invalid", "ca.pem", "SSLError"),
+        ("IP:127.0.0.1", {"AWS_CA_BUNDLE": "ca.pem"}, 200),
+        ("IP:127.0.0.1", {"REQUESTS_CA_BUNDLE": "ca.pem"}, 200),
+        ("IP:127.0.0.1", {"AWS_CA_BUNDLE": "ca.pem", "REQUESTS_CA_BUNDLE": "another.pem"}, 200),
+        ("IP:127.0.0.1", {}, "SSLError"),
+        ("DNS:another.invalid", {"AWS_CA_BUNDLE": "ca.pem"}, "SSLError"),
     ],
 )
 def test_a_certificate_is_taken_where_botocore_takes_it(
-    name: str, bundle: str | None, outcome: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, bundles: dict[str, str], outcome: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A company's root may lack what RFC 5280 asks for, and Python's own default then refuses it; botocore does not."""
     certificate = _certified(tmp_path, name)
-    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
-    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
-    if bundle is not None:
-        monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / bundle))
+    for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, bundle in bundles.items():
+        monkeypatch.setenv(variable, str(tmp_path / bundle))
     with capturing(lambda _: Reply(), certificate=certificate) as server:
         outcomes = [_outcome(client, "sqs") for client in _both("sqs", server.url)]
 
@@ -708,6 +710,17 @@ def test_credentials_are_read_for_each_call() -> None:
         client.close()
 
     assert ["Credential=ANOTHER/" in request.headers["authorization"] for request in server.captured] == [False, True]
+
+
+def test_a_token_that_is_empty_is_none() -> None:
+    """As a file of credentials may have it; botocore sends none, and AWS refuses an empty one."""
+    session = boto3.Session(**_KEYS | {"aws_session_token": ""})
+    with capturing(lambda _: Reply()) as server:
+        client = LightSqs(_client("sqs", server.url), session)
+        client.receive_message(**RECEIVE)
+        client.close()
+
+    assert "x-amz-security-token" not in server.captured[0].headers
 
 
 def test_threads_have_a_connection_each() -> None:
