@@ -212,7 +212,8 @@ class ResponseReader:
             end = self._position + head.length
             if len(self._received) < end:
                 return None
-            body = bytes(self._received[self._position : end])
+            with memoryview(self._received) as received:
+                body = bytes(received[self._position : end])
         elif is_ended:
             body, end = bytes(self._received[self._position :]), len(self._received)
         else:
@@ -254,11 +255,12 @@ def _parse_head(head: str) -> _Head:
     if found is None:
         raise MalformedResponse("this is no first line of HTTP/1.1")
     headers: dict[str, str] = {}
-    for name, separator, value in [line.partition(":") for line in lines]:
+    for line in lines:
+        name, separator, value = line.partition(":")
         if not separator:
             raise MalformedResponse("this is no header")
-        lower = name.lower()
-        headers[lower] = f"{headers[lower]}, {value.strip()}" if lower in headers else value.strip()
+        lower, value = name.lower(), value.strip()
+        headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value
     status, length, encoding = int(found[2]), headers.get("content-length"), headers.get("transfer-encoding")
     if encoding is not None and (length is not None or encoding.lower() != "chunked"):
         raise MalformedResponse("how long the response is, is ambiguous")

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 import pytest
 from botocore import xform_name
 from botocore.auth import SigV4Auth
@@ -160,7 +161,7 @@ def test_a_request_is_the_one_botocore_sends(name: str, plain_clients: dict[str,
         name,
         meta=plain.meta,
         exceptions=plain.exceptions,
-        address=address_of(plain, boto3.Session(**_KEYS)),
+        address=address_of(plain, botocore.session.Session()),
         keys=lambda: Keys(*_KEYS.values()),
         now_us=wall_us,
     )
@@ -254,6 +255,9 @@ ANSWERS: dict[str, tuple[bytes, End]] = {
     "xml": (_http(_published(_MEMBER)), End.KEPT),
     "xml, failures": (_http(_published(_MEMBER, _SNS_FAILED)), End.KEPT),
     "xml, unknown": (_http(_published(_MEMBER.replace("<Id>", "<New>1</New><Id>"), more="<More>1</More>")), End.KEPT),
+    "xml, one indented": (_http(_published(_MEMBER + _MEMBER.replace("><", ">\n <"))), End.KEPT),
+    "xml, the first indented": (_http(_published(_MEMBER.replace("><", ">\n <") + _MEMBER)), End.KEPT),
+    "xml, a raw >": (_http(_published(_MEMBER.replace(">m<", ">m>n<"))), End.KEPT),
     "xml, two lists": (_http(_published(_MEMBER, "<Failed/><Failed/>")), End.KEPT),
     "xml, not a member": (_http(_published(_MEMBER.replace("member", "entry"))), End.KEPT),
     "xml, of another": (_http(_published(_MEMBER).replace("PublishBatch", "Publish")), End.KEPT),
