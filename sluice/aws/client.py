@@ -123,7 +123,8 @@ class _LightClient:
         self.meta = Meta(meta.service_model, meta.region_name, meta.endpoint_url, meta.config)
         self.exceptions = client.exceptions
         self._boto3 = client
-        self._address = address = address_of(client, session)
+        profile = session.profile_name if session.profile_name != "default" else None
+        self._address = address = address_of(client, botocore.session.Session(profile=profile))
         self._connections = Connections(address, idle_max=meta.config.max_pool_connections)
         keys = read_keys(session.get_credentials())
         self._operations = {
@@ -149,13 +150,12 @@ class _LightClient:
         self._boto3.close()
 
 
-def address_of(client: Any, session: boto3.Session) -> Address:
-    """Return where a boto3 client's calls go, with its timeouts and what its session trusts.
+def address_of(client: Any, configured: botocore.session.Session) -> Address:
+    """Return where a boto3 client's calls go, with its timeouts and what a session of its profile trusts.
 
     Raises:
         OSError: the certificates to trust cannot be read.
     """
-    configured = botocore.session.Session(profile=session.profile_name if session.profile_name != "default" else None)
     config, bundle = client.meta.config, configured.get_config_variable("ca_bundle")
     if bundle is None:
         bundle = os.environ.get("REQUESTS_CA_BUNDLE")  # as botocore does

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import boto3
+import botocore.session
 from botocore.exceptions import NoCredentialsError
 from botocore.utils import get_environ_proxies
 
@@ -53,7 +53,7 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock:
         raise ConfigError(
             f"HTTPS_PROXY is set for {url}, and transport {name!r} knows no proxies; use boto3, or unset it"
         )
-    session, service = boto3.Session(), client.meta.service_model.service_name
+    session, service = botocore.session.Session(), client.meta.service_model.service_name
     credentials = session.get_credentials()
     if credentials is None:
         raise NoCredentialsError
