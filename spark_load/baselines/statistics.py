@@ -4,7 +4,7 @@ The unit is the run. The messages of a run wait in the same queues, so their lat
 of messages finds a difference between any two runs. Logarithms make differences ratios, and are nearer
 to normal than latencies are. Of a deviation some may stay until the next run, as on a machine that becomes warm: how
 much is estimated from the runs before, and a mean of such runs counts for fewer. What these assumptions cost is
-measured: `python -m benchmarks baselines`.
+measured: docs/decisions/0016-measured-once.md.
 """
 
 import math
