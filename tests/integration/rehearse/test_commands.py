@@ -164,7 +164,7 @@ def test_a_queue_that_the_template_does_not_tell_can_be_named(run: Run) -> None:
     assert (document["service"], document["assumed"]) == ("orders", [])
 
 
-def test_what_is_taken_for_granted_is_said(run: Run) -> None:
+def test_assumptions_are_said(run: Run) -> None:
     """On the terminal, in JSON and on the page: the queue's name is stored elsewhere."""
     stored = Path("fine.yaml").read_text().replace("!GetAtt Jobs.QueueName", "'{{resolve:ssm:/shop/jobs}}'")
     Path("stored.yaml").write_text(stored)

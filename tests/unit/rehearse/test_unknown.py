@@ -182,7 +182,7 @@ def test_a_nested_stack_knows_what_it_is_given(place: dict[str, Any], name: str)
     assert (_watched(service), service.assumed) == ("jobs.fifo", ())
 
 
-def test_what_a_nested_stack_gives_back_is_known() -> None:
+def test_outputs_of_a_nested_stack_are_known() -> None:
     root, child = _nested({"TemplateURL": "queues.json"})
     queues = {"Resources": {"Jobs": root["Resources"]["Jobs"]}}
     queues["Outputs"] = {"Name": {"Value": {"Fn::GetAtt": "Jobs.QueueName"}}}
@@ -235,7 +235,7 @@ def _policy(resources: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [_max_capacity, _scales_in, _settings, _statement, _policy])
-def test_what_depends_on_a_parameter_without_a_value_is_refused_and_can_be_given(change: Callable[[Any], None]) -> None:
+def test_a_parameter_that_a_bound_needs_is_refused_without_a_value(change: Callable[[Any], None]) -> None:
     """Wherever it stands: it is neither taken for true nor for false."""
     template = _conditioned(change)
 

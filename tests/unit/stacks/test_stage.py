@@ -28,7 +28,7 @@ def _app(folder: Path) -> cdk.App:
     return cdk.App(context=flags, outdir=str(folder), builtin_cloud_formation_validation=False)
 
 
-def test_what_a_stage_deploys_are_its_attributes(tmp_path: Path) -> None:
+def test_stacks_of_a_stage_are_its_attributes(tmp_path: Path) -> None:
     stage = EnvironmentStage(_app(tmp_path), environment=LOCAL)
 
     assert [stack.node.id for stack in stage.node.children] == _STACKS

@@ -69,7 +69,7 @@ def test_an_effect_behind_a_later_one_is_out_of_order_unless_its_inbox_lists_it_
     assert _wrong(tmp_path, reordered, outbox=None, late=2) == []
 
 
-def test_what_an_outbox_holds_has_one_effect_each(tmp_path: Path) -> None:
+def test_each_message_of_an_outbox_has_one_effect(tmp_path: Path) -> None:
     outbox = _outbox(tmp_path, 3)
 
     assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(3)], outbox=outbox) == []

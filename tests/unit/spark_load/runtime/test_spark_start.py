@@ -109,7 +109,7 @@ def test_settings_that_can_be_right_are_left_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_java_printed_says_why_it_did_not_start(printed: str, sentence: str) -> None:
+def test_javas_last_words_say_why_it_did_not_start(printed: str, sentence: str) -> None:
     found = explain(EXITED, NOISE + printed)
 
     assert isinstance(found, EndpointError)
@@ -129,7 +129,7 @@ def test_what_java_printed_says_why_it_did_not_start(printed: str, sentence: str
         ),
     ],
 )
-def test_what_spark_raised_says_why_it_did_not_start(raised: Exception, sentence: str) -> None:
+def test_sparks_error_says_why_it_did_not_start(raised: Exception, sentence: str) -> None:
     assert str(explain(raised, NOISE)).startswith(f"Spark did not start: {sentence}")
 
 
