@@ -25,7 +25,7 @@ from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.counts import EventCounts
 from sluice.judge.engine import Engine, Recovery
 from sluice.judge.facts import Planned, RunFacts
-from sluice.judge.measures import measures
+from sluice.judge.screening.measures import measures
 from sluice.judge.timing import Timed, located
 
 

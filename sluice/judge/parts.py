@@ -11,9 +11,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from sluice.judge.measures import PERCENTILES
 from sluice.judge.reading.columns import Events
 from sluice.judge.reading.parquet_files import Rows
+from sluice.judge.screening.measures import PERCENTILES
 
 type Partial = Callable[[Iterable[Events]], Sequence[pa.Table]]
 """Is given the events of one part, some at a time; returns as many tables for every part, also for one without events.

@@ -27,11 +27,11 @@ from sluice.history.events import Kind, Outcome
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.folder.series_schema import BINS_MAX, EXACT_MAX, SCHEMA_VERSION, Series
-from sluice.judge.measures import ACCURACY, PERCENTILES, rounded_but_largest
 from sluice.judge.parts import TALLIED, TALLY, History
 from sluice.judge.reading.columns import NONE, Columns, Events, starts
 from sluice.judge.reading.parquet_files import Rows
 from sluice.judge.screening.encode import WARM_UP
+from sluice.judge.screening.measures import ACCURACY, PERCENTILES, rounded_but_largest
 from sluice.judge.screening.rollup import difference, is_known
 from sluice.recorder.journal import SCHEMA
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sluice.history.events import Kind, Outcome
-from sluice.judge.measures import PERCENTILES
+from sluice.judge.screening.measures import PERCENTILES
 from spark_load.plan.plan import WARM_UP, Plan, message_group_id
 
 _US = 1_000_000

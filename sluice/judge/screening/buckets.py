@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from sluice.judge.checker import Activity, Expectation
 from sluice.judge.counts import COUNTED, EventCounts, count, facts
-from sluice.judge.measures import Seen, joined, nothing, observed
 from sluice.judge.reading.columns import Events, hashes
 from sluice.judge.screening.encode import encode_events
+from sluice.judge.screening.measures import Seen, joined, nothing, observed
 from sluice.judge.screening.rollup import Messages
 from sluice.judge.screening.suspects import answered_empty, groups
 

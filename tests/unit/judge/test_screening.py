@@ -18,12 +18,12 @@ from numba.core.errors import NumbaError
 from sluice.history.events import Event, Kind, answer_detail
 from sluice.judge.checker import Activity, Expectation
 from sluice.judge.counts import count, facts
-from sluice.judge.measures import _rounded, joined, measures, nothing
 from sluice.judge.reading.columns import NONE, Columns, Events, hashes
 from sluice.judge.reading.parquet_files import pieces, read
 from sluice.judge.screening import compiled, rollup
 from sluice.judge.screening.buckets import cleared, group_names
 from sluice.judge.screening.encode import SCHEMA, encode_events, kept
+from sluice.judge.screening.measures import _rounded, joined, measures, nothing
 from sluice.judge.screening.rollup import Messages
 from tests.support.histories.by_hand import EXPECTATION, full, published, received
 from tests.support.histories.mutations import mutated
