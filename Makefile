@@ -45,7 +45,7 @@ demo: setup ## Deploy to LocalStack, run contracts, example services and a Spark
 
 .PHONY: test
 test: lint ## Lint, unit, integration, contracts, proofs; contracts of a deployment are in make demo and make prove
-	@$(MAKE) --no-print-directory --jobs=2 spark-tests beside-spark
+	@$(MAKE) --no-print-directory --jobs=2 spark-tests beside-spark || { echo 'a part failed: "***" above names it' >&2; exit 2; }
 
 # What is left runs while the tests with Spark do, which wait and compute in turn.
 .PHONY: beside-spark
