@@ -403,6 +403,8 @@ class Run:
         finally:
             following.stop()
             thread.join(_END_SECONDS)
+        if (done := self._faults.total()) < (count := len(self.settings.faults)):
+            return f"{done} of {count} faults were done, and then no more: who does them ended before"
         return None
 
     def _drain(self, worker_fleet: WorkerFleet) -> str | None:
