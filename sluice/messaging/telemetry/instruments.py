@@ -4,10 +4,9 @@ Readers and exporters are the meter provider's, which the handlers' module sets,
 https://opentelemetry.io/docs/specs/otel/metrics/api/ (read 2026-11-22).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from opentelemetry.metrics import Counter, Meter, get_meter
-from opentelemetry.metrics import _Gauge as Gauge
+from opentelemetry.metrics import Meter, get_meter
 
 from sluice.declaration import metrics
 
@@ -29,19 +28,15 @@ class InstrumentMetrics:
 
     def __init__(self, meter: Meter, names: Iterable[str], dimensions: Mapping[str, str]) -> None:
         self._attributes = dict(dimensions)
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Gauge] = {}
+        self._puts: dict[str, Callable[[float, Mapping[str, str]], None]] = {}
         for name in names:
             described = (metrics.opentelemetry_name(name), _UNITS[metrics.UNITS[name]])
-            if name in metrics.COUNTED:
-                self._counters[name] = meter.create_counter(*described)
-            else:
-                self._gauges[name] = meter.create_gauge(*described)
+            is_counted = name in metrics.COUNTED
+            self._puts[name] = (
+                meter.create_counter(*described).add if is_counted else meter.create_gauge(*described).set
+            )
 
     def put(self, values: Mapping[str, float]) -> None:
         """Add to the counters, and set the gauges."""
         for name, value in values.items():
-            if name in self._counters:
-                self._counters[name].add(value, self._attributes)
-            else:
-                self._gauges[name].set(value, self._attributes)
+            self._puts[name](value, self._attributes)
