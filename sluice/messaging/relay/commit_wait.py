@@ -36,7 +36,7 @@ class CommitWait:
             for _ in range(1 + int(seconds / self._SLICE_SECONDS)):
                 if self._stop.is_stopped() or self._is_notified(connection, min(seconds, self._SLICE_SECONDS)):
                     return
-        except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
+        except (psycopg.Error, OSError) as error:
             _log.warning("not listening for commits", error=str(error))
             self.close()
             self._stop.wait(seconds)

@@ -13,9 +13,11 @@ import psycopg
 import pytest
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from sluice.messaging.database import connections, credentials, engines
 from sluice.messaging.database.credentials import database_url
+from sluice.messaging.relay import commit_wait
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.waiting import Stop
 from tests.support.command_line import command_line
@@ -160,3 +162,13 @@ def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres:
     engine.dispose()
 
     assert not commits_alone
+
+
+def test_a_relay_that_may_not_listen_waits_without(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby refuses LISTEN with an error of another class than that of a connection that is lost."""
+    monkeypatch.setattr(commit_wait, "channel", lambda _: "")  # which Postgres refuses, too
+    wait = CommitWait(postgres, "events.fifo", Stop())
+    with capture_logs() as logged:
+        wait.wait(0)
+
+    assert [line["event"] for line in logged] == ["not listening for commits"]
