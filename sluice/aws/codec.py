@@ -93,7 +93,8 @@ def _json_answer(operation: Any) -> _Parsed:
     def parsed(body: bytes, headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         request_id = headers.get("x-amzn-requestid")
         metadata = {} if request_id is None else {"RequestId": request_id}
-        if decode is None or not body:
+        # That there is nothing has to be said: a connection that ended after the head would be an empty queue.
+        if decode is None or (not body and "content-length" in headers):
             return {}, metadata
         try:
             content = json.loads(body)

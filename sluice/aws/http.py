@@ -257,7 +257,7 @@ def _parse_head(head: str) -> _Head:
     headers: dict[str, str] = {}
     for line in lines:
         name, separator, value = line.partition(":")
-        if not separator:
+        if not separator or name[-1:].isspace():  # a length that is written so would be none
             raise MalformedResponse("this is no header")
         lower, value = name.lower(), value.strip()
         headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value

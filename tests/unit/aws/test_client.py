@@ -288,6 +288,8 @@ ANSWERS: dict[str, tuple[bytes, End]] = {
     ),
     "in chunks, cut": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{", End.CLOSED),
     "without a length": (b"HTTP/1.1 200 OK\r\nA: 1\r\n\r\n" + json.dumps(_SQS_OK).encode(), End.CLOSED),
+    "ends after its head": (b"HTTP/1.1 200 OK\r\nA: 1\r\n\r\n", End.CLOSED),
+    "a gap after a name": (_http("{", length=2).replace(b"Length:", b"Length :"), End.CLOSED),
     "two lengths": (_http("{}", "200 OK", "Content-Length: 3"), End.CLOSED),
     "not a length": (_http("{}").replace(b"Length: 2", b"Length: x"), End.CLOSED),
     "cut": (_http(json.dumps(_SQS_OK), length=9_999), End.CLOSED),
@@ -323,10 +325,10 @@ def served() -> Iterator[tuple[raw_server.Server, dict[tuple[str, bool], tuple[A
             client.close()
 
 
-_CUT = ("cut", "cut, a refusal", "cut in its head", "two lengths", "not a length")
+_CUT = ("cut", "cut, a refusal", "cut in its head", "two lengths", "not a length", "a gap after a name")
 _NO_JSON = (
     *(case for case in ANSWERS if case.startswith("xml")),
-    *("json, a list", "json, a number", "json, not utf-8", "json, half", "a page of 200"),
+    *("json, a list", "json, a number", "json, not utf-8", "json, half", "a page of 200", "ends after its head"),
 )
 """Answers of 200 that are no object of JSON, of which botocore makes one that has nothing in it, or a traceback."""
 _ANOTHER_FORM = ("json, no list", "json, bad base64")
