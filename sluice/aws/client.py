@@ -123,7 +123,7 @@ class _LightClient:
         self.meta = Meta(meta.service_model, meta.region_name, meta.endpoint_url, meta.config)
         self.exceptions = client.exceptions
         self._boto3 = client
-        profile = session.profile_name if session.profile_name != "default" else None
+        profile = session.profile_name if session.profile_name in session.available_profiles else None
         self._address = address = address_of(client, botocore.session.Session(profile=profile))
         self._connections = Connections(address, idle_max=meta.config.max_pool_connections)
         keys = read_keys(session.get_credentials())

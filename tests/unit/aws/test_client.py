@@ -498,6 +498,25 @@ def test_a_certificate_is_taken_where_botocore_takes_it(
     assert [_status(came) for came in outcomes] == [outcome, outcome]
 
 
+def test_the_bundle_is_that_of_the_sessions_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a program names the profile `default` and the environment another one."""
+    certificate = _certified(tmp_path, "IP:127.0.0.1")
+    keys = "aws_access_key_id=a\naws_secret_access_key=b\n"
+    config = tmp_path / "config"
+    config.write_text(f"[default]\n{keys}ca_bundle={tmp_path / 'ca.pem'}\n[profile other]\n{keys}", encoding="ascii")
+    for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    boto3.setup_default_session(profile_name="default")
+    with capturing(lambda _: Reply(), certificate=certificate) as server:
+        client = _opened(server.url)
+        outcome = _outcome(client, "sqs")
+
+    assert isinstance(client, LightSqs)
+    assert _status(outcome) == 200
+
+
 def _status(came: Any) -> Any:
     return came["ResponseMetadata"]["HTTPStatusCode"] if isinstance(came, dict) else came[0]
 
