@@ -25,7 +25,7 @@ from spark_load.runtime.spark_session import running
 try:
     with running(1) as spark:
         spark.range(10).write.parquet(sys.argv[1])
-        print(spark.read.parquet(sys.argv[1]).mapInArrow(iter, "id bigint").count())
+        print(spark.read.parquet(sys.argv[1]).mapInArrow(lambda batches: batches, "id bigint").count())
 except MessagingError as error:
     print(error)
 """

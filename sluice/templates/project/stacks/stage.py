@@ -25,6 +25,7 @@ class EnvironmentStage(cdk.Stage):
 
     @typed
     def __init__(self, scope: Construct, *, environment: Environment, project: Path = Path()) -> None:
+        """Make the stacks, each from what those before it hold."""
         region = cdk.Environment(account=environment.account, region=environment.region)
         super().__init__(scope, naming.stage_name(environment), env=region)
 
