@@ -79,8 +79,8 @@ class Operation:
             return self._parsed(response)
         # What botocore's parsers, and Python's, meet in what has another form than the model says.
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
-            said = f"the answer is none of {self._model.name} ({type(error).__name__}: {error})"
-            raise ResponseParserError(said) from error
+            message = f"the answer is none of {self._model.name} ({type(error).__name__}: {error})"
+            raise ResponseParserError(message) from error
 
     def _parsed(self, response: Response) -> dict[str, Any]:
         """Return, or raise, what botocore makes of a response."""

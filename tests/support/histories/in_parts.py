@@ -25,12 +25,12 @@ class InParts:
         whole = summed(found)
         values = ("value", "count")
         listed = whole.group_by(PLACED, use_threads=False).aggregate([(name, "list") for name in values])
-        told = [TALLY.empty_table()]
+        tables = [TALLY.empty_table()]
         for row in listed.to_pylist():
             rows = len(row["value_list"])
             columns = {name: [row[name]] * rows for name in PLACED} | {name: row[f"{name}_list"] for name in values}
-            told.append(shortened(pa.table(columns, TALLY)))
-        return pa.concat_tables(told)
+            tables.append(shortened(pa.table(columns, TALLY)))
+        return pa.concat_tables(tables)
 
     def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
         raise NotImplementedError

@@ -109,9 +109,9 @@ def test_a_part_that_is_read_in_pieces_says_no_more_than_one_that_is_read_at_onc
 
     at_once, in_pieces = (_extent_of_part(part, expectation=EXPECTATION) for part in ([Events(history)], pieces))
 
-    for one, other in zip(at_once, in_pieces, strict=True):
-        keys = [(name, "ascending") for name in one.column_names]
-        assert one.sort_by(keys).equals(other.sort_by(keys))
+    for whole, joined in zip(at_once, in_pieces, strict=True):
+        keys = [(name, "ascending") for name in whole.column_names]
+        assert whole.sort_by(keys).equals(joined.sort_by(keys))
 
 
 def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:

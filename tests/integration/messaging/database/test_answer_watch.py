@@ -176,10 +176,10 @@ def test_a_connection_that_is_let_go_unclosed_while_another_begins_stops_nobody(
     engine = line.engine()
     monkeypatch.setattr(connections, "SystemClock", Collecting)
     connections.end_waits(engine, _SECONDS)
-    asked = threading.Thread(target=_ask_beside_a_connection_let_go, args=(engine,), daemon=True)
-    asked.start()
-    asked.join(_SECONDS)
-    is_stuck = asked.is_alive()
+    thread = threading.Thread(target=_ask_beside_a_connection_let_go, args=(engine,), daemon=True)
+    thread.start()
+    thread.join(_SECONDS)
+    is_stuck = thread.is_alive()
     if not is_stuck:
         engine.dispose()
 
