@@ -122,11 +122,11 @@ def _rate_of(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
 
 def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     """Return messages a second until a queue of LocalStack is empty."""
-    sqs = _client(cell, endpoint)
-    made = str(sqs.create_queue(QueueName=f"{uuid.uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"])
-    fill(sqs, made, messages=_MESSAGES, groups=_GROUPS)
+    plain = _boto3_client(cell, endpoint)
+    made = str(plain.create_queue(QueueName=f"{uuid.uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"])
+    fill(plain, made, messages=_MESSAGES, groups=_GROUPS)
     calls: Counter[str] = Counter()
-    counted = _Counted(sqs, calls)
+    counted = _Counted(_client(cell, endpoint), calls)
     began = _clock.monotonic()
     with _running(cell, url, counted, Queue(counted, made)) as counts:
         eventually(
@@ -138,7 +138,7 @@ def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
         seconds = _clock.monotonic() - began
         spent.calls += calls
     spent.messages += _MESSAGES
-    sqs.delete_queue(QueueUrl=made)
+    plain.delete_queue(QueueUrl=made)
     return _MESSAGES / seconds
 
 
@@ -156,9 +156,13 @@ class _Counted:
 def _client(cell: _Cell, endpoint: str) -> Any:
     """Return the worker's own client; boto3's for the plain loop."""
     if cell.what in (PLAIN, BATCH):
-        config = sdk.config(answer_seconds=30, connections=cell.lanes)
-        return boto3.client("sqs", endpoint_url=endpoint, region_name=REGION, config=config)
+        return _boto3_client(cell, endpoint)
     return queue.client(endpoint, REGION, connections=cell.lanes + threads_of(cell.lanes) + 2)
+
+
+def _boto3_client(cell: _Cell, endpoint: str) -> Any:
+    config = sdk.config(answer_seconds=30, connections=cell.lanes)
+    return boto3.client("sqs", endpoint_url=endpoint, region_name=REGION, config=config)
 
 
 def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
