@@ -209,6 +209,11 @@ def _attributes_hash(attributes: Mapping[str, Any] | None) -> str | None:
     return short_hash(json.dumps(attributes, sort_keys=True, default=lambda raw: b64encode(raw).decode()))
 
 
+def entries_by_id(entries: Sequence[Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
+    """Return the entries of a batch's answer by their ids, without those that name no message, such as null."""
+    return {entry["Id"]: entry for entry in entries if entry and isinstance(entry.get("Id"), str)}
+
+
 class _Operation:
     """What an operation says before its call, when it was answered, and when it was refused or never answered."""
 
@@ -256,8 +261,7 @@ class _Intended(_Operation):
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         if self._entries is None:
             return [(row | self._ok_fields(parsed), Outcome.OK) for row in call["rows"]]
-        good = {entry.get("Id"): entry for entry in parsed.get("Successful", [])}
-        bad = {entry.get("Id"): entry for entry in parsed.get("Failed", [])}
+        good, bad = entries_by_id(parsed.get("Successful", [])), entries_by_id(parsed.get("Failed", []))
         return [
             self._answered_entry(row, entry["Id"], good, bad)
             for row, entry in zip(call["rows"], call["params"][self._entries], strict=True)
@@ -280,14 +284,10 @@ class _Receive(_Operation):
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the poll, and what it brought."""
         params = call["params"]
-        messages: Sequence[Mapping[str, Any]] = parsed.get("Messages", [])
-        return [
-            (rows.poll(params, len(messages)), Outcome.OK),
-            *(
-                (rows.received(params, message, index, len(messages)), Outcome.OK)
-                for index, message in enumerate(messages)
-            ),
-        ]
+        messages: Sequence[Mapping[str, Any]] = [message for message in parsed.get("Messages", []) if message]
+        count = len(messages)
+        received = [rows.received(params, message, index, count) for index, message in enumerate(messages)]
+        return [(row, Outcome.OK) for row in (rows.poll(params, count), *received)]
 
     def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
         """Return the poll, which brought nothing."""
@@ -305,10 +305,6 @@ class _StartMove(_Operation):
         of_call = {name: call[name] for name in ("call_id", "invoked_at_us")}
         rows.move_tasks.start(call["params"]["SourceArn"], parsed.get("TaskHandle"), call["rows"][0] | of_call)
         return []
-
-    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
-        """Return the row of a call that was refused or never answered."""
-        return list(call["rows"])
 
 
 class _MoveTaskEnd(_Operation):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sluice import limits
 from sluice.aws.operation import Operation
 from sluice.history.events import Outcome
+from sluice.recorder.rows import entries_by_id
 from spark_load.plan.body_template import BodyTemplate
 from spark_load.publish.transport import Call
 
@@ -62,8 +63,8 @@ class EntryResults(NamedTuple):
         if not refused and len(taken) == len(ids) and all(map(_has_id, taken, ids)):
             columns = [[entry.get(name) for entry in taken] for name in ("MessageId", "SequenceNumber")]
             return cls([_OK] * len(ids), [None] * len(ids), *columns)
-        by_id = {entry["Id"]: _taken(entry) for entry in filter(_has_text_id, taken)} | {
-            entry["Id"]: _refused(entry) for entry in filter(_has_text_id, refused)
+        by_id = {id_: _taken(entry) for id_, entry in entries_by_id(taken).items()} | {
+            id_: _refused(entry) for id_, entry in entries_by_id(refused).items()
         }
         return cls(*zip(*[by_id.get(id_, _MISSING) for id_ in ids], strict=True))
 
@@ -75,11 +76,6 @@ _MISSING: Entry = (_INFO, NOT_IN_ANSWER, None, None)
 
 def _has_id(entry: Mapping[str, Any] | None, id_: str) -> bool:
     return bool(entry and entry.get("Id") == id_)
-
-
-def _has_text_id(entry: Mapping[str, Any] | None) -> bool:
-    """Return whether an entry may name a message; a null in an answer does not, nor does a list as an id."""
-    return bool(entry and isinstance(entry.get("Id"), str))
 
 
 def _taken(entry: Mapping[str, Any]) -> Entry:

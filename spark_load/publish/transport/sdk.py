@@ -10,10 +10,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from sluice.recorder.recorder import Recorder
+from sluice.recorder.rows import entries_by_id
 from spark_load.publish.transport import Answer, Call
 from spark_load.publish.transport.formats import CALLS, NOT_IN_ANSWER
 
 _THREADS = 8
+_UNREADABLE = (ResponseParserError, AttributeError, KeyError, TypeError, ValueError, RecursionError)
+"""What botocore raises of an answer that has another form than its model says."""
 
 
 class SdkTransport:
@@ -48,19 +51,22 @@ class SdkTransport:
         return Answer(call, self._errors(call, range(call.size)))
 
     def _errors(self, call: Call, positions: range) -> dict[int, str]:
+        entries = [(message.body, message.message_group_id, message.deduplication_id) for message in call.messages]
+        params = self._call.params(call.address, entries)
         try:
-            answer = self._request(call)
+            answer = getattr(self._client, self._call.method)(**params)
         except ClientError as error:
             return dict.fromkeys(positions, error.response["Error"].get("Code", ""))
-        except (BotoCoreError, ResponseParserError) as error:
+        except BotoCoreError as error:
             return dict.fromkeys(positions, type(error).__name__)
-        acknowledged = {taken["Id"] for taken in answer.get("Successful", [])}
-        codes = {refused["Id"]: refused.get("Code", "") for refused in answer.get("Failed", [])}
-        return {index: codes.get(str(index), NOT_IN_ANSWER) for index in positions if str(index) not in acknowledged}
-
-    def _request(self, call: Call) -> Any:
-        entries = [(message.body, message.message_group_id, message.deduplication_id) for message in call.messages]
-        return getattr(self._client, self._call.method)(**self._call.params(call.address, entries))
+        except _UNREADABLE:
+            return dict.fromkeys(positions, ResponseParserError.__name__)
+        acknowledged, refused = (entries_by_id(answer.get(name, [])) for name in ("Successful", "Failed"))
+        return {
+            index: refused[id_].get("Code", "") if id_ in refused else NOT_IN_ANSWER
+            for index in positions
+            if (id_ := str(index)) not in acknowledged
+        }
 
     def answers(self, wait_seconds: float) -> Sequence[Answer]:
         """Return what was answered or given up since; raise what went wrong on this side, a full disk for one."""

@@ -246,11 +246,14 @@ _GARBLED: dict[str, tuple[int, bytes]] = {
 }
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", _GARBLED)
-def test_a_garbled_answer_ends_no_publisher_and_nobody_knows_what_was_taken(tmp_path: Path, case: str) -> None:
+def test_a_garbled_answer_ends_no_publisher_and_nobody_knows_what_was_taken(
+    tmp_path: Path, case: str, name: str
+) -> None:
     status, body = _GARBLED[case]
     with capturing(lambda _: Reply(status, body)) as server:
-        errors, rows = _written("sockets", "sqs", server.url, tmp_path, BODY)
+        errors, rows = _written(name, "sqs", server.url, tmp_path, BODY)
 
     assert set(errors) == {0, 1, 2}
     assert set(errors.values()) <= {"NotInAnswer", "ResponseParserError"}
