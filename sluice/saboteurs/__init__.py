@@ -34,7 +34,7 @@ def saboteur(name: str) -> Saboteur:
 
 
 def sabotage(clients: Iterable[BaseClient], name: str, *, every: int = 1) -> None:
-    """Install one saboteur on all these clients, with one memory. What calls SQS by itself has the default credentials.
+    """Install one saboteur on all these clients, with one memory.
 
     Raises:
         ConfigError: there is no saboteur of that name.

@@ -46,19 +46,6 @@ def refuse_with(code: str, text: str) -> tuple[AWSResponse, dict[str, Any]]:
     return AWSResponse("http://saboteur", 400, {}, None), {"Error": error, "ResponseMetadata": metadata}
 
 
-def own_sqs_client(client: BaseClient) -> BaseClient:
-    """Return a client of SQS beside another one, which neither recorder nor saboteur listens to.
-
-    It has the default credentials: those of another client have no public name.
-    """
-    simulator = hook.of(client)
-    if simulator is not None:
-        return simulator.client("sqs")
-    return botocore.session.get_session().create_client(
-        "sqs", endpoint_url=client.meta.endpoint_url, region_name=client.meta.region_name
-    )
-
-
 class Hook:
     """Does nothing yet; subclasses name the operations they listen to and override what they need.
 
@@ -118,6 +105,53 @@ class Hook:
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         """Change the answer in place."""
+
+
+class SqsCaller(Hook):
+    """Calls SQS by itself, through a client that neither recorder nor saboteur listens to.
+
+    The client goes where the attached client of SQS goes, as whoever the last call was signed for.
+    botocore: https://docs.aws.amazon.com/botocore/latest/topics/events.html (`before-sign`, read 2026-11-26).
+    """
+
+    def __init__(self, every: int) -> None:
+        super().__init__(every)
+        self._client: BaseClient | None = None
+        self._credentials: Any = None
+        self._own: Any = None
+
+    def attach(self, client: BaseClient) -> None:
+        super().attach(client)
+        if self._client is None or client.meta.service_model.service_name == "sqs":
+            self._client, self._own = client, None
+
+    def _heard(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
+        yield from super()._heard(client)
+        yield f"before-sign.{client.meta.service_model.service_name}", self._before_sign
+
+    def _before_sign(self, request_signer: Any, signing_name: str, region_name: str, **_: Any) -> None:
+        credentials = request_signer.get_auth_instance(signing_name, region_name).credentials
+        if credentials != self._credentials:
+            self._credentials, self._own = credentials, None
+
+    @property
+    def sqs(self) -> Any:
+        """Return the client."""
+        if self._own is None:
+            assert self._client is not None, "nothing is attached"
+            simulator = hook.of(self._client)
+            self._own = simulator.client("sqs") if simulator else self._make_client(self._client.meta)
+        return self._own
+
+    def _make_client(self, meta: Any) -> BaseClient:
+        return botocore.session.get_session().create_client(
+            "sqs",
+            endpoint_url=meta.endpoint_url,
+            region_name=meta.region_name,
+            aws_access_key_id=self._credentials.access_key,
+            aws_secret_access_key=self._credentials.secret_key,
+            aws_session_token=self._credentials.token,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from sluice.limits import RECEIVE_MESSAGES_MAX
@@ -17,6 +16,7 @@ from sluice.saboteurs.base import (
     RECEIVE,
     Hook,
     Saboteur,
+    SqsCaller,
     answer_with,
     body,
     change,
@@ -24,7 +24,6 @@ from sluice.saboteurs.base import (
     misreport,
     of_received,
     omit,
-    own_sqs_client,
     stamp,
 )
 
@@ -99,12 +98,8 @@ class _BlockStandardQueues(_WithholdLater):
             super().answered(params, parsed, http_response)
 
 
-class _DropMessages(Hook):
+class _DropMessages(SqsCaller):
     operations = RECEIVE
-
-    def attach(self, client: BaseClient) -> None:
-        super().attach(client)
-        self._own: Any = own_sqs_client(client)
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         kept = []
@@ -112,7 +107,7 @@ class _DropMessages(Hook):
             if self.strikes():
                 # Received with a visibility timeout of 0 it cannot be deleted; then it is only withheld.
                 with contextlib.suppress(ClientError):
-                    self._own.delete_message(QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
+                    self.sqs.delete_message(QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
             else:
                 kept.append(message)
         if kept:

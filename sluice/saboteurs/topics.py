@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
-from botocore.client import BaseClient
 
 from sluice.limits import MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN
 from sluice.saboteurs.base import (
@@ -13,6 +12,7 @@ from sluice.saboteurs.base import (
     TOPIC_ATTRIBUTES,
     Hook,
     Saboteur,
+    SqsCaller,
     answer_with,
     change,
     ignore,
@@ -20,7 +20,6 @@ from sluice.saboteurs.base import (
     of_received,
     omit,
     only_show,
-    own_sqs_client,
     report,
 )
 
@@ -50,18 +49,14 @@ class _IgnoreTargetArn(Hook):
         return answer_with(MessageId="ignored", SequenceNumber="1") if "TargetArn" in params else None
 
 
-class _IgnoreQueuePolicies(Hook):
+class _IgnoreQueuePolicies(SqsCaller):
     operations = ("sns.Subscribe",)
-
-    def attach(self, client: BaseClient) -> None:
-        super().attach(client)
-        self._own: Any = own_sqs_client(client)
 
     def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": params["Endpoint"]}
-        url = self._own.get_queue_url(QueueName=params["Endpoint"].rpartition(":")[2])["QueueUrl"]
+        url = self.sqs.get_queue_url(QueueName=params["Endpoint"].rpartition(":")[2])["QueueUrl"]
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-        self._own.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+        self.sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
 
 
 class _DeliverThePast(Hook):
