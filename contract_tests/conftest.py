@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from contract_tests import options
+from contract_tests.byo_queues import ByoQueueResources, ByoQueues
 from contract_tests.deployment.deployed import Deployment, require
 from contract_tests.promises import CORE, PROMISES, Promiser
 from contract_tests.proving import breaking, failures, relevance, results
 from contract_tests.resources import Resources
-from contract_tests.targets import aws, binding, options
-from contract_tests.targets.byo_queues import ByoQueueResources, ByoQueues
+from contract_tests.targets import aws, binding
 from sluice import deviations
 from sluice.clock import waiting_on
 from sluice.declaration import Environment, is_declared, load_declaration
@@ -30,6 +31,7 @@ from sluice.localstack import MODIFIED
 from sluice.saboteurs import sabotage
 
 _SUITE = Path(__file__).resolve().parent
+_MUTANTS = "tests.mutants.plugin"
 _ENDPOINT = "SLUICE_CONTRACT_ENDPOINT"
 _TARGET = "SLUICE_CONTRACT_TARGET"
 _RUN = "SLUICE_CONTRACT_RUN"
@@ -100,8 +102,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def _mutants() -> object:
     """Return the plugin of `--mutants`, which is a tool for work on Sluice and is installed nowhere."""
     try:
-        return importlib.import_module("tests.mutants.plugin")
+        return importlib.import_module(_MUTANTS)
     except ModuleNotFoundError as error:
+        if not f"{_MUTANTS}.".startswith(f"{error.name}."):
+            raise
         raise pytest.UsageError(
             "--mutants breaks the simulator's model by the rules in tests/mutants/, which is not here: run it in a"
             " checkout of Sluice"

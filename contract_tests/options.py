@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from contract_tests.byo_queues import ByoQueues
 from contract_tests.promises import PROMISES, Promiser
 from contract_tests.targets import aws, binding
-from contract_tests.targets.byo_queues import ByoQueues
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import health

@@ -292,7 +292,7 @@ class Resources:
     """
 
     def __init__(self, target: Target, sqs: Any, sns: Any, prefix: str) -> None:
-        self._target, self._sqs, self._sns, self._prefix = target, sqs, sns, prefix
+        self.target, self._sqs, self._sns, self._prefix = target, sqs, sns, prefix
         self._numbers = itertools.count(1)
         self._subscriptions: list[Callable[[], object]] = []
         self._topics: list[Callable[[], object]] = []
@@ -355,7 +355,7 @@ class Resources:
     def _queue(self, name: str, attributes: Mapping[str, str]) -> QueueUnderTest:
         url = self.create(name, tags=None, **attributes)
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        return QueueUnderTest(self._sqs, name, url, arn, self._target.patience_seconds)
+        return QueueUnderTest(self._sqs, name, url, arn, self.target.patience_seconds)
 
     def fifo_topic(self, *queues: QueueUnderTest, **attributes: str) -> Topic:
         """Make a FIFO topic with these queues subscribed."""

@@ -21,24 +21,29 @@ _GRACE_SECONDS = 0.02
 
 
 def sharing_clients(target: binding.Target) -> binding.Target:
-    """Return the target with one client per service: a hundred times the suite makes too many of them."""
-    return dataclasses.replace(target, make_client=functools.cache(target.make_client))
+    """Return the target with one client per service, and short waits: a hundred times the suite is much of both."""
+    target = dataclasses.replace(target, make_client=functools.cache(target.make_client))
+    _simulator(target).grace_seconds = _GRACE_SECONDS
+    return target
 
 
 def forget(given: dict[str, Any]) -> None:
     """Empty the simulator: what it is made of is then what the rules are now, and no run meets another's queues."""
-    simulated = hook.of(given["resources"]._target.make_client("sqs"))
-    assert simulated is not None, "such a run goes with --target simulator"
-    simulated.reset()
+    _simulator(given["resources"].target).reset()
+
+
+def _simulator(target: binding.Target) -> hook.Simulator:
+    simulator = hook.of(target.make_client("sqs"))
+    assert simulator is not None, "such a run goes with --target simulator"
+    return simulator
 
 
 def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractContextManager[object]) -> str:
     """Return how a test fares while something is broken. Only a failed expectation is `red`: a crash proves nothing."""
-    target, seen = given["resources"]._target, "green"
+    target, seen = given["resources"].target, "green"
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
-    with pytest.MonkeyPatch.context() as patch, breaking:
-        patch.setattr(hook, "_GRACE_SECONDS", _GRACE_SECONDS)
+    with breaking:
         forget(given)
         try:
             test(**given | {"resources": resources})

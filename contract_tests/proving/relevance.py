@@ -23,7 +23,7 @@ _PROPERTY = "saboteur"
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     """Run a test once as it is, then once under every saboteur that it can meet; such a run never fails the test."""
     given: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    target = given["resources"]._target
+    target = given["resources"].target
     clients = target.make_client("sqs"), target.make_client("sns")
     called: set[str] = set()
     with _noting(clients, called):

@@ -28,7 +28,6 @@ from sluice.simulator.model import Account, Refusal
 ENDPOINT_URL = "http://simulator.invalid"
 _REGION = "us-east-1"
 _CALL_SECONDS = 0.001  # no call is over in no time
-_GRACE_SECONDS = 0.1  # real: how long a poll waits for another thread to act before it moves the clock
 _START_US = 1_767_225_600_000_000  # 2026-01-01
 _simulators: "weakref.WeakKeyDictionary[BaseClient, Simulator]" = weakref.WeakKeyDictionary()
 
@@ -53,7 +52,12 @@ class Simulator:
 
     Args:
         clock: moves when told and when a long poll would wait; None starts one on 1 January 2026.
+
+    Attributes:
+        grace_seconds: real time in which a poll lets another thread act before it moves the clock.
     """
+
+    grace_seconds = 0.1
 
     def __init__(self, clock: VirtualClock | None = None) -> None:
         self.clock = VirtualClock(_START_US) if clock is None else clock
@@ -137,7 +141,7 @@ class Simulator:
         """Return whether another thread calls while this one waits; alone it does not wait."""
         others = [thread for thread in self._callers if thread.is_alive() and thread is not threading.current_thread()]
         seen = self._calls
-        return bool(others) and self._changed.wait_for(lambda: self._calls != seen, timeout=_GRACE_SECONDS)
+        return bool(others) and self._changed.wait_for(lambda: self._calls != seen, timeout=self.grace_seconds)
 
     def _move_clock(self) -> None:
         """Move the clock to the next instant at which a poll ends or the model changes by itself."""

@@ -6,11 +6,11 @@ from pathlib import Path
 import boto3
 import pytest
 
+from contract_tests.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, ByoQueueResources, ByoQueues
 from contract_tests.promises import PROMISES
 from contract_tests.resources import NotArranged, Resources, bodies
 from contract_tests.targets import aws as account
 from contract_tests.targets import binding
-from contract_tests.targets.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, ByoQueueResources, ByoQueues
 from sluice.clock import VirtualClock
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import MODIFIED
@@ -169,7 +169,7 @@ def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue()
 def test_every_option_and_marker_is_documented() -> None:
     """Each has a row of its own on the page about the contract tests, which has no marker that marks nothing."""
     page = (PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
-    rim = (PROJECT / "contract_tests" / name for name in ("targets/options.py", "conftest.py"))
+    rim = (PROJECT / "contract_tests" / name for name in ("options.py", "conftest.py"))
     code = "".join(path.read_text("utf-8") for path in rim)
     options = re.findall(r'addoption\(\s*"(--[a-z-]+)"', code)
     tests = "".join(path.read_text("utf-8") for path in (PROJECT / "contract_tests").rglob("*.py"))
