@@ -16,7 +16,7 @@ from benchmarks.databases import POSTGRES, SQLITE, TOPIC
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measured, interleaved
 from sluice.clock import SystemClock
-from sluice.messaging.database import engines
+from sluice.messaging import database_engine
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.outbox import Outbox
@@ -106,7 +106,7 @@ def _write(url: str, cell: _Cell, number: int) -> float:
 
 @cache
 def _engine(url: str, *, is_theirs: bool) -> Engine:
-    return create_engine(url) if is_theirs else engines.engine(url)
+    return create_engine(url) if is_theirs else database_engine("", url)
 
 
 def _to_outbox(outbox: Outbox, connection: Connection, event: Event) -> None:

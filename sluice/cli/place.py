@@ -12,7 +12,7 @@ from sluice.declaration.validation import did_you_mean, nearest, shown
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
-from sluice.messaging.database.rotation import NO_DATABASE, SECRET_VARIABLE, database_engine
+from sluice.messaging.database.rotation import NO_DATABASE, SECRET_VARIABLE, runtime_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def outbox_target(environment: Environment, dsn: str | None, topic: str | None) 
     """
     found = environment.topic(topic)
     environment = replace(environment, topics=(found, *(other for other in environment.topics if other != found)))
-    engine = database_engine(environment.region, dsn)
+    engine = runtime_engine(environment.region, dsn)
     engines.require_there(engine)
     try:
         yield DatabaseTarget(environment, engine)
@@ -104,7 +104,7 @@ def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine
     if dsn is None and SECRET_VARIABLE not in os.environ:
         yield None
         return
-    engine = database_engine(environment.region, dsn)
+    engine = runtime_engine(environment.region, dsn)
     engines.require_there(engine, part="inbox")
     try:
         yield engine

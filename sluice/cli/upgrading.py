@@ -17,7 +17,7 @@ from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, migrations, schema
 from sluice.messaging.database.migrations import VersionedTables
-from sluice.messaging.database.rotation import SECRET_VARIABLE, database_engine
+from sluice.messaging.database.rotation import SECRET_VARIABLE, runtime_engine
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
@@ -46,7 +46,7 @@ def upgrade(
     stop.on_signals()
     has_region = not dsn and SECRET_VARIABLE in os.environ  # a URL needs no declaration: who takes the outbox has none
     region = load_task_declaration(declaration).environment(environment_name).region if has_region else ""
-    engine = database_engine(region, dsn)
+    engine = runtime_engine(region, dsn)
     connections.end_waits(engine, _ANSWER_SECONDS)
     ends_at = SystemClock().monotonic() + wait_seconds
     try:

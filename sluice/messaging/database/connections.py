@@ -19,6 +19,7 @@ from sluice.messaging.database.answer_watch import AnswerWatch
 
 _IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
 _BUSY_SECONDS = 5
+_REPEATS = 5  # psycopg's own threshold, https://www.psycopg.org/psycopg3/docs/advanced/prepare.html (read 2026-11-26)
 # A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
 # milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
 # (read 2026-11-21).
@@ -56,6 +57,18 @@ class HookedConnection(psycopg.Connection[Any]):
 def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> HookedConnection:
     """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
     return HookedConnection.connect(*arguments, **{**named, **_POSTGRES})
+
+
+def keep_plans(connection: psycopg.Connection[Any], _: object) -> None:
+    """Let psycopg prepare what a new connection repeats, for SQLAlchemy's `connect`; not behind a pooler.
+
+    A pooler names a process of its own when it answers, and the next transaction may be another connection's, which has
+    no such plan. https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQBACKENDPID (read 2026-11-26)
+    """
+    answered = connection.execute("SELECT pg_backend_pid()").fetchone()
+    connection.rollback()
+    if answered == (connection.info.backend_pid,):
+        connection.prepare_threshold = _REPEATS
 
 
 def open_sqlite(connection: Any, _: object) -> None:

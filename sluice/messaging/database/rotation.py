@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import structlog
 from botocore.exceptions import BotoCoreError, ClientError
-from sqlalchemy import URL, Engine
+from sqlalchemy import URL, Engine, event
 from sqlalchemy.engine import Dialect, make_url
 
 from sluice.clock import Clock, SystemClock
@@ -34,10 +34,24 @@ GRACE_SECONDS = 300.0
 
 
 def database_engine(region: str, dsn: str | None = None) -> Engine:
-    """Return an engine on the database of a URL, or of the secret that `SLUICE_DATABASE_SECRET_ARN` names.
+    """Return a producer's engine on the database of a URL, or of the secret that `SLUICE_DATABASE_SECRET_ARN` names.
 
     Each connection to the latter has the credentials that the secret has then. What such a secret of RDS lacks,
     `SLUICE_DATABASE_HOST`, `SLUICE_DATABASE_PORT` and `SLUICE_DATABASE_NAME` hold, as in the tasks of the stacks.
+    Postgres keeps the plans of statements that are repeated (`connections.keep_plans`).
+
+    Raises:
+        ConfigError: none is named, or it cannot be right.
+        BotoCoreError, ClientError: the secret cannot be read.
+    """
+    engine = runtime_engine(region, dsn)
+    if engine.dialect.name == "postgresql":
+        event.listen(engine, "connect", connections.keep_plans)
+    return engine
+
+
+def runtime_engine(region: str, dsn: str | None = None) -> Engine:
+    """Return the same for relay, worker and commands: they look for rows, so no plan is kept.
 
     Args:
         region: where the secret is.

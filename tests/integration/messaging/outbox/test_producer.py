@@ -3,9 +3,12 @@
 import itertools
 import json
 import random
+import re
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -17,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.clock import SystemClock, eventually
-from sluice.messaging import Event, Outbox
+from sluice.messaging import Event, Outbox, database_engine
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Head
@@ -31,7 +34,9 @@ from tests.support.messaging.outbox.postgres_interleaving import (
     schedules,
 )
 from tests.support.messaging.outbox.simulated_relays import TOPIC, Meanwhile, World, work
+from tests.support.processes.worker_processes import DatabaseLine
 
+_COUNT_PLANS = "SELECT count(*) FROM pg_prepared_statements"
 DRAWN = settings(max_examples=15, deadline=None, database=None, print_blob=True)
 FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
 
@@ -378,15 +383,34 @@ def test_a_single_event_is_stored_alike_by_our_connection_by_somebody_elses_and_
     assert decode(stored[0]["body"]).event.data == data
 
 
-def test_no_plan_of_a_producers_statement_is_kept(postgres: Engine) -> None:
-    """A pooler changes what is behind a connection, and some pools discard what a connection holds."""
-    world, counts = World(postgres), []
-    with postgres.connect() as connection:
-        for _ in range(6):
-            world.outbox.write(connection, [Event(type="t", group="a", data=None)])
-            counts.append(connection.execute(text("SELECT count(*) FROM pg_prepared_statements")).scalar_one())
-            connection.commit()
-            connection.execute(text("DEALLOCATE ALL"))
-            connection.commit()
+_PROCESS = re.compile(rb"(K\0\0\0\x0c)....", re.DOTALL)  # BackendKeyData
 
-    assert (counts, len(world.statuses())) == ([0] * 6, 6)
+
+class _Pooled(DatabaseLine):
+    """As through a pooler: whoever connects is told another process than the one that answers."""
+
+    def _answer(self, there: socket.socket, here: socket.socket) -> None:
+        with suppress(OSError):
+            while answered := there.recv(65_536):
+                here.sendall(_PROCESS.sub(lambda found: found[1] + (1).to_bytes(4), answered))
+            here.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_the_plan_of_a_producers_statement_is_kept_unless_another_connection_may_get_it(
+    postgres: Engine, *, is_pooled: bool
+) -> None:
+    world = World(postgres)
+    with _Pooled(postgres) as line:
+        url = (line.engine() if is_pooled else postgres).url.render_as_string(hide_password=False)
+        producers = database_engine("us-east-1", url)
+        counts = []
+        for _ in range(8):
+            with producers.begin() as connection:
+                world.outbox.write(connection, [Event(type="t", group="a", data=None)])
+                counts.append(connection.exec_driver_sql(_COUNT_PLANS).scalar_one())
+        producers.dispose()
+    with postgres.connect() as connection:
+        of_relay = connection.exec_driver_sql(_COUNT_PLANS).scalar_one()
+
+    assert (counts[0], counts[-1] > 0, of_relay, len(world.statuses())) == (0, not is_pooled, 0, 8)
