@@ -4,15 +4,18 @@ The contract tests carry the ids (`@promise("GRP-01")`); this is the only place 
 them are the fact's; `SLU-nn` are Sluice's own compositions of several. `docs/promises.md` is generated from here.
 """
 
+from dataclasses import replace
+
 from contract_tests.promises import dead_letters, deployment, fan_out, groups, messages, queues, topics
 from contract_tests.promises.promise import Evidence, Grade, Promise, Promiser
 
 __all__ = ["CORE", "PROMISES", "Evidence", "Grade", "Promise", "Promiser"]
 
 PROMISES: dict[str, Promise] = {
-    promise.id: promise
-    for area in (groups, messages, queues, dead_letters, fan_out, topics, deployment)
-    for promise in area.PROMISES
+    id_: replace(promise, id=id_, area=area)
+    for module in (groups, messages, queues, dead_letters, fan_out, topics, deployment)
+    for area, promises in module.AREAS.items()
+    for id_, promise in promises.items()
 }
 
 _CORE = {

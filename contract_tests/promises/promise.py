@@ -1,6 +1,6 @@
 """A promise and the evidence for it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 SQS_GUIDE = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/"
@@ -48,19 +48,19 @@ class Promise:
     """One promise.
 
     Args:
-        id: stable; the contract test's marker.
         statement: one sentence that a test can contradict.
         evidence: strongest first.
         saboteurs: names in `sluice.saboteurs`; each one alone turns the promise's test red.
         promiser: who keeps it.
-        area: heading it stands under, from `area`.
+        id: stable; the contract test's marker. The catalogue gives it, as the next.
+        area: heading it stands under.
     """
 
-    id: str
     statement: str
     evidence: tuple[Evidence, ...]
     saboteurs: tuple[str, ...]
     promiser: Promiser = Promiser.SERVICE
+    id: str = ""
     area: str = ""
 
     @property
@@ -68,11 +68,6 @@ class Promise:
         """Return the grade of its strongest evidence."""
         grades = [evidence.grade for evidence in self.evidence]
         return min(grades, key=list(Grade).index)
-
-
-def area(title: str, *promises: Promise) -> tuple[Promise, ...]:
-    """Return the promises under their heading."""
-    return tuple(replace(promise, area=title) for promise in promises)
 
 
 def recorded(test: str, date: str) -> Evidence:

@@ -3,7 +3,6 @@
 from contract_tests.promises.promise import (
     Promise,
     api,
-    area,
     asserted,
     documented,
     guide,
@@ -15,10 +14,8 @@ from contract_tests.promises.promise import (
     verified,
 )
 
-_QUEUE_ATTRIBUTES = area(
-    "Queue attributes",
-    Promise(
-        "CRE-01",
+_QUEUE_ATTRIBUTES = {
+    "CRE-01": Promise(
         "A FIFO queue made with nothing but `FifoQueue` has the documented defaults, all as strings.",
         (
             recorded("test_fifo_set_content_based_deduplication_strategy", "2025-08-19"),
@@ -30,104 +27,87 @@ _QUEUE_ATTRIBUTES = area(
         ),
         ("lose-encryption", "shorten-retention"),
     ),
-    Promise(
-        "CRE-02",
+    "CRE-02": Promise(
         "The default MaximumMessageSize is 1,048,576 bytes.",
         (recorded("test_create_and_update_queue_attributes", "2025-08-19"), guide("quotas-messages")),
         ("shrink-messages",),
     ),
-    Promise(
-        "CRE-04",
+    "CRE-04": Promise(
         "Creating a queue again with the same attributes returns its URL.",
         (old("test_create_fifo_queue_with_same_attributes_is_idempotent"),),
         ("move-queues",),
     ),
-    Promise(
-        "CRE-05",
+    "CRE-05": Promise(
         "Creating a queue again with a differing attribute is refused; the error names the attribute.",
         (recorded("test_create_fifo_queue_with_different_attributes_raises_error", "2024-04-30"),),
         ("accept-queues", "blur-queues"),
     ),
-    Promise(
-        "CRE-06",
+    "CRE-06": Promise(
         "Creating a queue again without any attributes returns its URL, whatever its attributes are.",
         (recorded("test_create_queue_with_different_attributes_raises_exception", "2024-04-30"),),
         ("move-queues",),
     ),
-    Promise(
-        "CRE-07",
+    "CRE-07": Promise(
         "`FifoQueue=false` is refused: a standard queue is made by leaving the attribute out.",
         (recorded("test_create_standard_queue_with_fifo_attribute_raises_error", "2024-05-15"),),
         ("accept-queues", "blur-queues"),
     ),
-    Promise(
-        "CRE-09",
+    "CRE-09": Promise(
         "A standard queue takes neither DeduplicationScope nor FifoThroughputLimit.",
         (recorded("test_create_standard_queue_with_fifo_attribute_raises_error", "2024-05-15"),),
         ("accept-queues", "blur-queues"),
     ),
-    Promise(
-        "CRE-10",
+    "CRE-10": Promise(
         "A FIFO queue whose name lacks `.fifo` is refused.",
         (old("test_fifo_queue_requires_suffix"),),
         ("accept-queues",),
     ),
-    Promise(
-        "CRE-11",
+    "CRE-11": Promise(
         "A standard queue whose name ends in `.fifo` is refused.",
         (old("test_standard_queue_cannot_have_fifo_suffix"),),
         ("accept-queues",),
     ),
-    Promise(
-        "CRE-12",
+    "CRE-12": Promise(
         "A queue name has at most 80 characters, `.fifo` included, of letters, digits, hyphen and underscore.",
         (guide("quotas-fifo"), api("CreateQueue")),
         ("accept-queues",),
     ),
-    Promise(
-        "CRE-13",
+    "CRE-13": Promise(
         "Setting FifoQueue on a standard queue, to true or to false, is refused as an unknown attribute.",
         (recorded("test_set_unsupported_attribute_standard", "2024-05-14"),),
         ("accept-attributes", "blur-attributes"),
     ),
-    Promise(
-        "CRE-14",
+    "CRE-14": Promise(
         "A FIFO queue accepts `FifoQueue=true` and refuses false.",
         (recorded("test_set_unsupported_attribute_fifo", "2024-05-14"),),
         ("accept-attributes", "blur-attributes"),
     ),
-    Promise(
-        "CRE-28",
+    "CRE-28": Promise(
         "A queue cannot be converted from one type to the other.",
         (recorded("test_set_unsupported_attribute_fifo", "2024-05-14"), guide("FIFO-queues-moving")),
         ("accept-attributes",),
     ),
-    Promise(
-        "CRE-16",
+    "CRE-16": Promise(
         "`FifoThroughputLimit=perMessageGroupId` without `DeduplicationScope=messageGroup` is refused.",
         (api("CreateQueue"), api("SetQueueAttributes")),
         ("accept-queues",),
     ),
-    Promise(
-        "CRE-17",
+    "CRE-17": Promise(
         "`DeduplicationScope=messageGroup` is accepted with the default `FifoThroughputLimit=perQueue`.",
         (recorded("test_sqs_fifo_message_group_scope_no_throughput_setting", "2024-05-24"),),
         ("forget-scope",),
     ),
-    Promise(
-        "CRE-18",
+    "CRE-18": Promise(
         "A delay, size, retention, wait or visibility timeout out of its range is refused when the queue is created.",
         (api("CreateQueue"), unverified("Inqnuam/local-aws-sqs test/create-queue")),
         ("accept-queues",),
     ),
-    Promise(
-        "CRE-20",
+    "CRE-20": Promise(
         "The name of a deleted queue cannot be used again for 60 seconds.",
         (asserted("test_create_queue_recently_deleted", "2024-04-30"), api("DeleteQueue")),
         ("accept-queues",),
     ),
-    Promise(
-        "CRE-22",
+    "CRE-22": Promise(
         "Every call to a queue that does not exist is refused with one code and text.",
         (
             recorded("test_non_existent_queue", "2024-04-30"),
@@ -135,115 +115,96 @@ _QUEUE_ATTRIBUTES = area(
         ),
         ("hide-errors", "blur-errors"),
     ),
-    Promise(
-        "CRE-26",
+    "CRE-26": Promise(
         "A queue with both a KMS key and SQS-managed encryption is refused.",
         (recorded("test_sse_kms_and_sqs_are_mutually_exclusive", "2024-04-30"),),
         ("accept-attributes", "blur-attributes"),
     ),
-    Promise(
-        "CRE-27",
+    "CRE-27": Promise(
         "Content-based deduplication can be switched on and off later, and the queue reports it.",
         (recorded("test_fifo_set_content_based_deduplication_strategy", "2025-08-19"),),
         ("ignore-attribute-changes",),
     ),
-    Promise(
-        "CRE-29",
+    "CRE-29": Promise(
         "A changed VisibilityTimeout holds for later receives.",
         (api("SetQueueAttributes"), guide("sqs-visibility-timeout")),
         ("only-show-visibility",),
     ),
-    Promise(
-        "CRE-30",
+    "CRE-30": Promise(
         "A changed MaximumMessageSize holds for later sends.",
         (recorded("test_send_message_with_updated_maximum_message_size", "2024-04-30"), api("SetQueueAttributes")),
         ("only-show-size",),
     ),
-    Promise(
-        "CRE-31",
+    "CRE-31": Promise(
         "A changed ReceiveMessageWaitTimeSeconds holds for later receives without a wait time of their own.",
         (api("SetQueueAttributes"), guide("sqs-short-and-long-polling")),
         ("only-show-wait",),
     ),
-    Promise(
-        "CRE-32",
+    "CRE-32": Promise(
         "A shortened MessageRetentionPeriod also holds for messages already sent.",
         (api("SetQueueAttributes"),),
         ("only-show-retention",),
     ),
-    Promise(
-        "CRE-33",
+    "CRE-33": Promise(
         "A changed DelaySeconds holds for later sends.",
         (api("SetQueueAttributes"), guide("sqs-delay-queues")),
         ("only-show-delay",),
     ),
-    Promise(
-        "CRE-34",
+    "CRE-34": Promise(
         "Once content-based deduplication is switched on, sends without an id are accepted and deduplicated; once it is"
         " switched off, they are refused.",
         (api("SetQueueAttributes"), api("SendMessage")),
         ("only-show-content-ids",),
     ),
-    Promise(
-        "CRE-46",
+    "CRE-46": Promise(
         "LastModifiedTimestamp is the time of the last change of an attribute.",
         (api("GetQueueAttributes"),),
         ("freeze-modified-at",),
     ),
-    Promise(
-        "CRE-39",
+    "CRE-39": Promise(
         "A queue keeps its KMS key and the time its data key is reused for; a key switches SQS-managed encryption off.",
         (recorded("test_sse_queue_attributes", "2024-04-30"),),
         ("ignore-attribute-changes", "lose-encryption"),
     ),
-    Promise(
-        "CRE-40",
+    "CRE-40": Promise(
         "A queue keeps its policy until an empty one takes it away.",
         (old("test_set_queue_policy"), old("test_set_empty_queue_policy")),
         ("ignore-policy-removals",),
     ),
-    Promise(
-        "CRE-41",
+    "CRE-41": Promise(
         "A deleted queue is gone with its messages: calls to it are refused.",
         (api("DeleteQueue"),),
         ("keep-queues",),
     ),
-    Promise(
-        "CRE-42",
+    "CRE-42": Promise(
         "Names of queues are case-sensitive: two that differ in case only are two queues.",
         (api("CreateQueue"),),
         ("fold-queue-names",),
     ),
-    Promise(
-        "SLU-58",
+    "SLU-58": Promise(
         "ListQueues with MaxResults returns a page, and a token that leads to the next one.",
         (api("ListQueues"),),
         ("lose-next-page",),
     ),
-    Promise(
-        "SLU-42",
+    "SLU-42": Promise(
         "Delayed messages are counted apart from visible ones.",
         (api("GetQueueAttributes"),),
         ("undercount-queue",),
     ),
-    Promise(
-        "SLU-43",
+    "SLU-43": Promise(
         "A queue reports the attributes asked for and no others, and refuses a name it does not know.",
         (api("GetQueueAttributes"),),
         ("accept-lookups", "tell-all-attributes"),
     ),
-    Promise(
-        "SLU-44",
+    "SLU-44": Promise(
         "GetQueueUrl finds a queue by its name, and ListQueues finds it by the start of its name.",
         (api("GetQueueUrl"), api("ListQueues")),
         ("ignore-queue-prefix", "misdirect-names"),
     ),
-)
+}
 
-_BATCHES = area(
-    "Batches",
-    Promise(
-        "BAT-01",
+_BATCHES = {
+    "BAT-01": Promise(
         "A batch of more than ten sends, deletes or visibility changes is refused.",
         (
             recorded("test_too_many_entries_in_batch_request", "2024-04-30"),
@@ -252,8 +213,7 @@ _BATCHES = area(
         ),
         ("accept-batches", "blur-batches"),
     ),
-    Promise(
-        "BAT-02",
+    "BAT-02": Promise(
         "A batch with an entry id that is not 1 to 80 letters, digits, hyphens and underscores is refused.",
         (
             recorded("test_invalid_batch_id", "2024-04-30"),
@@ -261,8 +221,7 @@ _BATCHES = area(
         ),
         ("accept-batches", "blur-batches"),
     ),
-    Promise(
-        "BAT-03",
+    "BAT-03": Promise(
         "A batch of sends or of deletes without entries is refused.",
         (
             asserted("test_send_message_batch_with_empty_list", "2024-04-30"),
@@ -271,33 +230,28 @@ _BATCHES = area(
         ),
         ("accept-batches", "blur-batches"),
     ),
-    Promise(
-        "BAT-04",
+    "BAT-04": Promise(
         "A batch with one entry id twice is refused; the text names the id.",
         (verified("test_sqs/test_sqs.py::test_send_message_batch_errors"),),
         ("accept-batches", "blur-batches"),
     ),
-    Promise(
-        "BAT-05",
+    "BAT-05": Promise(
         "One entry without deduplication id fails the whole batch, and nothing of it is enqueued.",
         (recorded("test_send_batch_missing_deduplication_id_for_fifo_queue", "2024-04-30"),),
         ("accept-batches", "blur-batches"),
     ),
-    Promise(
-        "BAT-06",
+    "BAT-06": Promise(
         "An entry without message group id is not delivered, and the caller gets an error for the entry or for the"
         " whole batch.",
         (recorded("test_send_batch_missing_message_group_id_for_fifo_queue", "2024-04-30"),),
         ("accept-batches",),
     ),
-    Promise(
-        "BAT-07",
+    "BAT-07": Promise(
         "A batch whose bodies have more than 1,048,576 bytes together is refused.",
         (recorded("test_send_message_batch_with_oversized_contents", "2025-08-19"),),
         ("accept-batches", "blur-batches"),
     ),
-    Promise(
-        "BAT-08",
+    "BAT-08": Promise(
         "An entry above the queue's MaximumMessageSize fails alone, with a code and a text; the sum of the others may"
         " exceed that size.",
         (
@@ -306,45 +260,38 @@ _BATCHES = area(
         ),
         ("hide-batch-failures",),
     ),
-    Promise(
-        "SLU-30",
+    "SLU-30": Promise(
         "If one entry of a batch fails, the others are delivered and the answer names the one that failed.",
         (recorded("test_send_batch_message_size", "2024-04-30"), api("SendMessageBatch")),
         ("hide-batch-failures", "lose-batch-entries"),
     ),
-    Promise(
-        "BAT-09",
+    "BAT-09": Promise(
         "The entries of a batch are enqueued in the order of the list.",
         (api("SendMessageBatch"),),
         ("reverse-batch-sends", "lose-batch-entries", "freeze-batch-numbers"),
     ),
-    Promise(
-        "BAT-12",
+    "BAT-12": Promise(
         "One deduplication id twice in a batch is one message, and both entries succeed with its message id.",
         (guide("FIFO-queues-exactly-once-processing"), unverified("softwaremill/elasticmq FifoDeduplicationTests")),
         ("forget-deduplication", "salt-deduplication-ids"),
     ),
-    Promise(
-        "BAT-13",
+    "BAT-13": Promise(
         "A bad receipt handle in a batch of deletes fails as ReceiptHandleIsInvalid and as the sender's fault.",
         (api("DeleteMessageBatch"), unverified("softwaremill/elasticmq and Inqnuam/local-aws-sqs tests")),
         ("hide-delete-failures",),
     ),
-    Promise(
-        "BAT-14",
+    "BAT-14": Promise(
         "A bad receipt handle in a batch of deletes is reported as failed, and the other messages are deleted.",
         (api("DeleteMessageBatch"),),
         ("hide-delete-failures",),
     ),
-    Promise(
-        "BAT-15",
+    "BAT-15": Promise(
         "A bad receipt handle in a batch of visibility changes is reported as failed, and the other messages are"
         " changed.",
         (api("ChangeMessageVisibilityBatch"),),
         ("hide-change-failures",),
     ),
-    Promise(
-        "BAT-16",
+    "BAT-16": Promise(
         "The answer to a batch of sends states of each entry the message id, sequence number and MD5 sums that its"
         " message is received with.",
         (api("SendMessageBatchResultEntry"), api("ReceiveMessage")),
@@ -355,42 +302,35 @@ _BATCHES = area(
             "misdigest-batch-attributes",
         ),
     ),
-    Promise(
-        "SLU-31",
+    "SLU-31": Promise(
         "A batch of deletes deletes every message, and releases the group.",
         (api("DeleteMessageBatch"),),
         ("ignore-delete", "lose-batch-entries"),
     ),
-    Promise(
-        "SLU-32",
+    "SLU-32": Promise(
         "A batch of visibility changes changes every message.",
         (api("ChangeMessageVisibilityBatch"),),
         ("ignore-visibility-change", "lose-batch-entries"),
     ),
-)
+}
 
-_RECEIVING = area(
-    "Receiving",
-    Promise(
-        "RCV-02",
+_RECEIVING = {
+    "RCV-02": Promise(
         "A receive with a wait of more than 20 seconds or of less than 0 is refused.",
         (recorded("test_send_receive_wait_time_seconds", "2025-02-10"),),
         ("accept-receives", "blur-receives"),
     ),
-    Promise(
-        "RCV-03",
+    "RCV-03": Promise(
         "The answer to an empty receive has no list of messages.",
         (recorded("test_receive_empty_queue", "2025-02-10"),),
         ("show-empty-lists",),
     ),
-    Promise(
-        "RCV-04",
+    "RCV-04": Promise(
         "A FIFO message has seven system attributes.",
         (recorded("test_fifo_message_attributes", "2024-04-30"),),
         ("drop-sender", "renumber-messages"),
     ),
-    Promise(
-        "RCV-06",
+    "RCV-06": Promise(
         "AttributeNames still works; MessageSystemAttributeNames wins where both are given.",
         (
             recorded("test_message_system_attribute_names_with_attribute_names", "2024-06-04"),
@@ -398,26 +338,22 @@ _RECEIVING = area(
         ),
         ("widen-attribute-names",),
     ),
-    Promise(
-        "RCV-07",
+    "RCV-07": Promise(
         "Message attributes are returned by name, by prefix or all; the checksum covers what is returned.",
         (recorded("test_receive_message_message_attribute_names_filters", "2024-04-30"),),
         ("widen-attribute-names", "blank-checksums"),
     ),
-    Promise(
-        "RCV-10",
+    "RCV-10": Promise(
         "Repeated long polls deliver every message exactly once, even if a single poll delivers only a few.",
         (peer("WaitingTestBase.ReceiveAllAsync"), api("ReceiveMessage")),
         ("drop-each-tenth", "repeat-each-tenth"),
     ),
-    Promise(
-        "RCV-11",
+    "RCV-11": Promise(
         "A receive repeated with its ReceiveRequestAttemptId returns the same messages and receipt handles.",
         (guide("using-receiverequestattemptid-request-parameter"), api("ReceiveMessage")),
         ("ignore-attempt-ids",),
     ),
-    Promise(
-        "RCV-12",
+    "RCV-12": Promise(
         "A ReceiveRequestAttemptId is refused once one of its messages was deleted.",
         (
             reported("https://github.com/awslabs/amazon-sqs-java-messaging-lib/issues/213", "2026-11-20"),
@@ -425,56 +361,47 @@ _RECEIVING = area(
         ),
         ("ignore-attempt-ids", "accept-receives", "blur-receives"),
     ),
-    Promise(
-        "RCV-28",
+    "RCV-28": Promise(
         "A receive repeated with its ReceiveRequestAttemptId starts the visibility timeout of its messages anew.",
         (api("ReceiveMessage"),),
         ("shorten-attempts", "ignore-attempt-ids"),
     ),
-    Promise(
-        "RCV-32",
+    "RCV-32": Promise(
         "A ReceiveRequestAttemptId still brings the same messages after a minute; it is honoured for five.",
         (api("ReceiveMessage"),),
         ("ignore-attempt-ids",),
     ),
-    Promise(
-        "RCV-30",
+    "RCV-30": Promise(
         "A ReceiveRequestAttemptId brings nothing more once the visibility of one of its messages was changed.",
         (api("ReceiveMessage"),),
         ("repeat-attempts", "ignore-attempt-ids"),
     ),
-    Promise(
-        "RCV-31",
+    "RCV-31": Promise(
         "A ReceiveRequestAttemptId has 1 to 128 letters, digits and punctuation marks.",
         (api("ReceiveMessage"),),
         ("accept-receives", "ignore-attempt-ids"),
     ),
-    Promise(
-        "RCV-13",
+    "RCV-13": Promise(
         "Five minutes after its receive, a ReceiveRequestAttemptId is that of a new receive.",
         (api("ReceiveMessage"), guide("using-receiverequestattemptid-request-parameter")),
         ("repeat-attempts",),
     ),
-    Promise(
-        "RCV-14",
+    "RCV-14": Promise(
         "A receive hides a message for twelve hours at most; more is refused.",
         (api("ReceiveMessage"), unverified("Inqnuam/local-aws-sqs test")),
         ("accept-receives",),
     ),
-    Promise(
-        "RCV-15",
+    "RCV-15": Promise(
         "A long poll returns as soon as a message can be delivered.",
         (old("test_fifo_message_group_visibility"),),
         ("ignore-wait",),
     ),
-    Promise(
-        "RCV-18",
+    "RCV-18": Promise(
         "SentTimestamp is the time of the send, in milliseconds since the epoch.",
         (api("ReceiveMessage"),),
         ("backdate-messages", "freeze-sent-at"),
     ),
-    Promise(
-        "RCV-19",
+    "RCV-19": Promise(
         "SenderId is the id of the user or role that sent the message, as STS tells it to the caller.",
         (
             api("ReceiveMessage"),
@@ -482,42 +409,35 @@ _RECEIVING = area(
         ),
         ("misname-sender",),
     ),
-    Promise(
-        "SLU-33",
+    "SLU-33": Promise(
         "A receive that asks for more than ten messages is refused, and none brings more than ten.",
         (api("ReceiveMessage"),),
         ("accept-receives", "reverse-long"),
     ),
-    Promise(
-        "SLU-47",
+    "SLU-47": Promise(
         "A receive that asks for less than one message is refused.",
         (api("ReceiveMessage"),),
         ("accept-receives",),
     ),
-    Promise(
-        "SLU-38",
+    "SLU-38": Promise(
         "A receive without a wait time waits for the queue's ReceiveMessageWaitTimeSeconds.",
         (guide("sqs-short-and-long-polling"),),
         ("forget-wait",),
     ),
-    Promise(
-        "SLU-39",
+    "SLU-39": Promise(
         "A receive without a number of messages returns one message.",
         (api("ReceiveMessage"),),
         ("fill-receives",),
     ),
-)
+}
 
-_TAGS = area(
-    "Tags",
-    Promise(
-        "TAG-01",
+_TAGS = {
+    "TAG-01": Promise(
         "A queue keeps its tags until they are removed; ListQueueTags of a queue without tags returns no key Tags.",
         (recorded("test_tag_untag_queue", "2024-04-30"),),
         ("ignore-tags",),
     ),
-    Promise(
-        "TAG-17",
+    "TAG-17": Promise(
         "Keys of tags are case-sensitive; a later value replaces the earlier, and a key that is not there can be"
         " removed.",
         (
@@ -527,52 +447,43 @@ _TAGS = area(
         ),
         ("fold-tags", "ignore-tags"),
     ),
-    Promise(
-        "TAG-03",
+    "TAG-03": Promise(
         "Tags given when the queue is created are there at once.",
         (old("test_create_queue_with_tags"),),
         ("ignore-tags",),
     ),
-)
+}
 
-_LIMITS = area(
-    "Limits",
-    Promise(
-        "LIM-06",
+_LIMITS = {
+    "LIM-06": Promise(
         "A body has at most 1,048,576 bytes of UTF-8.",
         (recorded("test_send_oversized_message", "2025-08-19"), guide("quotas-messages")),
         ("accept-sends", "blur-sends", "flatten-bodies"),
     ),
-    Promise(
-        "LIM-07",
+    "LIM-07": Promise(
         "Group and deduplication ids have 1 to 128 printable ASCII characters without the space.",
         (recorded("test_message_deduplication_id_invalid", "2025-07-30"), api("SendMessage")),
         ("shorten-ids",),
     ),
-    Promise(
-        "LIM-09",
+    "LIM-09": Promise(
         "A queue accepts and reports both ends of the range of every attribute.",
         (guide("quotas-fifo"), api("CreateQueue")),
         ("forget-visibility", "shorten-retention"),
     ),
-    Promise(
-        "VIS-16",
+    "VIS-16": Promise(
         "A message in flight is gone when its retention ends, and its group is not blocked any more.",
         (old("test_message_retention_with_inflight"),),
         ("forget-retention",),
     ),
-    Promise(
-        "VIS-17",
+    "VIS-17": Promise(
         "A message is gone when its retention ends, and its group goes on.",
         (old("test_message_retention_fifo"),),
         ("forget-retention",),
     ),
-)
+}
 
-_ERRORS = area(
-    "Errors",
-    Promise(
-        "ERR-02",
+_ERRORS = {
+    "ERR-02": Promise(
         "A missing group is MissingParameter in a send and InvalidParameterValue in a batch.",
         (
             recorded("test_posting_to_fifo_requires_deduplicationid_group_id", "2024-04-30"),
@@ -580,8 +491,7 @@ _ERRORS = area(
         ),
         ("hide-errors", "blur-errors"),
     ),
-    Promise(
-        "ERR-03",
+    "ERR-03": Promise(
         "A wrong attribute name is InvalidAttributeName, a wrong value InvalidAttributeValue.",
         (
             recorded("test_create_standard_queue_with_fifo_attribute_raises_error", "2024-05-15"),
@@ -589,8 +499,7 @@ _ERRORS = area(
         ),
         ("hide-errors", "blur-errors"),
     ),
-    Promise(
-        "ERR-05",
+    "ERR-05": Promise(
         "A publish to a topic that does not exist is NotFound, to something that is not an ARN InvalidParameter.",
         (
             recorded("sns/test_sns.py::test_unknown_topic_publish", "2023-08-24"),
@@ -598,8 +507,7 @@ _ERRORS = area(
         ),
         ("hide-errors", "blur-errors"),
     ),
-    Promise(
-        "ERR-06",
+    "ERR-06": Promise(
         "Some error codes of SQS have the prefix `AWS.SimpleQueueService.`; those of SNS have none.",
         (
             recorded("sns/test_sns.py::test_validations_for_fifo", "2025-08-18"),
@@ -607,6 +515,13 @@ _ERRORS = area(
         ),
         ("hide-errors",),
     ),
-)
+}
 
-PROMISES = _QUEUE_ATTRIBUTES + _BATCHES + _RECEIVING + _TAGS + _LIMITS + _ERRORS
+AREAS = {
+    "Queue attributes": _QUEUE_ATTRIBUTES,
+    "Batches": _BATCHES,
+    "Receiving": _RECEIVING,
+    "Tags": _TAGS,
+    "Limits": _LIMITS,
+    "Errors": _ERRORS,
+}
