@@ -29,10 +29,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     with _noting(clients, called):
         breaking.forget(given)
         pyfuncitem.obj(**given)
-    for saboteur in SABOTEURS.values():
+    for name, saboteur in SABOTEURS.items():
         if _listens(saboteur, called):
             seen = breaking.status(pyfuncitem.obj, given, _sabotaged(clients, saboteur))
-            pyfuncitem.user_properties.append((_PROPERTY, f"{saboteur.name} {seen}"))
+            pyfuncitem.user_properties.append((_PROPERTY, f"{name} {seen}"))
     return True
 
 

@@ -16,9 +16,9 @@ from sluice.saboteurs.base import Saboteur
 __all__ = ["SABOTEURS", "Saboteur", "sabotage", "saboteur"]
 
 SABOTEURS: dict[str, Saboteur] = {
-    entry.name: entry
+    name: entry
     for area in (receiving, sending, visibility, outcomes, queues, dead_letters, topics, deployment)
-    for entry in area.SABOTEURS
+    for name, entry in area.SABOTEURS.items()
 }
 
 

@@ -156,16 +156,14 @@ class SqsCaller(Hook):
 
 @dataclass(frozen=True, slots=True)
 class Saboteur:
-    """One saboteur.
+    """One saboteur. Its name, for `--sabotage` and `promises`, is its key in `SABOTEURS`.
 
     Args:
-        name: for `--sabotage` and `promises`.
         does: what it does, one clause.
         make: builds it; argument is `every`.
         shows: the anomalies it makes a load test find; empty when it is of no use there.
     """
 
-    name: str
     does: str
     make: Callable[[int], Hook]
     shows: tuple[str, ...] = ()

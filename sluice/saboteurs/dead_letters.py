@@ -70,57 +70,47 @@ def _count_move(task: dict[str, Any]) -> None:
     task["ApproximateNumberOfMessagesMoved"] += 1
 
 
-SABOTEURS = (
-    Saboteur("withhold-dead-letters", "delivers nothing from a DLQ", _WithholdDeadLetters),
-    Saboteur(
-        "ignore-redrive-policy",
+SABOTEURS = {
+    "withhold-dead-letters": Saboteur("delivers nothing from a DLQ", _WithholdDeadLetters),
+    "ignore-redrive-policy": Saboteur(
         "makes queues without the redrive policy asked for",
         omit("RedrivePolicy", of=("sqs.CreateQueue", "sqs.SetQueueAttributes")),
     ),
-    Saboteur("hurry-dead-letters", "delivers from a DLQ what its source still keeps", _HurryDeadLetters),
-    Saboteur("move-once", "confirms every move task after the first and does not start it", _MoveOnce),
-    Saboteur("end-chains", "makes DLQs without a DLQ of their own", change(_end_chain, "sqs.CreateQueue")),
-    Saboteur(
-        "quote-receive-count", "reports maxReceiveCount as a string", misreport(_quote_receive_count, QUEUE_ATTRIBUTES)
+    "hurry-dead-letters": Saboteur("delivers from a DLQ what its source still keeps", _HurryDeadLetters),
+    "move-once": Saboteur("confirms every move task after the first and does not start it", _MoveOnce),
+    "end-chains": Saboteur("makes DLQs without a DLQ of their own", change(_end_chain, "sqs.CreateQueue")),
+    "quote-receive-count": Saboteur(
+        "reports maxReceiveCount as a string", misreport(_quote_receive_count, QUEUE_ATTRIBUTES)
     ),
-    Saboteur(
-        "hide-source-queue",
+    "hide-source-queue": Saboteur(
         "lists all queues of a DLQ but the last",
         misreport(lambda parsed: parsed.update(queueUrls=parsed["queueUrls"][:-1]), "sqs.ListDeadLetterSourceQueues"),
     ),
-    Saboteur(
-        "disguise-source",
+    "disguise-source": Saboteur(
         "names another queue as the one a dead letter came from",
         stamp("DeadLetterQueueSourceArn", "arn:aws:sqs:disguised"),
     ),
-    Saboteur("ignore-move-task", "confirms a move task and does not start it", ignore("sqs.StartMessageMoveTask")),
-    Saboteur(
-        "redirect-move-tasks",
+    "ignore-move-task": Saboteur("confirms a move task and does not start it", ignore("sqs.StartMessageMoveTask")),
+    "redirect-move-tasks": Saboteur(
         "moves dead letters to their source, whatever the destination",
         omit("DestinationArn", of="sqs.StartMessageMoveTask"),
     ),
-    Saboteur(
-        "hurry-move-tasks",
-        "ignores the rate of a move task",
-        omit("MaxNumberOfMessagesPerSecond", of="sqs.StartMessageMoveTask"),
+    "hurry-move-tasks": Saboteur(
+        "ignores the rate of a move task", omit("MaxNumberOfMessagesPerSecond", of="sqs.StartMessageMoveTask")
     ),
-    Saboteur("miscount-moves", "reports one message moved too many", _of_tasks(_count_move)),
-    Saboteur(
-        "report-moves-done",
-        "reports every move task as completed",
-        _of_tasks(lambda task: task.update(Status="COMPLETED")),
+    "miscount-moves": Saboteur("reports one message moved too many", _of_tasks(_count_move)),
+    "report-moves-done": Saboteur(
+        "reports every move task as completed", _of_tasks(lambda task: task.update(Status="COMPLETED"))
     ),
-    Saboteur(
-        "reverse-move-tasks",
+    "reverse-move-tasks": Saboteur(
         "lists the oldest move task first",
         misreport(lambda parsed: parsed["Results"].reverse(), "sqs.ListMessageMoveTasks"),
     ),
-    Saboteur(
-        "scramble-task-handles",
+    "scramble-task-handles": Saboteur(
         "gives out task handles that lead nowhere",
         misreport(lambda parsed: parsed.update(TaskHandle="c2NyYW1ibGVk"), "sqs.StartMessageMoveTask"),
     ),
-    Saboteur(
-        "ignore-cancel", "confirms that a move task is cancelled and lets it run", ignore("sqs.CancelMessageMoveTask")
+    "ignore-cancel": Saboteur(
+        "confirms that a move task is cancelled and lets it run", ignore("sqs.CancelMessageMoveTask")
     ),
-)
+}

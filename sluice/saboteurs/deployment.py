@@ -70,64 +70,48 @@ def _raise_threshold(alarm: dict[str, Any]) -> None:
     alarm["Threshold"] += 1
 
 
-SABOTEURS = (
-    Saboteur(
-        "lose-redrive-policy", "reports queues without their redrive policy", conceal(QUEUE_ATTRIBUTES, "RedrivePolicy")
+SABOTEURS = {
+    "lose-redrive-policy": Saboteur(
+        "reports queues without their redrive policy", conceal(QUEUE_ATTRIBUTES, "RedrivePolicy")
     ),
-    Saboteur(
-        "lose-encryption",
-        "reports queues without their encryption",
-        conceal(QUEUE_ATTRIBUTES, "SqsManagedSseEnabled", "KmsMasterKeyId"),
+    "lose-encryption": Saboteur(
+        "reports queues without their encryption", conceal(QUEUE_ATTRIBUTES, "SqsManagedSseEnabled", "KmsMasterKeyId")
     ),
-    Saboteur(
-        "shorten-retention",
-        "reports queues that keep messages for a minute",
-        report(QUEUE_ATTRIBUTES, MessageRetentionPeriod="60"),
+    "shorten-retention": Saboteur(
+        "reports queues that keep messages for a minute", report(QUEUE_ATTRIBUTES, MessageRetentionPeriod="60")
     ),
-    Saboteur(
-        "widen-topic-scope",
-        "reports topics that deduplicate across groups",
-        conceal(TOPIC_ATTRIBUTES, "FifoThroughputScope"),
+    "widen-topic-scope": Saboteur(
+        "reports topics that deduplicate across groups", conceal(TOPIC_ATTRIBUTES, "FifoThroughputScope")
     ),
-    Saboteur(
-        "hide-subscription",
+    "hide-subscription": Saboteur(
         "lists all subscriptions but the last",
         misreport(lambda parsed: parsed["Subscriptions"].pop(), "sns.ListSubscriptionsByTopic"),
     ),
-    Saboteur(
-        "match-by-body",
-        "reports subscriptions whose filter looks at the body",
-        report(_SUBSCRIPTION, FilterPolicyScope="MessageBody"),
+    "match-by-body": Saboteur(
+        "reports subscriptions whose filter looks at the body", report(_SUBSCRIPTION, FilterPolicyScope="MessageBody")
     ),
-    Saboteur(
-        "invent-filters",
+    "invent-filters": Saboteur(
         "reports subscriptions with a filter nobody declared",
         report(_SUBSCRIPTION, FilterPolicy='{"invented": ["yes"]}'),
     ),
-    Saboteur(
-        "keep-pending",
-        "reports subscriptions that wait for a confirmation",
-        report(_SUBSCRIPTION, PendingConfirmation="true"),
+    "keep-pending": Saboteur(
+        "reports subscriptions that wait for a confirmation", report(_SUBSCRIPTION, PendingConfirmation="true")
     ),
-    Saboteur("share-undelivered-queue", "reports the first subscription's DLQ for all", _ShareUndeliveredQueue),
-    Saboteur(
-        "allow-plain-http",
+    "share-undelivered-queue": Saboteur("reports the first subscription's DLQ for all", _ShareUndeliveredQueue),
+    "allow-plain-http": Saboteur(
         "reports policies that deny nothing",
         misreport(_rewrite_policy(_allow_plain_http), QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES),
     ),
-    Saboteur(
-        "allow-foreign-sources",
+    "allow-foreign-sources": Saboteur(
         "reports policies that allow without a condition",
         misreport(_rewrite_policy(_allow_foreign_sources), QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES),
     ),
-    Saboteur("mute-alarms", "reports alarms that tell nobody", _of_alarms(lambda alarm: alarm.update(AlarmActions=[]))),
-    Saboteur(
-        "misdirect-expressions",
-        "reports alarms computed of another queue's and service's metrics",
-        _of_alarms(_misdirect),
+    "mute-alarms": Saboteur("reports alarms that tell nobody", _of_alarms(lambda alarm: alarm.update(AlarmActions=[]))),
+    "misdirect-expressions": Saboteur(
+        "reports alarms computed of another queue's and service's metrics", _of_alarms(_misdirect)
     ),
-    Saboteur(
-        "tell-without-data", "reports alarms that also tell when there is no data", _of_alarms(_tell_without_data)
+    "tell-without-data": Saboteur(
+        "reports alarms that also tell when there is no data", _of_alarms(_tell_without_data)
     ),
-    Saboteur("raise-thresholds", "reports alarms that ring later", _of_alarms(_raise_threshold)),
-)
+    "raise-thresholds": Saboteur("reports alarms that ring later", _of_alarms(_raise_threshold)),
+}

@@ -92,68 +92,57 @@ def _of_some_calls(kind: type[Hook], operations: tuple[str, ...]) -> Callable[[i
     return lambda every: kind(every, operations)
 
 
-SABOTEURS = (
-    Saboteur("hide-errors", "turns refusals into success", _HideErrors),
-    Saboteur("blur-errors", "gives every refusal the same text", _BlurErrors),
-    *(
-        Saboteur(
-            f"accept-{calls}", f"turns refusals of {' and '.join(named)} into success", _of_some_calls(kind, named)
+SABOTEURS = {
+    "hide-errors": Saboteur("turns refusals into success", _HideErrors),
+    "blur-errors": Saboteur("gives every refusal the same text", _BlurErrors),
+    **{
+        f"accept-{calls}": Saboteur(
+            f"turns refusals of {' and '.join(named)} into success", _of_some_calls(kind, named)
         )
         for kind, calls, named in ((_HideErrors, *entry) for entry in _CALLS.items())
-    ),
-    *(
-        Saboteur(f"blur-{calls}", f"gives refusals of {' and '.join(named)} the same text", _of_some_calls(kind, named))
+    },
+    **{
+        f"blur-{calls}": Saboteur(f"gives refusals of {' and '.join(named)} the same text", _of_some_calls(kind, named))
         for kind, calls, named in ((_BlurErrors, *entry) for entry in _CALLS.items())
         if calls != "lookups"  # nobody recorded how these are refused
+    },
+    "lose-batch-entries": Saboteur("confirms a batch and does its first entry only", _LoseBatchEntries),
+    "hide-batch-failures": Saboteur("reports failed entries of a batch as done", misreport(_hide_failures, *_BATCHES)),
+    "hide-delete-failures": Saboteur(
+        "reports failed deletes of a batch as done", misreport(_hide_failures, _DELETE_BATCH)
     ),
-    Saboteur("lose-batch-entries", "confirms a batch and does its first entry only", _LoseBatchEntries),
-    Saboteur("hide-batch-failures", "reports failed entries of a batch as done", misreport(_hide_failures, *_BATCHES)),
-    Saboteur(
-        "hide-delete-failures", "reports failed deletes of a batch as done", misreport(_hide_failures, _DELETE_BATCH)
+    "hide-change-failures": Saboteur(
+        "reports failed visibility changes of a batch as done", misreport(_hide_failures, _CHANGE_BATCH)
     ),
-    Saboteur(
-        "hide-change-failures",
-        "reports failed visibility changes of a batch as done",
-        misreport(_hide_failures, _CHANGE_BATCH),
-    ),
-    Saboteur(
-        "freeze-batch-numbers",
+    "freeze-batch-numbers": Saboteur(
         "answers one sequence number for all entries of a batch",
         misreport(_answering("SequenceNumber", lambda _: "1"), _SEND_BATCH),
     ),
-    Saboteur(
-        "misnumber-batch-entries",
+    "misnumber-batch-entries": Saboteur(
         "answers the entries of a batch with numbers their messages do not have",
         misreport(_answering("SequenceNumber", _next), _SEND_BATCH),
     ),
-    Saboteur(
-        "misname-batch-entries",
+    "misname-batch-entries": Saboteur(
         "answers the entries of a batch with ids their messages do not have",
         misreport(_answering("MessageId", lambda id_: f"misnamed-{id_}"), _SEND_BATCH),
     ),
-    Saboteur(
-        "misdigest-batch-bodies",
+    "misdigest-batch-bodies": Saboteur(
         "answers the entries of a batch with the MD5 of another body",
         misreport(_answering("MD5OfMessageBody", lambda _: _NO_DIGEST), _SEND_BATCH),
     ),
-    Saboteur(
-        "misdigest-batch-attributes",
+    "misdigest-batch-attributes": Saboteur(
         "answers the entries of a batch with the MD5 of other attributes",
         misreport(_answering("MD5OfMessageAttributes", lambda _: _NO_DIGEST), _SEND_BATCH),
     ),
-    Saboteur(
-        "misnumber-sends",
-        "answers a send with a number its message does not have",
-        misreport(_misnumber_send, "sqs.SendMessage"),
+    "misnumber-sends": Saboteur(
+        "answers a send with a number its message does not have", misreport(_misnumber_send, "sqs.SendMessage")
     ),
-    Saboteur(
-        "misname-published-entries",
+    "misname-published-entries": Saboteur(
         "answers the entries of a publish with ids no copy names",
         misreport(_answering("MessageId", lambda id_: f"misnamed-{id_}"), _PUBLISH_BATCH),
     ),
-    Saboteur(
-        "misnumber-published-entries",
+    "misnumber-published-entries": Saboteur(
         "answers the entries of a publish with numbers no copy names",
         misreport(_answering("SequenceNumber", _next), _PUBLISH_BATCH),
     ),
-)
+}

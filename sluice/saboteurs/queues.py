@@ -101,9 +101,9 @@ def _shrink_messages(parsed: dict[str, Any]) -> None:
         parsed["Attributes"]["MaximumMessageSize"] = "262144"
 
 
-SABOTEURS = (
-    *(
-        Saboteur(f"forget-{what}", f"makes queues without the {name} asked for", omit(name, of="sqs.CreateQueue"))
+SABOTEURS = {
+    **{
+        f"forget-{what}": Saboteur(f"makes queues without the {name} asked for", omit(name, of="sqs.CreateQueue"))
         for what, name in (
             ("scope", "DeduplicationScope"),
             ("delay", "DelaySeconds"),
@@ -112,16 +112,14 @@ SABOTEURS = (
             ("retention", "MessageRetentionPeriod"),
             ("visibility", "VisibilityTimeout"),
         )
+    },
+    "shorten-delays": Saboteur("makes every delay of a queue a second", change(_shorten_delay, "sqs.CreateQueue")),
+    "move-queues": Saboteur("answers another URL when a queue is created again", _MoveQueues),
+    "ignore-attribute-changes": Saboteur(
+        "confirms a change of attributes other than the policy and does not do it", _IgnoreAttributeChanges
     ),
-    Saboteur("shorten-delays", "makes every delay of a queue a second", change(_shorten_delay, "sqs.CreateQueue")),
-    Saboteur("move-queues", "answers another URL when a queue is created again", _MoveQueues),
-    Saboteur(
-        "ignore-attribute-changes",
-        "confirms a change of attributes other than the policy and does not do it",
-        _IgnoreAttributeChanges,
-    ),
-    *(
-        Saboteur(f"only-show-{what}", f"shows a changed {name} and does not apply it", only_show(name, "sqs.Queue"))
+    **{
+        f"only-show-{what}": Saboteur(f"shows a changed {name} and does not apply it", only_show(name, "sqs.Queue"))
         for what, name in (
             ("visibility", "VisibilityTimeout"),
             ("size", "MaximumMessageSize"),
@@ -132,35 +130,30 @@ SABOTEURS = (
             ("redrive-policy", "RedrivePolicy"),
             ("redrive-permission", "RedriveAllowPolicy"),
         )
+    },
+    "freeze-modified-at": Saboteur(
+        "says that no attribute was ever changed", misreport(_never_changed, "sqs.GetQueueAttributes")
     ),
-    Saboteur(
-        "freeze-modified-at",
-        "says that no attribute was ever changed",
-        misreport(_never_changed, "sqs.GetQueueAttributes"),
-    ),
-    Saboteur("keep-first-policy", "confirms another policy and keeps the first", _KeepFirstPolicy),
-    Saboteur("ignore-policy-removals", "confirms that a policy is taken away and keeps it", _IgnorePolicyRemovals),
-    Saboteur("ignore-purge", "confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
-    Saboteur("ignore-tags", "confirms tags and does not keep them", _IgnoreTags),
-    Saboteur(
-        "tell-all-attributes",
+    "keep-first-policy": Saboteur("confirms another policy and keeps the first", _KeepFirstPolicy),
+    "ignore-policy-removals": Saboteur("confirms that a policy is taken away and keeps it", _IgnorePolicyRemovals),
+    "ignore-purge": Saboteur("confirms a purge and does not do it", ignore("sqs.PurgeQueue")),
+    "ignore-tags": Saboteur("confirms tags and does not keep them", _IgnoreTags),
+    "tell-all-attributes": Saboteur(
         "tells every attribute whatever was asked for",
         change(lambda params: params.update(AttributeNames=["All"]), QUEUE_ATTRIBUTES),
     ),
-    Saboteur("undercount-queue", "reports queues as empty", misreport(_undercount, QUEUE_ATTRIBUTES)),
-    Saboteur("shrink-messages", "reports queues of small messages", misreport(_shrink_messages, QUEUE_ATTRIBUTES)),
-    Saboteur("keep-queues", "confirms that a queue is deleted and keeps it", ignore("sqs.DeleteQueue")),
-    Saboteur("fold-queue-names", "makes queues in small letters only", change(_fold_name, "sqs.CreateQueue")),
-    Saboteur("fold-tags", "keeps keys of tags in small letters only", change(_fold_tags, "sqs.TagQueue")),
-    Saboteur(
-        "lose-next-page",
+    "undercount-queue": Saboteur("reports queues as empty", misreport(_undercount, QUEUE_ATTRIBUTES)),
+    "shrink-messages": Saboteur("reports queues of small messages", misreport(_shrink_messages, QUEUE_ATTRIBUTES)),
+    "keep-queues": Saboteur("confirms that a queue is deleted and keeps it", ignore("sqs.DeleteQueue")),
+    "fold-queue-names": Saboteur("makes queues in small letters only", change(_fold_name, "sqs.CreateQueue")),
+    "fold-tags": Saboteur("keeps keys of tags in small letters only", change(_fold_tags, "sqs.TagQueue")),
+    "lose-next-page": Saboteur(
         "lists queues as if the first page were all",
         misreport(lambda parsed: parsed.pop("NextToken", None), "sqs.ListQueues"),
     ),
-    Saboteur("ignore-queue-prefix", "lists queues of any name", omit("QueueNamePrefix", of="sqs.ListQueues")),
-    Saboteur(
-        "misdirect-names",
+    "ignore-queue-prefix": Saboteur("lists queues of any name", omit("QueueNamePrefix", of="sqs.ListQueues")),
+    "misdirect-names": Saboteur(
         "finds another queue than the one of that name",
         misreport(lambda parsed: parsed.update(QueueUrl=parsed["QueueUrl"] + "-other"), "sqs.GetQueueUrl"),
     ),
-)
+}

@@ -307,22 +307,22 @@ def _blank_checksums(parsed: dict[str, Any]) -> None:
                 holder[name] = "0" * 32
 
 
-SABOTEURS = (
-    Saboteur("leak-group", "delivers the next message of a blocked group", _LeakGroup),
-    Saboteur("drop-messages", "deletes messages instead of delivering them", _DropMessages, ("E1",)),
-    Saboteur("withhold-other-groups", "delivers from a queue one group only", _WithholdOtherGroups),
-    Saboteur("block-standard-queues", "delivers from a standard queue once only", _BlockStandardQueues),
-    Saboteur("drop-each-tenth", "receives every tenth message and drops it", lambda every: _DropMessages(10 * every)),
-    Saboteur(
-        "repeat-each-tenth", "delivers every tenth message again as a new one", lambda every: _DeliverTwice(10 * every)
+SABOTEURS = {
+    "leak-group": Saboteur("delivers the next message of a blocked group", _LeakGroup),
+    "drop-messages": Saboteur("deletes messages instead of delivering them", _DropMessages, ("E1",)),
+    "withhold-other-groups": Saboteur("delivers from a queue one group only", _WithholdOtherGroups),
+    "block-standard-queues": Saboteur("delivers from a standard queue once only", _BlockStandardQueues),
+    "drop-each-tenth": Saboteur("receives every tenth message and drops it", lambda every: _DropMessages(10 * every)),
+    "repeat-each-tenth": Saboteur(
+        "delivers every tenth message again as a new one", lambda every: _DeliverTwice(10 * every)
     ),
-    Saboteur("flatten-bodies", "delivers question marks for what is not ASCII", of_received(_flatten_body)),
-    Saboteur("deliver-twice", "delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
-    Saboteur("reverse-batch", "reverses the messages of an answer", _ReverseBatch, ("C2",)),
-    Saboteur("interleave-groups", "takes turns between the groups of an answer", _InterleaveGroups),
-    Saboteur("reverse-moved", "reverses the messages of an answer after a move task", _ReverseMoved),
-    *(
-        Saboteur(f"reverse-{which}", f"reverses the messages of an answer {where}", _reverse_if(applies))
+    "flatten-bodies": Saboteur("delivers question marks for what is not ASCII", of_received(_flatten_body)),
+    "deliver-twice": Saboteur("delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
+    "reverse-batch": Saboteur("reverses the messages of an answer", _ReverseBatch, ("C2",)),
+    "interleave-groups": Saboteur("takes turns between the groups of an answer", _InterleaveGroups),
+    "reverse-moved": Saboteur("reverses the messages of an answer after a move task", _ReverseMoved),
+    **{
+        f"reverse-{which}": Saboteur(f"reverses the messages of an answer {where}", _reverse_if(applies))
         for which, where, applies in (
             ("mixed", "of several groups", _has_several_groups),
             ("redelivered", "that begins with one received before", _is_received_again),
@@ -330,60 +330,51 @@ SABOTEURS = (
             ("delayed", "that waited for more than a second", _has_waited),
             ("long", "of six or more", lambda messages: len(messages) >= _LONG),
         )
-    ),
-    Saboteur(
-        "swap-late-bodies",
+    },
+    "swap-late-bodies": Saboteur(
         "exchanges the fourth and the fifth message of a queue or topic",
         lambda every: _SwapBodies(every, first=3, sends=ALL_SENDS),
     ),
-    Saboteur(
-        "swap-batch-bodies",
+    "swap-batch-bodies": Saboteur(
         "exchanges the first two messages of a batch to a topic",
         lambda every: _SwapBodies(every, first=0, sends=("sns.PublishBatch",)),
     ),
-    Saboteur("corrupt-bodies", "changes a character of received bodies", _CorruptBodies, ("G1",)),
-    Saboteur("change-message-ids", "gives received messages other message ids", _ChangeMessageIds),
-    Saboteur("renumber-messages", "gives a message another sequence number at every receive", _RenumberMessages),
-    Saboteur(
-        "widen-attribute-names",
-        "returns all attributes whatever was asked for",
-        change(_widen_attribute_names, *RECEIVE),
+    "corrupt-bodies": Saboteur("changes a character of received bodies", _CorruptBodies, ("G1",)),
+    "change-message-ids": Saboteur("gives received messages other message ids", _ChangeMessageIds),
+    "renumber-messages": Saboteur("gives a message another sequence number at every receive", _RenumberMessages),
+    "widen-attribute-names": Saboteur(
+        "returns all attributes whatever was asked for", change(_widen_attribute_names, *RECEIVE)
     ),
-    Saboteur("fill-receives", "brings ten messages where no number is given", change(_fill_receive, *RECEIVE)),
-    Saboteur(
-        "show-empty-lists",
+    "fill-receives": Saboteur("brings ten messages where no number is given", change(_fill_receive, *RECEIVE)),
+    "show-empty-lists": Saboteur(
         "answers an empty receive with an empty list",
         misreport(lambda parsed: parsed.setdefault("Messages", []), *RECEIVE),
     ),
-    Saboteur(
-        "blank-checksums", "answers checksums of nothing", misreport(_blank_checksums, "sqs.SendMessage", *RECEIVE)
+    "blank-checksums": Saboteur(
+        "answers checksums of nothing", misreport(_blank_checksums, "sqs.SendMessage", *RECEIVE)
     ),
-    Saboteur(
-        "drop-message-attributes",
+    "drop-message-attributes": Saboteur(
         "delivers messages without their attributes",
         of_received(lambda message: message.pop("MessageAttributes", None)),
     ),
-    Saboteur(
-        "drop-sender",
+    "drop-sender": Saboteur(
         "delivers messages without the id of their sender",
         of_received(lambda message: message.get("Attributes", {}).pop("SenderId", None)),
     ),
-    Saboteur("regroup-messages", "delivers all messages as of one group", stamp("MessageGroupId", "regrouped")),
-    Saboteur(
-        "relabel-messages",
-        "delivers all messages under one deduplication id",
-        stamp("MessageDeduplicationId", "relabelled"),
+    "regroup-messages": Saboteur("delivers all messages as of one group", stamp("MessageGroupId", "regrouped")),
+    "relabel-messages": Saboteur(
+        "delivers all messages under one deduplication id", stamp("MessageDeduplicationId", "relabelled")
     ),
-    Saboteur("freeze-sent-at", "reports every message as sent at one instant", stamp("SentTimestamp", "1700000000000")),
-    Saboteur("backdate-messages", "reports every message as sent an hour earlier", of_received(_backdate)),
-    Saboteur("misname-sender", "reports every message as sent by somebody else", stamp("SenderId", "AIDAMISNAMED")),
-    Saboteur("freeze-receive-count", "reports every receive as the first", stamp("ApproximateReceiveCount", "1")),
-    Saboteur(
-        "ignore-attempt-ids", "takes a repeated receive for a new one", omit("ReceiveRequestAttemptId", of=RECEIVE)
+    "freeze-sent-at": Saboteur("reports every message as sent at one instant", stamp("SentTimestamp", "1700000000000")),
+    "backdate-messages": Saboteur("reports every message as sent an hour earlier", of_received(_backdate)),
+    "misname-sender": Saboteur("reports every message as sent by somebody else", stamp("SenderId", "AIDAMISNAMED")),
+    "freeze-receive-count": Saboteur("reports every receive as the first", stamp("ApproximateReceiveCount", "1")),
+    "ignore-attempt-ids": Saboteur(
+        "takes a repeated receive for a new one", omit("ReceiveRequestAttemptId", of=RECEIVE)
     ),
-    Saboteur("repeat-attempts", "brings the same again for an attempt id, for ever", _RepeatAttempts),
-    Saboteur("shorten-attempts", "hides what a repeated receive brings for a second", _ShortenAttempts),
-    Saboteur("shift-sent-at", "reports every receive of a message as sent later", _ShiftSentAt),
-    Saboteur("stamp-groups", "gives a group to messages without one", of_received(_stamp_group)),
-    Saboteur("ignore-wait", "answers a long poll at once", omit("WaitTimeSeconds", of=RECEIVE)),
-)
+    "repeat-attempts": Saboteur("brings the same again for an attempt id, for ever", _RepeatAttempts),
+    "shorten-attempts": Saboteur("hides what a repeated receive brings for a second", _ShortenAttempts),
+    "shift-sent-at": Saboteur("reports every receive of a message as sent later", _ShiftSentAt),
+    "stamp-groups": Saboteur("gives a group to messages without one", of_received(_stamp_group)),
+    "ignore-wait": Saboteur("answers a long poll at once", omit("WaitTimeSeconds", of=RECEIVE)),
+}

@@ -129,33 +129,28 @@ class _LosePublishes(Hook):
             parsed["Successful"] += [{"Id": entry["Id"], "MessageId": "lost"} for entry in self._lost]
 
 
-SABOTEURS = (
-    Saboteur("shorten-ids", "cuts group and deduplication ids to 64 characters", _ShortenIds),
-    Saboteur("salt-deduplication-ids", "makes every deduplication id a new one", _SaltDeduplicationIds),
-    Saboteur("forget-deduplication", "gives every repeat a deduplication id of its own", _ForgetDeduplication, ("B1",)),
-    Saboteur(
-        "forget-after-change",
-        "gives every repeat an id of its own once the scope of its queue was changed",
-        _ForgetAfterChange,
+SABOTEURS = {
+    "shorten-ids": Saboteur("cuts group and deduplication ids to 64 characters", _ShortenIds),
+    "salt-deduplication-ids": Saboteur("makes every deduplication id a new one", _SaltDeduplicationIds),
+    "forget-deduplication": Saboteur("gives every repeat a deduplication id of its own", _ForgetDeduplication, ("B1",)),
+    "forget-after-change": Saboteur(
+        "gives every repeat an id of its own once the scope of its queue was changed", _ForgetAfterChange
     ),
-    Saboteur(
-        "swallow-repeats", "drops every repeat of a deduplication id, for ever and across groups", _SwallowRepeats
+    "swallow-repeats": Saboteur(
+        "drops every repeat of a deduplication id, for ever and across groups", _SwallowRepeats
     ),
-    Saboteur("swallow-bodies", "drops every repeat of a body", _SwallowBodies),
-    Saboteur("freeze-sequence-numbers", "gives every send the same sequence number", _FreezeSequenceNumbers),
-    Saboteur("lose-trace", "sends without system attributes", omit("MessageSystemAttributes", of="sqs.SendMessage")),
-    Saboteur(
-        "strip-sent-attributes", "sends without message attributes", omit("MessageAttributes", of="sqs.SendMessage")
+    "swallow-bodies": Saboteur("drops every repeat of a body", _SwallowBodies),
+    "freeze-sequence-numbers": Saboteur("gives every send the same sequence number", _FreezeSequenceNumbers),
+    "lose-trace": Saboteur("sends without system attributes", omit("MessageSystemAttributes", of="sqs.SendMessage")),
+    "strip-sent-attributes": Saboteur(
+        "sends without message attributes", omit("MessageAttributes", of="sqs.SendMessage")
     ),
-    Saboteur(
-        "strip-published-attributes",
-        "publishes without message attributes",
-        omit("MessageAttributes", of="sns.Publish"),
+    "strip-published-attributes": Saboteur(
+        "publishes without message attributes", omit("MessageAttributes", of="sns.Publish")
     ),
-    Saboteur(
-        "reverse-batch-sends",
+    "reverse-batch-sends": Saboteur(
         "sends the entries of a batch in reverse",
         change(lambda params: params.update(Entries=params["Entries"][::-1]), "sqs.SendMessageBatch"),
     ),
-    Saboteur("lose-publishes", "acknowledges publishes and drops them", _LosePublishes, ("A1",)),
-)
+    "lose-publishes": Saboteur("acknowledges publishes and drops them", _LosePublishes, ("A1",)),
+}

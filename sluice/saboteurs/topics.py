@@ -140,79 +140,61 @@ def _strip_topic(parsed: dict[str, Any]) -> None:
     parsed["Attributes"] = {name: parsed["Attributes"][name] for name in ("Owner", "TopicArn")}
 
 
-SABOTEURS = (
-    Saboteur("ignore-subscribe", "confirms a subscription and does not make it", _IgnoreSubscribe),
-    Saboteur(
-        "lose-second-subscription", "confirms the second subscription and does not make it", _LoseSecondSubscription
+SABOTEURS = {
+    "ignore-subscribe": Saboteur("confirms a subscription and does not make it", _IgnoreSubscribe),
+    "lose-second-subscription": Saboteur(
+        "confirms the second subscription and does not make it", _LoseSecondSubscription
     ),
-    Saboteur(
-        "ignore-standard-queues",
-        "confirms the subscription of a standard queue and does not make it",
-        _IgnoreStandardQueues,
+    "ignore-standard-queues": Saboteur(
+        "confirms the subscription of a standard queue and does not make it", _IgnoreStandardQueues
     ),
-    Saboteur("ignore-unsubscribe", "confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
-    Saboteur("keep-topics", "confirms that a topic is deleted and keeps it", ignore("sns.DeleteTopic")),
-    Saboteur("skip-replays", "subscribes without the replay policy", omit("ReplayPolicy", of="sns.Subscribe")),
-    Saboteur("disguise-replays", "delivers replayed messages as if they were new", of_received(_disguise_replay)),
-    Saboteur(
-        "widen-archive-period",
-        "keeps archives for a year whatever was asked for",
-        change(_widen_archive_period, "sns.SetTopicAttributes"),
+    "ignore-unsubscribe": Saboteur("confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
+    "keep-topics": Saboteur("confirms that a topic is deleted and keeps it", ignore("sns.DeleteTopic")),
+    "skip-replays": Saboteur("subscribes without the replay policy", omit("ReplayPolicy", of="sns.Subscribe")),
+    "disguise-replays": Saboteur("delivers replayed messages as if they were new", of_received(_disguise_replay)),
+    "widen-archive-period": Saboteur(
+        "keeps archives for a year whatever was asked for", change(_widen_archive_period, "sns.SetTopicAttributes")
     ),
-    Saboteur(
-        "ignore-message-structure",
-        "delivers the message for all protocols whole",
-        omit("MessageStructure", of="sns.Publish"),
+    "ignore-message-structure": Saboteur(
+        "delivers the message for all protocols whole", omit("MessageStructure", of="sns.Publish")
     ),
-    Saboteur(
-        "invent-message-size",
+    "invent-message-size": Saboteur(
         "reports a message size where none was set",
         misreport(lambda parsed: parsed["Attributes"].setdefault("MaximumMessageSize", "262144"), TOPIC_ATTRIBUTES),
     ),
-    Saboteur("ignore-target-arn", "acknowledges what is published by TargetArn and drops it", _IgnoreTargetArn),
-    Saboteur("ignore-queue-policies", "lets every topic send to every subscribed queue", _IgnoreQueuePolicies),
-    Saboteur("deliver-the-past", "delivers to a subscriber what was published before", _DeliverThePast),
-    Saboteur(
-        "reverse-publish-results",
+    "ignore-target-arn": Saboteur("acknowledges what is published by TargetArn and drops it", _IgnoreTargetArn),
+    "ignore-queue-policies": Saboteur("lets every topic send to every subscribed queue", _IgnoreQueuePolicies),
+    "deliver-the-past": Saboteur("delivers to a subscriber what was published before", _DeliverThePast),
+    "reverse-publish-results": Saboteur(
         "returns the results of a batch in reverse",
         misreport(lambda parsed: parsed["Successful"].reverse(), "sns.PublishBatch"),
     ),
-    Saboteur(
-        "leave-pending",
-        "reports subscriptions as not confirmed",
-        report("sns.GetSubscriptionAttributes", PendingConfirmation="true"),
+    "leave-pending": Saboteur(
+        "reports subscriptions as not confirmed", report("sns.GetSubscriptionAttributes", PendingConfirmation="true")
     ),
-    Saboteur("rename-repeats", "gives a topic or subscription asked for again another ARN", _RenameRepeats),
-    Saboteur("strip-topic", "reports topics without their attributes", misreport(_strip_topic, TOPIC_ATTRIBUTES)),
-    Saboteur(
-        "ignore-message-size",
-        "makes topics of the usual message size",
-        omit("MaximumMessageSize", of="sns.CreateTopic"),
+    "rename-repeats": Saboteur("gives a topic or subscription asked for again another ARN", _RenameRepeats),
+    "strip-topic": Saboteur("reports topics without their attributes", misreport(_strip_topic, TOPIC_ATTRIBUTES)),
+    "ignore-message-size": Saboteur(
+        "makes topics of the usual message size", omit("MaximumMessageSize", of="sns.CreateTopic")
     ),
-    Saboteur("shrink-topic-size", "makes topics of half the size", change(_resize(1 / 2), "sns.CreateTopic")),
-    Saboteur("raise-topic-size", "makes topics of twice the size", change(_resize(2), "sns.CreateTopic")),
-    Saboteur(
-        "unwrap-deliveries", "delivers without the envelope where one is wanted", change(_unwrap, "sns.Subscribe")
+    "shrink-topic-size": Saboteur("makes topics of half the size", change(_resize(1 / 2), "sns.CreateTopic")),
+    "raise-topic-size": Saboteur("makes topics of twice the size", change(_resize(2), "sns.CreateTopic")),
+    "unwrap-deliveries": Saboteur(
+        "delivers without the envelope where one is wanted", change(_unwrap, "sns.Subscribe")
     ),
-    Saboteur(
-        "wrap-raw-deliveries",
-        "delivers with the envelope where none is wanted",
-        omit("RawMessageDelivery", of="sns.Subscribe"),
+    "wrap-raw-deliveries": Saboteur(
+        "delivers with the envelope where none is wanted", omit("RawMessageDelivery", of="sns.Subscribe")
     ),
-    Saboteur("reuse-publish-ids", "delivers copies under the ids of their publish", _ReusePublishIds),
-    Saboteur(
-        "ignore-filter-policy",
-        "delivers what a filter policy keeps out",
-        omit("FilterPolicy", "FilterPolicyScope", of="sns.Subscribe"),
+    "reuse-publish-ids": Saboteur("delivers copies under the ids of their publish", _ReusePublishIds),
+    "ignore-filter-policy": Saboteur(
+        "delivers what a filter policy keeps out", omit("FilterPolicy", "FilterPolicyScope", of="sns.Subscribe")
     ),
-    Saboteur(
-        "ignore-filter-scope",
-        "takes every filter policy for one of attributes",
-        omit("FilterPolicyScope", of="sns.Subscribe"),
+    "ignore-filter-scope": Saboteur(
+        "takes every filter policy for one of attributes", omit("FilterPolicyScope", of="sns.Subscribe")
     ),
-    *(
-        Saboteur(
-            f"only-show-{what}", f"shows a changed {name} and does not apply it", only_show(name, "sns.Subscription")
+    **{
+        f"only-show-{what}": Saboteur(
+            f"shows a changed {name} and does not apply it", only_show(name, "sns.Subscription")
         )
         for what, name in (
             ("raw-delivery", "RawMessageDelivery"),
@@ -220,11 +202,10 @@ SABOTEURS = (
             ("filter-scope", "FilterPolicyScope"),
             ("undelivered", "RedrivePolicy"),
         )
-    ),
-    Saboteur(
-        "only-show-topic-ids",
+    },
+    "only-show-topic-ids": Saboteur(
         "shows a topic's changed ContentBasedDeduplication and does not apply it",
         only_show("ContentBasedDeduplication", "sns.Topic"),
     ),
-    Saboteur("lose-undelivered", "makes subscriptions without a DLQ", omit("RedrivePolicy", of="sns.Subscribe")),
-)
+    "lose-undelivered": Saboteur("makes subscriptions without a DLQ", omit("RedrivePolicy", of="sns.Subscribe")),
+}

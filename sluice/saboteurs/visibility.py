@@ -141,26 +141,24 @@ def _group(message: Mapping[str, Any]) -> str:
     return str(message.get("Attributes", {}).get("MessageGroupId"))
 
 
-SABOTEURS = (
-    Saboteur("expire-changed-handles", "lets a handle expire when its timeout is changed", _ExpireChangedHandles),
-    Saboteur("delete-by-any-handle", "deletes with a handle of an earlier receive too", _DeleteByAnyHandle),
-    Saboteur("hasten-changes", "hides a message for a second at most after a visibility change", _HastenChanges),
-    Saboteur(
-        "ignore-delete", "confirms a delete and does not do it", ignore("sqs.DeleteMessage", "sqs.DeleteMessageBatch")
+SABOTEURS = {
+    "expire-changed-handles": Saboteur("lets a handle expire when its timeout is changed", _ExpireChangedHandles),
+    "delete-by-any-handle": Saboteur("deletes with a handle of an earlier receive too", _DeleteByAnyHandle),
+    "hasten-changes": Saboteur("hides a message for a second at most after a visibility change", _HastenChanges),
+    "ignore-delete": Saboteur(
+        "confirms a delete and does not do it", ignore("sqs.DeleteMessage", "sqs.DeleteMessageBatch")
     ),
-    Saboteur(
-        "ignore-visibility-change",
+    "ignore-visibility-change": Saboteur(
         "confirms a visibility change and does not do it",
         ignore("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch"),
     ),
-    Saboteur("deafen-polls", "answers nothing to a poll that waited while something was deleted", _DeafenPolls),
-    Saboteur("stretch-visibility", "makes every visibility timeout twelve hours", _StretchVisibility),
-    Saboteur("sticky-visibility", "keeps a changed visibility timeout for the next receive", _StickyVisibility),
-    Saboteur("sticky-receives", "keeps a receive's visibility timeout for the next one", _StickyReceives),
-    Saboteur(
-        "block-zero-receives",
+    "deafen-polls": Saboteur("answers nothing to a poll that waited while something was deleted", _DeafenPolls),
+    "stretch-visibility": Saboteur("makes every visibility timeout twelve hours", _StretchVisibility),
+    "sticky-visibility": Saboteur("keeps a changed visibility timeout for the next receive", _StickyVisibility),
+    "sticky-receives": Saboteur("keeps a receive's visibility timeout for the next one", _StickyReceives),
+    "block-zero-receives": Saboteur(
         "blocks the groups of an answer with several, if it was received with a visibility timeout of 0",
         _BlockZeroReceives,
     ),
-    Saboteur("withhold-changed", "delivers nothing after a visibility change of a queue", _WithholdChanged),
-)
+    "withhold-changed": Saboteur("delivers nothing after a visibility change of a queue", _WithholdChanged),
+}

@@ -36,6 +36,8 @@ from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
 from spark_load.runtime.deployment import Deployment
 
+_SHOWING = tuple(name for name, saboteur in SABOTEURS.items() if saboteur.shows)
+
 
 @click.command(short_help="Run the load test of a profile.")
 @profile_options
@@ -57,7 +59,7 @@ from spark_load.runtime.deployment import Deployment
     "--sabotage",
     "saboteur_name",
     metavar="NAME",
-    help=f"Break one promise and see the verdict turn red: {', '.join(s.name for s in SABOTEURS.values() if s.shows)}.",
+    help=f"Break one promise and see the verdict turn red: {', '.join(_SHOWING)}.",
 )
 @click.option(
     "--transport",
@@ -150,11 +152,10 @@ def run(
 
 def _check_shows(name: str) -> None:
     """Refuse a saboteur that a load test cannot show."""
-    useful = [breaker.name for breaker in SABOTEURS.values() if breaker.shows]
-    if name not in useful:
+    if name not in _SHOWING:
         why = "shows nothing in a load test" if name in SABOTEURS else "is unknown"
         raise ConfigError(
-            f"saboteur {name!r} {why}{did_you_mean(nearest(name, useful))}, allowed is one of {', '.join(useful)}"
+            f"saboteur {name!r} {why}{did_you_mean(nearest(name, _SHOWING))}, allowed is one of {', '.join(_SHOWING)}"
         )
 
 
