@@ -1,6 +1,6 @@
 """`sluice schema …`: the tables of outbox and inbox are created, upgraded, or printed as SQL."""
 
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,14 +37,7 @@ def schema() -> None:
 @declaration_option
 @dsn_option("The database, e.g. sqlite:///outbox.db")
 @log_level_option
-def apply(
-    part: str | None,
-    wait_seconds: float,
-    environment_name: str,
-    declaration: Path | None,
-    dsn: str | None,
-    log_level: str,
-) -> None:
+def apply(**options: Any) -> None:
     """Create what is missing, and bring tables of an older version to this one; without a part both parts.
 
     \b
@@ -55,14 +48,7 @@ def apply(
     """
     from sluice.cli.upgrading import upgrade
 
-    upgrade(
-        part,
-        wait_seconds=wait_seconds,
-        environment_name=environment_name,
-        declaration=declaration,
-        dsn=dsn,
-        log_level=log_level,
-    )
+    upgrade(**options)
 
 
 @schema.command()

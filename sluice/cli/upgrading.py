@@ -32,8 +32,8 @@ _ANSWER_SECONDS = 60  # for one statement of a step
 
 
 def upgrade(
-    part: str | None,
     *,
+    part: str | None,
     wait_seconds: float,
     environment_name: str,
     declaration: Path | None,

@@ -17,8 +17,8 @@ from sluice.cost.prices import MONTH_HOURS, usd
 from sluice.declaration import AutomaticRedrive, Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
 from sluice.declaration.alarms import alarms
 from sluice.declaration.fields.image import Architecture
+from sluice.declaration.fields.topics import RELAY_TASKS
 from sluice.declaration.metric_math import metric_ids
-from sluice.declaration.topics import RELAY_TASKS
 
 _MONTH_SECONDS = MONTH_HOURS * 3_600
 _GIGABYTE = 1e9

@@ -11,8 +11,8 @@ from sluice.declaration.fields.existing import ExistingKeys, ExistingQueue
 from sluice.declaration.fields.image import Architecture
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import SlackChannel
+from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.declaration.loading import Declaration, is_declared, load_declaration, load_task_declaration
-from sluice.declaration.topics import ExistingTopic, Topic
 
 __all__ = [
     "RETRY_SECONDS_MAX",

@@ -19,7 +19,7 @@ from functools import partial
 from sluice.declaration import backlog, metrics, naming, watched
 from sluice.declaration.consumer import Consumer, Gaps
 from sluice.declaration.environment import Environment
-from sluice.declaration.topics import RELAY_TASKS, ExistingTopic, Topic
+from sluice.declaration.fields.topics import RELAY_TASKS, ExistingTopic, Topic
 
 _PINNED_MINUTES = 15
 _PARKED_MINUTES = 10

@@ -13,7 +13,7 @@ from sluice.declaration.fields.existing import ExistingKeys
 from sluice.declaration.fields.image import Architecture, check_image, parse_image
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
-from sluice.declaration.topics import LABEL, ExistingTopic, Topic
+from sluice.declaration.fields.topics import LABEL, ExistingTopic, Topic
 from sluice.declaration.validation import between, checked, declared, did_you_mean, matching, nearest, require, shown
 from sluice.errors import ConfigError
 

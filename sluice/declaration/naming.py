@@ -5,7 +5,7 @@ import re
 from sluice import limits
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
-from sluice.declaration.topics import ExistingTopic, Topic
+from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.declaration.validation import shown
 from sluice.errors import ConfigError
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sluice.declaration import naming
 from sluice.declaration.environment import Encryption, Environment
-from sluice.declaration.topics import ExistingTopic, Topic
+from sluice.declaration.fields.topics import ExistingTopic, Topic
 
 type Statement = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
-from sluice.declaration.topics import ExistingTopic, Topic
+from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.errors import ConfigError
 
 VARIABLE = "SLUICE_TASK_SETTINGS"

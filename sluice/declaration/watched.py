@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sluice.declaration import backlog, metrics, naming
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
+from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.declaration.metric_math import Term, metric_ids
-from sluice.declaration.topics import ExistingTopic, Topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from sluice.constructs.services.scaling import BacklogScaling
 from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, task_settings
 from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import typed
-from sluice.declaration.topics import RELAY_TASKS
+from sluice.declaration.fields.topics import RELAY_TASKS
 
 _CONSUME = [
     "sqs:ReceiveMessage",

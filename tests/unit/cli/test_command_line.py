@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from sluice.cli import delays
+from sluice.cli import record
 from sluice.errors import MessagingError
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
@@ -189,7 +189,7 @@ def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.Monkey
     def fail(**_: object) -> None:
         raise MessagingError("\x1b[2J\nThe end" + "x" * 1_000_000)
 
-    monkeypatch.setattr(delays.delays, "callback", fail)
+    monkeypatch.setattr(record.delays, "callback", fail)
 
     code, out, err = run("delays", ".")
 
@@ -203,7 +203,7 @@ def test_a_traceback_keeps_its_lines_and_is_printable(run: Run, monkeypatch: pyt
     def fail(**_: object) -> None:
         raise RuntimeError("\x1b[2J")
 
-    monkeypatch.setattr(delays.delays, "callback", fail)
+    monkeypatch.setattr(record.delays, "callback", fail)
 
     code, out, err = run("delays", ".")
 

@@ -12,8 +12,8 @@ import sluice.cli
 from sluice import messaging
 from sluice.cli import outbox as outbox_commands
 from sluice.cli import schema as schema_commands
-from sluice.cli.commands import COMMANDS as LAZY
-from sluice.cli.commands import cli
+from sluice.cli.main import COMMANDS as LAZY
+from sluice.cli.main import cli
 from sluice.cli.options import ProcessOptions
 from sluice.extras import EXTRAS
 from sluice.messaging.database import schema

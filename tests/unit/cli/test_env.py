@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sluice.cli.commands import cli
+from sluice.cli.main import cli
 from sluice.cost.bill import MonthlyMessages, bill
 from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS

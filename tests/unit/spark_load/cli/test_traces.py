@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sluice import limits
-from sluice.cli.commands import cli
+from sluice.cli.main import cli
 from sluice.errors import ConfigError, MessagingError
 from sluice.recorder import record
 from sluice.recorder.journal import SCHEMA

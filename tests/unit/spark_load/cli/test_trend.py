@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from sluice.cli.commands import cli
+from sluice.cli.main import cli
 from sluice.errors import HistoryError
 from sluice.judge import report
 from sluice.judge.checker.verdict import Status
