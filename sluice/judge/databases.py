@@ -168,17 +168,11 @@ def _of_producers(evidence: Evidence) -> Iterator[Violation]:
     there = {committed.event_id: committed for committed in evidence.committed}
     for event_id in evidence.acknowledged:
         if event_id not in there:
-            yield Violation(
-                anomaly=Anomaly.COMMIT_LOST, event_id=event_id, group="", sentence="acknowledged, and its row is gone"
-            )
+            sentence = "acknowledged, and its row is gone"
+            yield Violation(anomaly=Anomaly.COMMIT_LOST, event_id=event_id, group="", sentence=sentence)
     for event_id in evidence.rolled_back:
         if event_id in there:
-            yield Violation(
-                anomaly=Anomaly.ROLLED_BACK,
-                event_id=event_id,
-                group=there[event_id].group,
-                sentence="its row is there",
-            )
+            yield _violation(Anomaly.ROLLED_BACK, there[event_id], "its row is there")
 
 
 def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
@@ -190,37 +184,30 @@ def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
     rows = {entry.event_id for entry in evidence.committed}
     for group in {**committed, **published}:
         messages = published.get(group, [])
-        yield from (
-            _unknown_id(evidence, entry.event_id, group, None) for entry in messages if entry.event_id not in rows
-        )
+        yield from (_unknown(evidence, entry) for entry in messages if entry.event_id not in rows)
         in_outbox = {entry.event_id for entry in messages}
         for row in committed.get(group, []):
             if row.event_id not in in_outbox:
-                yield Violation(
-                    anomaly=Anomaly.UNPUBLISHED, event_id=row.event_id, group=group, sentence="the outbox has none"
-                )
+                yield _violation(Anomaly.UNPUBLISHED, row, "the outbox has none")
         expected = [row.event_id for row in committed.get(group, []) if row.event_id in in_outbox]
         known = [entry for entry in messages if entry.event_id in rows]
         for place, (message, event_id) in enumerate(zip(known, expected, strict=True), start=1):
             if message.event_id != event_id or (len(known) == len(messages) and message.seq != place):
-                yield Violation(
-                    anomaly=Anomaly.MISNUMBERED,
-                    event_id=message.event_id,
-                    group=group,
-                    sentence=f"has number {message.seq}; commit {place} of the group was {event_id}",
-                )
+                sentence = f"has number {message.seq}; commit {place} of the group was {event_id}"
+                yield _violation(Anomaly.MISNUMBERED, message, sentence)
                 break  # the rest of the group follows from it
 
 
-def _unknown_id(evidence: Evidence, event_id: str, group: str, consumer: str | None) -> Violation:
-    is_known = event_id in evidence.rolled_back
-    return Violation(
-        anomaly=Anomaly.ROLLED_BACK if is_known else Anomaly.INVENTED,
-        event_id=event_id,
-        group=group,
-        consumer=consumer,
-        sentence="it was rolled back by its producer" if is_known else "no producer has committed it",
-    )
+def _violation(
+    anomaly: Anomaly, row: Committed | Published | Done, sentence: str, consumer: str | None = None
+) -> Violation:
+    return Violation(anomaly=anomaly, event_id=row.event_id, group=row.group, consumer=consumer, sentence=sentence)
+
+
+def _unknown(evidence: Evidence, row: Published | Done, consumer: str | None = None) -> Violation:
+    if row.event_id in evidence.rolled_back:
+        return _violation(Anomaly.ROLLED_BACK, row, "it was rolled back by its producer", consumer)
+    return _violation(Anomaly.INVENTED, row, "no producer has committed it", consumer)
 
 
 def _of_effects(evidence: Evidence, consumer: str, done: Sequence[Done]) -> Iterator[Violation]:
@@ -230,26 +217,16 @@ def _of_effects(evidence: Evidence, consumer: str, done: Sequence[Done]) -> Iter
     for effect in done:
         row = rows.get(effect.event_id)
         if row is None:
-            yield _unknown_id(evidence, effect.event_id, effect.group, consumer)
-            continue
-        if effect.is_doomed:
-            anomaly, sentence = Anomaly.DOOMED, f"effect {effect.id} is of an attempt that was to be rolled back"
+            yield _unknown(evidence, effect, consumer)
+        elif effect.is_doomed:
+            sentence = f"effect {effect.id} is of an attempt that was to be rolled back"
+            yield _violation(Anomaly.DOOMED, effect, sentence, consumer)
         elif (effect.group, effect.payload) != (row.group, row.payload):
-            anomaly, sentence = Anomaly.CHANGED, f"effect {effect.id} says {effect.payload!r} of {effect.group!r}"
-        else:
-            continue
-        yield Violation(
-            anomaly=anomaly, event_id=effect.event_id, group=effect.group, consumer=consumer, sentence=sentence
-        )
+            sentence = f"effect {effect.id} says {effect.payload!r} of {effect.group!r}"
+            yield _violation(Anomaly.CHANGED, effect, sentence, consumer)
     for event_id, count in times.items():
         if count > 1 and event_id in rows:
-            yield Violation(
-                anomaly=Anomaly.DOUBLE,
-                event_id=event_id,
-                group=rows[event_id].group,
-                consumer=consumer,
-                sentence=f"it has {count} effects",
-            )
+            yield _violation(Anomaly.DOUBLE, rows[event_id], f"it has {count} effects", consumer)
 
 
 def _missing(evidence: Evidence, consumer: str, done: Collection[str]) -> tuple[list[tuple[str, str]], list[Violation]]:
@@ -270,26 +247,18 @@ def _missing(evidence: Evidence, consumer: str, done: Collection[str]) -> tuple[
         if is_given_up or place in evidence.dead or place in evidence.parked or not evidence.is_settled:
             unfinished.append(place)
             continue
-        lost.append(
-            Violation(
-                anomaly=Anomaly.LOST,
-                event_id=row.event_id,
-                group=row.group,
-                consumer=consumer,
-                sentence="it has no effect, is in no queue and no DLQ, and is not set aside;"
-                f" its inbox says {_fields_of(evidence, consumer, row.group, seqs.get(row.event_id))}",
-            )
+        sentence = (
+            "it has no effect, is in no queue and no DLQ, and is not set aside;"
+            f" its inbox says {_inbox_says(evidence, consumer, row.group, seqs.get(row.event_id))}"
         )
+        lost.append(_violation(Anomaly.LOST, row, sentence, consumer))
     return unfinished, lost
 
 
-def _fields_of(evidence: Evidence, consumer: str, group: str, seq: int | None) -> str:
+def _inbox_says(evidence: Evidence, consumer: str, group: str, seq: int | None) -> str:
     for listed in evidence.listed:
-        if (
-            (listed.consumer, listed.group) == (consumer, group)
-            and seq is not None
-            and listed.seq <= seq <= listed.through
-        ):
+        is_its = (listed.consumer, listed.group) == (consumer, group)
+        if is_its and seq is not None and listed.seq <= seq <= listed.through:
             return f"{listed.state} of number {seq}" + (f" ({listed.reason})" if listed.reason else "")
     return f"nothing of number {seq}"
 
@@ -318,14 +287,11 @@ def _of_order(evidence: Evidence, consumer: str, done: Iterable[Done]) -> Iterat
         if before is None or places[effect.event_id] >= places[before.event_id]:
             last[effect.group] = effect
             continue
-        yield Violation(
-            anomaly=Anomaly.REORDERED,
-            event_id=effect.event_id,
-            group=effect.group,
-            consumer=consumer,
-            sentence=f"commit {places[effect.event_id]} of its group was done after commit"
-            f" {places[before.event_id]}, event {before.event_id}",
+        sentence = (
+            f"commit {places[effect.event_id]} of its group was done after commit {places[before.event_id]},"
+            f" event {before.event_id}"
         )
+        yield _violation(Anomaly.REORDERED, effect, sentence, consumer)
 
 
 def _in_order(committed: Iterable[Committed]) -> dict[str, list[Committed]]:

@@ -19,7 +19,7 @@ from sluice.judge.checker import (
     open_thresholds,
     queue_context,
 )
-from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, OPPORTUNITIES, Severity
+from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, Anomaly, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.counts import EventCounts
@@ -179,12 +179,11 @@ def _opportunities(counts: Mapping[str, int], facts: RunFacts, surrounded: Queue
         "effects": bool(expectation.effects_recorded),
     }
 
-    def count(anomaly: str) -> int:
-        of, given = OPPORTUNITIES[anomaly]
-        known = is_known | {"threshold": facts.limits.get(anomaly) is not None}
-        return count_of[of] if all(known[what] for what in given) else 0
+    def count(anomaly: Anomaly) -> int:
+        known = is_known | {"threshold": facts.limits.get(anomaly.id) is not None}
+        return count_of[anomaly.counted or ""] if all(known[what] for what in anomaly.given) else 0
 
-    return {anomaly.id: count(anomaly.id) for anomaly in JUDGED}
+    return {anomaly.id: count(anomaly) for anomaly in JUDGED}
 
 
 def faults_of(recoveries: Iterable[Recovery]) -> list[dict[str, Any]]:

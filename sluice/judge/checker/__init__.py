@@ -8,26 +8,36 @@ the events leave open is returned as unknown, what is lawful and worth counting 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sluice.history.events import Event
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.expectation import Activity, Expectation, Fault, Move, Purge, QueueContext, queue_context
+from sluice.judge.checker.expectation import Activity, Expectation, Loss, Move, QueueContext, queue_context
 from sluice.judge.checker.group import Group
-from sluice.judge.checker.rules import blocking, content, dead_letters, duplication, effects, existence, ordering
+from sluice.judge.checker.rules import (  # noqa: F401 (each puts its rules into RULES)
+    Rule,
+    blocking,
+    content,
+    dead_letters,
+    duplication,
+    effects,
+    existence,
+    ordering,
+    registry,
+)
 from sluice.judge.checker.run import Measured, RunCounts, Thresholds, check_run, check_thresholds, open_thresholds
 from sluice.judge.checker.verdict import Violation
 
 __all__ = [
+    "RULES",
     "Activity",
     "Expectation",
-    "Fault",
     "Finding",
+    "Loss",
     "Measured",
     "Move",
-    "Purge",
     "QueueContext",
     "RunCounts",
     "Thresholds",
@@ -38,18 +48,8 @@ __all__ = [
     "queue_context",
 ]
 
-type Rule = Callable[[Group], Iterator[Violation]]
-
-RULES: Mapping[str, Rule] = {
-    **existence.RULES,
-    **duplication.RULES,
-    **ordering.RULES,
-    **blocking.RULES,
-    **dead_letters.RULES,
-    **content.RULES,
-    **effects.RULES,
-}
-"""Anomaly id -> what looks for it in a group. The others are of the run: see `run`."""
+RULES: Mapping[str, Rule] = {anomaly: registry[anomaly] for anomaly in ANOMALIES if anomaly in registry}
+"""What looks for each anomaly in a group, in the order of the anomaly ids."""
 
 OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
 """What `check_run` and `check_thresholds` judge."""

@@ -104,17 +104,8 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purge:
-    """A purge of a queue, as long as it may have worked: a minute longer than its call."""
-
-    queue: str
-    began_at_us: int
-    ended_at_us: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A fault that was injected and is documented to lose what was published to `queue` meanwhile."""
+class Loss:
+    """A time in which a queue may lose messages."""
 
     queue: str
     began_at_us: int
@@ -128,15 +119,15 @@ class QueueContext:
     Args:
         activity: queue to its seconds, ascending.
         moves: of dead letters back into a queue.
-        purges: of queues.
-        faults: that lose messages.
+        purges: of queues, each as long as it may have worked: a minute longer than its call.
+        faults: that were injected and are documented to lose what was published meanwhile.
         empty_since_us: queue to the instant from which probes found nothing in it any more.
     """
 
     activity: Mapping[str, Sequence[Activity]] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
-    purges: tuple[Purge, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    purges: tuple[Loss, ...] = ()
+    faults: tuple[Loss, ...] = ()
     empty_since_us: Mapping[str, int] = field(default_factory=dict)
 
     def polls(self, queue: str, *, from_us: int, until_us: int) -> tuple[int, int]:
@@ -158,7 +149,7 @@ class QueueContext:
 def queue_context(
     events: Iterable[Event], *, queues: Sequence[str] = (), dead_letter_queues: Mapping[str, str] = _NONE
 ) -> QueueContext:
-    """Return what the events that belong to no group say: polls, move tasks, purges, faults and probes.
+    """Return what the events that belong to no group say: move tasks, purges, faults and probes.
 
     A move task names its destination and a lossy fault itself in `detail` (`destination`, `is_lossy`). One whose
     destination is null takes each message to the queue it came from: one of those that have this DLQ, or one of
@@ -176,7 +167,6 @@ def queue_context(
         if record.outcome != Outcome.FAIL and "destination" in detail_of(record.detail)
     ]
     return QueueContext(
-        activity=_activity(of_kind[Kind.POLL]),
         moves=tuple(
             Move(
                 source=record.queue or "",
@@ -189,7 +179,7 @@ def queue_context(
             for destination in _destinations(record, queues, dead_letter_queues)
         ),
         purges=tuple(
-            Purge(
+            Loss(
                 queue=record.queue or "",
                 began_at_us=record.invoked_at_us or 0,
                 ended_at_us=(record.responded_at_us or (record.invoked_at_us or 0) + _PURGED_WITHIN_US)
@@ -199,7 +189,7 @@ def queue_context(
             if record.outcome != Outcome.FAIL
         ),
         faults=tuple(
-            Fault(
+            Loss(
                 queue=record.queue or "", began_at_us=record.invoked_at_us or 0, ended_at_us=record.responded_at_us or 0
             )
             for record in of_kind[Kind.FAULT]
@@ -215,24 +205,6 @@ def _destinations(record: Event, queues: Sequence[str], dead_letter_queues: Mapp
         return [str(named)]
     sources = [queue for queue, dead_letter_queue in dead_letter_queues.items() if dead_letter_queue == record.queue]
     return sources or [queue for queue in queues if queue != record.queue]
-
-
-def _activity(polls: Iterable[Event]) -> dict[str, list[Activity]]:
-    seconds: dict[tuple[str, int], list[Event]] = defaultdict(list)
-    for poll in polls:
-        if poll.outcome == Outcome.OK and poll.invoked_at_us is not None and poll.responded_at_us is not None:
-            seconds[poll.queue or "", poll.invoked_at_us // _SECOND_US].append(poll)
-    activity: dict[str, list[Activity]] = defaultdict(list)
-    for (queue, second), answered_polls in sorted(seconds.items()):
-        served = sum(detail_of(poll.detail).get("received") != 0 for poll in answered_polls)
-        empty = sum(
-            detail_of(poll.detail).get("received") == 0 and bool(poll.wait_time_seconds) for poll in answered_polls
-        )
-        answered_by_us = max(poll.responded_at_us or 0 for poll in answered_polls)
-        activity[queue].append(
-            Activity(second=second, served_count=served, empty_count=empty, answered_by_us=answered_by_us)
-        )
-    return dict(activity)
 
 
 def _empty_since_us(probes: Iterable[Event]) -> dict[str, int]:

@@ -55,6 +55,11 @@ def by_time(event: Event) -> tuple[int, int, str, int]:
     return responded(event), invoked(event), event.call_id or "", event.batch_position or 0
 
 
+def effective(tries: Iterable[Event]) -> list[Event]:
+    """Return those that may have had an effect."""
+    return [event for event in tries if event.outcome != Outcome.FAIL]
+
+
 def number(event: Event) -> str | None:
     """Return the sequence number a publish was answered with: of SNS, or of the queue it was sent straight to."""
     return event.sns_sequence_number or event.sqs_sequence_number
@@ -157,7 +162,7 @@ class Group:
 
     def _is_one_message(self, idx: int) -> bool:
         """Return whether everything published under an idx is one message, and so has one place in the group."""
-        tries = [event for event in self.publishes[idx] if event.outcome != Outcome.FAIL]
+        tries = effective(self.publishes[idx])
         numbers = {number(event) for event in tries}
         window_us = self.expectation.deduplication_window_seconds * 1_000_000
         span_us = max(map(done_by, tries)) - min(map(invoked, tries)) + self.publishers_spread_us
@@ -198,7 +203,7 @@ class Group:
             return None
         if idx in self.order:
             return (self.acked[idx].queue, self.order[idx]) if len(ids) == 1 else None
-        tries = [event for event in self.publishes[idx] if event.outcome != Outcome.FAIL]
+        tries = effective(self.publishes[idx])
         numbers = sorted({number(event) or "" for event in tries})
         is_certain = (
             "" not in numbers
@@ -220,11 +225,11 @@ class Group:
             numbers.append(max(numbers[-1], order) if numbers else order)
         behind = {}
         for idx, tries in self.publishes.items():
-            effective = [event for event in tries if event.outcome != Outcome.FAIL]
-            if idx in self.acked or not effective:
+            sent = effective(tries)
+            if idx in self.acked or not sent:
                 continue
-            tried_us = min(map(invoked, effective)) - self.publishers_spread_us
-            queue = effective[0].queue
+            tried_us = min(map(invoked, sent)) - self.publishers_spread_us
+            queue = sent[0].queue
             before = bisect_left(answered[queue], tried_us)
             if before:
                 behind[idx] = (queue, highest[queue][before - 1])
@@ -352,13 +357,14 @@ class Group:
         is_over = move.is_finished and all(self.is_after(event, move.ended_at_us) for event in times)
         return len(times) + lost > most and (lost >= most or not is_over)
 
+    def moves_before(self, event: Event, queue: str | None) -> list[Move]:
+        """Return the move tasks to a queue that may have begun before a message was received."""
+        by_us = responded(event) + self.around_bound_us
+        return [move for move in self.around.moves if move.destination == queue and move.began_at_us <= by_us]
+
     def may_be_from_dlq(self, event: Event) -> bool:
         """Return whether a move task to its queue may have begun before a message was received."""
-        bound_us = self.around_bound_us
-        return any(
-            move.destination == event.queue and move.began_at_us <= responded(event) + bound_us
-            for move in self.around.moves
-        )
+        return bool(self.moves_before(event, event.queue))
 
     def has_stayed(self, queue: str, idx: int | None) -> bool:
         """Return whether the message certainly did not leave the queue and come back: that gives it another place.
@@ -423,8 +429,8 @@ class Group:
         """Return what may have had its effect after this receive was asked for."""
         return [
             attempt
-            for attempt in self._with_repeats(event, self.tries(event))
-            if attempt.outcome != Outcome.FAIL and self._latest_us(attempt, event) >= invoked(event)
+            for attempt in effective(self._with_repeats(event, self.tries(event)))
+            if self._latest_us(attempt, event) >= invoked(event)
         ]
 
     def _latest_us(self, attempt: Event, event: Event) -> int:
@@ -465,8 +471,8 @@ class Group:
         """Return the earliest instant at which a receive's hold may have ended by itself, deletes left aside."""
         changes = [
             attempt
-            for attempt in self._tried(event, event.receipt_handle_hash)
-            if attempt.kind == Kind.VISIBILITY_CHANGED and attempt.outcome != Outcome.FAIL
+            for attempt in effective(self._tried(event, event.receipt_handle_hash))
+            if attempt.kind == Kind.VISIBILITY_CHANGED
         ]
         return self._held_until_us(event, self._with_repeats(event, changes))
 
@@ -532,10 +538,8 @@ class Group:
             return False
         changes = [
             change
-            for change in self._tried(event, attempt.receipt_handle_hash)
-            if change.kind == Kind.VISIBILITY_CHANGED
-            and change.outcome != Outcome.FAIL
-            and not self.is_surely_before(attempt, change)
+            for change in effective(self._tried(event, attempt.receipt_handle_hash))
+            if change.kind == Kind.VISIBILITY_CHANGED and not self.is_surely_before(attempt, change)
         ]
         if any(change.visibility_timeout_seconds != 0 for change in changes):
             return True
@@ -545,10 +549,7 @@ class Group:
 
     def settled_delete(self, event: Event) -> Event | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
-        tried = [
-            attempt for attempt in self._tried(event, event.receipt_handle_hash) if attempt.outcome != Outcome.FAIL
-        ]
-        tried = self._with_repeats(event, tried)
+        tried = self._with_repeats(event, effective(self._tried(event, event.receipt_handle_hash)))
         for delete in tried:
             if delete.kind != Kind.DELETED or delete.outcome != Outcome.OK:
                 continue

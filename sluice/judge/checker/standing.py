@@ -4,19 +4,24 @@ Nothing behind a message of a group is handed out while that message is hidden (
 comes again comes before younger ones (ORD-02). So every receive proves that what stands before it in the queue was
 deleted or dead-lettered by then, or is in the same answer. Where a call may have had its effect at several instants,
 something is proven only if it holds for all of them.
+
+What SQS takes out by itself is what is older than the queue keeps it, and what is purged.
+AWS: a message is gone when its retention ends, in flight or not, and its group goes on (VIS-16, VIS-17); retention
+counts anew in the DLQ of a FIFO queue (DLQ-08) and after a move task (MOV-18). A purge takes up to 60 seconds, removes
+what is in flight too, and may remove what is sent meanwhile (PUR-02, PUR-04). It forgets deduplication ids (DED-14).
 """
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 
+from sluice import limits
 from sluice.history.events import Event
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.group import Group, invoked, responded
-from sluice.judge.checker.retention import may_be_removed, removed_from_us
+from sluice.judge.checker.group import Group, effective, invoked, responded
 
 _AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
 
@@ -163,3 +168,34 @@ def _still_ahead(
         if before and not group.are_in_answer_of(line[place], event):
             return before[-1]
     return None
+
+
+def removed_from_us(group: Group, queue: str, publishes: Iterable[Event]) -> int:
+    """Return the earliest instant at which what was published may have been taken out of a queue; never, if it was not.
+
+    The instant is by any clock of the group, as far as it is known how far these are apart.
+    """
+    sent_us = list(map(invoked, effective(publishes)))
+    return removed_after_us(group, queue, min(sent_us)) if sent_us else NEVER_US
+
+
+def removed_after_us(group: Group, queue: str, arrived_us: int) -> int:
+    """Return the same for what came into the queue no earlier than at an instant."""
+    bound_us = group.widest_us if group.widest_us < NEVER_US else 0
+    around_us = group.around_bound_us if group.around_bound_us < NEVER_US else 0
+    kept_us = group.expectation.retention_seconds.get(queue, limits.MESSAGE_RETENTION_SECONDS) * 1_000_000
+    purged_us = [
+        max(purge.began_at_us - around_us, arrived_us - bound_us)
+        for purge in group.around.purges
+        if purge.queue == queue and arrived_us <= purge.ended_at_us + around_us
+    ]
+    return min([arrived_us + kept_us - bound_us, *purged_us])
+
+
+def may_be_removed(group: Group, queue: str, idx: int) -> bool:
+    """Return whether a message may have been taken out of a queue before its group was received there last."""
+    if not group.may_be_kept_no_longer:
+        return False
+    received = group.received.get(queue, [])
+    removed_us = removed_from_us(group, queue, group.publishes.get(idx, ()))
+    return any(removed_us <= responded(event) for event in received[-1:])

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from sluice.history.events import Event
-from sluice.judge.checker.anomalies import ANOMALIES, Severity
+from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED, Severity
 
 SCHEMA_VERSION = 1
 
@@ -186,7 +186,7 @@ class Verdict:
             "unknowns": list(self.unknowns),
             "properties": [p.as_json() for p in self.properties],
             "violations": [v.as_json() for v in self.violations],
-            "not_judged": [a.id for a in ANOMALIES.values() if not a.is_judged],
+            "not_judged": [anomaly.id for anomaly in NOT_JUDGED],
             "measures": dict(self.measures),
             "run": dict(self.run),
         }

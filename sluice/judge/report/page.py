@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from sluice.clock import utc
-from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED
 from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
 from sluice.judge.folder.series_schema import EXACT_MAX, Series
 from sluice.judge.report import figures, timeline
@@ -333,7 +333,7 @@ def _environment(verdict: Verdict) -> str:
 
 
 def _measuring(verdict: Verdict, series: Series) -> str:
-    not_judged = ", ".join(f"{anomaly.id} {anomaly.name}" for anomaly in ANOMALIES.values() if not anomaly.is_judged)
+    not_judged = ", ".join(f"{anomaly.id} {anomaly.name}" for anomaly in NOT_JUDGED)
     warm_up = (
         "There was no warm-up."
         if series["warm_up"] is None

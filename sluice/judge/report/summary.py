@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sluice.history.events import is_end_marker
-from sluice.judge.checker.anomalies import ANOMALIES
+from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED
 from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict, Violation
 from sluice.judge.report.caveats import caveats
 from sluice.pages import units
@@ -259,7 +259,7 @@ def _allowed(title: str, reasons: Mapping[str, str]) -> str:
 
 
 def _not_judged() -> str:
-    names = ", ".join(f"{a.id} {a.name}" for a in ANOMALIES.values() if not a.is_judged)
+    names = ", ".join(f"{anomaly.id} {anomaly.name}" for anomaly in NOT_JUDGED)
     return f"## Not judged yet\n\n{names}"
 
 

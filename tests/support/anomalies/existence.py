@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluice.judge.checker import Fault, QueueContext
+from sluice.judge.checker import Loss, QueueContext
 from tests.support.anomalies.case import Case
 from tests.support.histories.by_hand import (
     END,
@@ -195,7 +195,7 @@ def _dropped_in_fault() -> Case:
     return Case(
         anomaly="E5",
         events=history,
-        around=QueueContext(faults=(Fault(queue="billing", began_at_us=9_000, ended_at_us=16_000),)),
+        around=QueueContext(faults=(Loss(queue="billing", began_at_us=9_000, ended_at_us=16_000),)),
         idxs=(1,),
         sentence="published during a fault that loses messages",
         witness=(publish_of(history, 1),),

@@ -2,11 +2,17 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
+import pyarrow as pa
+
 from sluice.history.events import Event
-from sluice.judge.checker import Expectation, Finding, check_group, queue_context
+from sluice.judge.checker import Activity, Expectation, Finding, check_group, queue_context
+from sluice.judge.counts import count, facts
+from sluice.judge.reading.columns import Events
+from sluice.recorder.journal import SCHEMA
 
 VISIBILITY_SECONDS, RECEIVES_MAX = 30, 3
 
@@ -38,12 +44,19 @@ def subscribe(sns: Any, sqs: Any, *, topic_arn: str, url: str, is_raw: bool) -> 
     sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=queue_arn(sqs, url), Attributes=raw)
 
 
+def activity_of(events: Iterable[Event]) -> Mapping[str, list[Activity]]:
+    """Return the receives asked of each queue, as the judge counts them."""
+    expectation = Expectation(run="", queues=(), visibility_timeout_seconds={})
+    table = pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
+    return facts(count(Events(table), expectation), expectation).activity
+
+
 def findings(events: Iterable[Event], expectation: Expectation) -> dict[str, Finding]:
     """Return what the checker says of each group."""
     of_group: dict[str | None, list[Event]] = defaultdict(list)
     for event in events:
         of_group[event.message_group_id].append(event)
-    around = queue_context(
-        of_group.pop(None, []), queues=expectation.queues, dead_letter_queues=expectation.dead_letter_queues
-    )
+    ungrouped = of_group.pop(None, [])
+    around = queue_context(ungrouped, queues=expectation.queues, dead_letter_queues=expectation.dead_letter_queues)
+    around = replace(around, activity=activity_of(ungrouped))
     return {group: check_group(its, expectation, around) for group, its in of_group.items() if group is not None}

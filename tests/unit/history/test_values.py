@@ -7,7 +7,8 @@ import pytest
 from sluice.clock import NotReached, SystemClock, VirtualClock, eventually, utc
 from sluice.errors import ConfigError
 from sluice.history.events import Event, Identity, detail_of, identity_of, is_end_marker, pad_sequence_number, settle
-from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, OPPORTUNITIES
+from sluice.judge.checker import OF_THE_RUN, RULES
+from sluice.judge.checker.anomalies import ANOMALIES, JUDGED
 from sluice.judge.checker.verdict import Holding, Property, Status, Verdict, compose
 from sluice.saboteurs import sabotage
 
@@ -236,7 +237,7 @@ def test_the_taxonomy_is_whole() -> None:
 
     assert sum(map(len, numbers.values())) == len(ANOMALIES)
     assert numbers == {family: [*range(1, len(found) + 1)] for family, found in numbers.items()}
-    assert OPPORTUNITIES.keys() == {anomaly.id for anomaly in JUDGED}
+    assert {anomaly.id for anomaly in JUDGED} == {*RULES, *OF_THE_RUN}
     assert Verdict().as_json()["not_judged"] == ["B4"]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sluice.history.events import Event, Kind, settle
-from sluice.judge.checker import Activity, Expectation, Fault, Finding, Move, Purge, QueueContext, check_group
+from sluice.judge.checker import Activity, Expectation, Finding, Loss, Move, QueueContext, check_group
 from sluice.judge.groups import finding_in
 from sluice.judge.screening import stretches as under_test
 from sluice.recorder.journal import events_of
@@ -131,8 +131,8 @@ def test_a_group_with_an_acknowledgement_at_no_known_time_stays_whole() -> None:
     "around",
     [
         QueueContext(moves=(Move(source="billing-dlq", destination="billing", began_at_us=1, ended_at_us=2),)),
-        QueueContext(purges=(Purge(queue="billing", began_at_us=1, ended_at_us=2),)),
-        QueueContext(faults=(Fault(queue="billing", began_at_us=1, ended_at_us=2),)),
+        QueueContext(purges=(Loss(queue="billing", began_at_us=1, ended_at_us=2),)),
+        QueueContext(faults=(Loss(queue="billing", began_at_us=1, ended_at_us=2),)),
     ],
     ids=["moves", "purges", "faults"],
 )

@@ -1,1 +1,28 @@
 """The rules, a module for each family of anomalies; each anomaly is one function."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+
+from sluice.history.events import Event
+from sluice.judge.checker.group import Group
+from sluice.judge.checker.verdict import Violation
+
+type Found = tuple[str | None, Iterable[int | None], str, Iterable[Event]]
+"""Of a violation the queue, the messages, the sentence and the witness, as `Group.violation` takes them."""
+type Rule = Callable[[Group], Iterator[Violation]]
+registry: dict[str, Rule] = {}
+"""Anomaly id -> what looks for it in a group. The others are of the run: see `checker.run`."""
+
+
+def rule(anomaly: str) -> Callable[[Callable[[Group], Iterator[Found]]], Rule]:
+    """Make the function below what looks for an anomaly."""
+
+    def register(look: Callable[[Group], Iterator[Found]]) -> Rule:
+        @wraps(look)
+        def violations(group: Group) -> Iterator[Violation]:
+            return (group.violation(anomaly, *found) for found in look(group))
+
+        registry[anomaly] = violations
+        return violations
+
+    return register

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from sluice.history.events import Event, Outcome, answer_detail
+from sluice.history.events import Event, answer_detail
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.group import Group, invoked, responded
-from sluice.judge.checker.retention import may_be_removed, removed_from_us
-from sluice.judge.checker.standing import is_free, passed
-from sluice.judge.checker.verdict import Violation
+from sluice.judge.checker.group import Group, effective, invoked, responded
+from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.standing import is_free, may_be_removed, passed, removed_from_us
 
 _HELD_MAX = 16  # the longest held of a group: an answer of ten, and enough others
 _SERVED_MIN = 10
@@ -22,29 +21,24 @@ _FANNED_OUT_WITHIN_US = 10_000_000
 """After its acknowledgement a message is taken to be in every queue: SNS delivers at once, and says not by when."""
 
 
-def group_overlap(group: Group) -> Iterator[Violation]:
-    """D1: of one worker."""
-    yield from _held_together(group, "D1", lambda event, other: event.worker == other.worker)
+@rule("D1")
+def _group_overlap(group: Group) -> Iterator[Found]:
+    yield from _held_together(group, lambda event, other: event.worker == other.worker)
 
 
-def group_interleave(group: Group) -> Iterator[Violation]:
-    """D2: of two workers."""
-    yield from _held_together(group, "D2", lambda event, other: event.worker != other.worker)
+@rule("D2")
+def _group_interleave(group: Group) -> Iterator[Found]:
+    yield from _held_together(group, lambda event, other: event.worker != other.worker)
 
 
-def _held_together(group: Group, anomaly: str, concerns: Callable[[Event, Event], bool]) -> Iterator[Violation]:
+def _held_together(group: Group, concerns: Callable[[Event, Event], bool]) -> Iterator[Found]:
     found: set[tuple[int | None, int | None]] = set()
     skips = ((skip.ahead, skip.event) for skip in passed(group) if not is_free(group, skip))
     for event, other in chain(skips, _overlaps(group)):
         if concerns(event, other) and (event.idx, other.idx) not in found:
             found.add((event.idx, other.idx))
-            yield group.violation(
-                anomaly,
-                event.queue,
-                [event.idx, other.idx],
-                "the second message was handed out while the first had certainly not left the queue",
-                [event, other],
-            )
+            sentence = "the second message was handed out while the first had certainly not left the queue"
+            yield event.queue, [event.idx, other.idx], sentence, [event, other]
 
 
 def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
@@ -116,21 +110,17 @@ def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bo
     return bool(behind) and is_none and is_kept and empty_count >= _EMPTY_MIN
 
 
-def blocked_after_dead_letter(group: Group) -> Iterator[Violation]:
-    """D4."""
+@rule("D4")
+def _blocked_after_dead_letter(group: Group) -> Iterator[Found]:
     for block in blocked(group):
-        yield group.violation(
-            "D4",
-            block.queue,
-            [block.dead.idx, *block.successors[:3]],
-            f"behind the dead letter {len(block.successors)} message(s) were never received, though the queue was"
-            f" polled",
-            [block.dead, group.acked[block.successors[0]]],
-        )
+        count, witness = len(block.successors), [block.dead, group.acked[block.successors[0]]]
+        sentence = f"behind the dead letter {count} message(s) were never received, though the queue was polled"
+        yield block.queue, [block.dead.idx, *block.successors[:3]], sentence, witness
 
 
-def batch_underfill(group: Group) -> Iterator[Violation]:
-    """D5, which is lawful: a receive may bring fewer messages than there are.
+@rule("D5")
+def _batch_underfill(group: Group) -> Iterator[Found]:
+    """It is lawful: a receive may bring fewer messages than there are.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-20)
     """
@@ -149,7 +139,7 @@ def batch_underfill(group: Group) -> Iterator[Violation]:
             sentence = (
                 f"{len(underfilled)} receives that asked for more brought one message while the next was in the queue"
             )
-            yield group.violation("D5", queue, [earlier.idx, after.idx], sentence, [earlier, after])
+            yield queue, [earlier.idx, after.idx], sentence, [earlier, after]
 
 
 def _is_alone(event: Event) -> bool:
@@ -220,8 +210,8 @@ def _least_to_come(values: Sequence[int]) -> list[int]:
     return found[::-1]
 
 
-def passed_over(group: Group) -> Iterator[Violation]:
-    """D3."""
+@rule("D3")
+def _passed_over(group: Group) -> Iterator[Found]:
     allowed, stuck = group.expectation.passed_over_seconds_max, group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -230,11 +220,11 @@ def passed_over(group: Group) -> Iterator[Violation]:
             sentence = (
                 f"passed over for {seconds:.1f} s, allowed are {allowed:g} s, and {served_count} receives were served"
             )
-            yield _waited(group, "D3", wait, sentence)
+            yield _waited(group, wait, sentence)
 
 
-def stuck(group: Group) -> Iterator[Violation]:
-    """H1."""
+@rule("H1")
+def _stuck(group: Group) -> Iterator[Found]:
     allowed = group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -243,31 +233,19 @@ def stuck(group: Group) -> Iterator[Violation]:
             sentence = (
                 f"stood still for {seconds:.1f} s, allowed are {allowed:g} s, while the queue was asked {polls} times"
             )
-            yield _waited(group, "H1", wait, sentence)
+            yield _waited(group, wait, sentence)
 
 
-def false_empty(group: Group) -> Iterator[Violation]:
-    """H2."""
+@rule("H2")
+def _false_empty(group: Group) -> Iterator[Found]:
     for wait in waits(group):
         _, empty_count = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
         if empty_count and not wait.is_freed_by_time:
             sentence = f"{empty_count} long poll(s) came back empty while the message was there for all of their time"
-            yield _waited(group, "H2", wait, sentence)
+            yield _waited(group, wait, sentence)
 
 
-def _waited(group: Group, anomaly: str, wait: Wait, sentence: str) -> Violation:
+def _waited(group: Group, wait: Wait, sentence: str) -> Found:
     publishes = group.publishes.get(wait.message.idx or 0, [])
-    published = [publish for publish in publishes if publish.outcome != Outcome.FAIL][:1]
-    return group.violation(anomaly, wait.queue, [wait.message.idx], sentence, [*published, wait.message])
-
-
-RULES = {
-    "D1": group_overlap,
-    "D2": group_interleave,
-    "D3": passed_over,
-    "D4": blocked_after_dead_letter,
-    "D5": batch_underfill,
-    "H1": stuck,
-    "H2": false_empty,
-}
-"""Anomaly to its rule."""
+    published = effective(publishes)[:1]
+    return wait.queue, [wait.message.idx], sentence, [*published, wait.message]

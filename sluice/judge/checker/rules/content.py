@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sluice.history.events import Event
 from sluice.judge.checker.group import Group, number
-from sluice.judge.checker.verdict import Violation
+from sluice.judge.checker.rules import Found, rule
 
 
 def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
@@ -17,26 +17,26 @@ def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
                 yield queue, event, group.publishes[event.idx]
 
 
-def corrupted(group: Group) -> Iterator[Violation]:
-    """G1."""
+@rule("G1")
+def _corrupted(group: Group) -> Iterator[Found]:
     for queue, event, published in _received(group):
         if event.body_hash is not None and not {event.body_hash, None} & {publish.body_hash for publish in published}:
             sentence = "the received body is not the published one"
-            yield group.violation("G1", queue, [event.idx], sentence, [published[0], event])
+            yield queue, [event.idx], sentence, [published[0], event]
 
 
-def md5_mismatch(group: Group) -> Iterator[Violation]:
-    """G2."""
+@rule("G2")
+def _md5_mismatch(group: Group) -> Iterator[Found]:
     for queue, events in sorted(group.received.items()):
         for event in events:
             if event.md5_ok is False:
                 sentence = "the MD5 the service gave is not that of the body"
                 published = group.publishes.get(event.idx or 0, [])[:1]
-                yield group.violation("G2", queue, [event.idx], sentence, [*published, event])
+                yield queue, [event.idx], sentence, [*published, event]
 
 
-def attribute_loss(group: Group) -> Iterator[Violation]:
-    """G3."""
+@rule("G3")
+def _attribute_loss(group: Group) -> Iterator[Found]:
     for queue, event, published in _received(group):
         if event.deduplication_id is None or not group.is_bound(queue, event.idx):
             continue
@@ -48,11 +48,11 @@ def attribute_loss(group: Group) -> Iterator[Violation]:
         ]
         if changed:
             sentence = f"the received {' and '.join(changed)} are not the published ones"
-            yield group.violation("G3", queue, [event.idx], sentence, [published[0], event])
+            yield queue, [event.idx], sentence, [published[0], event]
 
 
-def envelope_mismatch(group: Group) -> Iterator[Violation]:
-    """G4."""
+@rule("G4")
+def _envelope_mismatch(group: Group) -> Iterator[Found]:
     for queue, event, published in _received(group):
         ids = {publish.sns_message_id for publish in published}
         numbers = {number(publish) for publish in published}
@@ -60,13 +60,4 @@ def envelope_mismatch(group: Group) -> Iterator[Violation]:
         is_other_number = event.sns_sequence_number is not None and not {event.sns_sequence_number, None} & numbers
         if is_other_id or is_other_number:
             sentence = "the envelope names another message than the publish was acknowledged as"
-            yield group.violation("G4", queue, [event.idx], sentence, [published[0], event])
-
-
-RULES = {
-    "G1": corrupted,
-    "G2": md5_mismatch,
-    "G3": attribute_loss,
-    "G4": envelope_mismatch,
-}
-"""Anomaly to its rule."""
+            yield queue, [event.idx], sentence, [published[0], event]

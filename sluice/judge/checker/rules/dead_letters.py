@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 
-from sluice.history.events import Event, Outcome
+from sluice.history.events import Event
 from sluice.judge.checker.expectation import Move
-from sluice.judge.checker.group import Group, invoked, responded
-from sluice.judge.checker.retention import removed_after_us, removed_from_us
+from sluice.judge.checker.group import Group, effective, invoked, responded
+from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.rules.duplication import windows_max
 from sluice.judge.checker.rules.ordering import overtaken
-from sluice.judge.checker.verdict import Violation
+from sluice.judge.checker.standing import removed_after_us, removed_from_us
 
 
 def _pairs(group: Group) -> Iterator[tuple[str, str]]:
@@ -46,12 +46,6 @@ def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, Even
     return first
 
 
-def _may_be_back(group: Group, queue: str, dead: Event) -> bool:
-    """Return whether a dead letter may have been brought back and died again, before it was read."""
-    read_us = responded(dead) + group.around_bound_us
-    return any(move.destination == queue and move.began_at_us <= read_us for move in group.around.moves)
-
-
 def _stray_from(group: Group, dead_letter_queue: str, event: Event) -> Event | None:
     """Return the receive that shows a dead letter to be of a queue with another DLQ."""
     owners = {queue for queue, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue}
@@ -64,8 +58,8 @@ def _stray_from(group: Group, dead_letter_queue: str, event: Event) -> Event | N
     return None if owners & set(found) else next(iter(found.values()), None)
 
 
-def premature(group: Group) -> Iterator[Violation]:
-    """F1."""
+@rule("F1")
+def _premature(group: Group) -> Iterator[Found]:
     for queue, _ in _pairs(group):
         most = group.expectation.max_receive_count.get(queue)
         for idx, dead in _dead(group, queue):
@@ -73,9 +67,9 @@ def premature(group: Group) -> Iterator[Violation]:
             possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
             if most is not None and possible < most:
                 sentence = f"dead-lettered after {possible} receive(s), {most} were allowed"
-                yield group.violation("F1", queue, [idx], sentence, [*receives[-5:], dead])
+                yield queue, [idx], sentence, [*receives[-5:], dead]
             elif held := [event for event in receives if _is_held(group, event, dead)]:
-                yield group.violation("F1", queue, [idx], "dead-lettered while it was held", [held[-1], dead])
+                yield queue, [idx], "dead-lettered while it was held", [held[-1], dead]
 
 
 def _is_held(group: Group, event: Event, dead: Event) -> bool:
@@ -88,8 +82,8 @@ def _is_held(group: Group, event: Event, dead: Event) -> bool:
     )
 
 
-def late(group: Group) -> Iterator[Violation]:
-    """F2."""
+@rule("F2")
+def _late(group: Group) -> Iterator[Found]:
     for (queue, _), receives in sorted(group.instances.items()):
         most = group.expectation.max_receive_count.get(queue)
         if most is None or queue not in group.expectation.dead_letter_queues:
@@ -97,18 +91,14 @@ def late(group: Group) -> Iterator[Violation]:
         for event in receives:
             is_over = event.receive_count is not None and event.receive_count > most
             if is_over and group.has_stayed(queue, event.idx):
-                yield group.violation(
-                    "F2",
-                    queue,
-                    [event.idx],
-                    f"delivered the {event.receive_count}th time, and {most} were allowed",
-                    [receive for receive in receives if responded(receive) <= responded(event)][-3:],
-                )
+                sentence = f"delivered the {event.receive_count}th time, and {most} were allowed"
+                witness = [receive for receive in receives if responded(receive) <= responded(event)][-3:]
+                yield queue, [event.idx], sentence, witness
                 break
 
 
-def absent(group: Group) -> Iterator[Violation]:
-    """F3."""
+@rule("F3")
+def _absent(group: Group) -> Iterator[Found]:
     for (queue, id_), receives in sorted(group.instances.items()):
         most, last = group.expectation.max_receive_count.get(queue), receives[-1]
         dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
@@ -130,7 +120,7 @@ def absent(group: Group) -> Iterator[Violation]:
         is_left = is_left and kept_us > empty_us
         if empty_polls and is_left:
             sentence = f"used up its {most} receives, was not deleted, and never was in {dead_letter_queue}"
-            yield group.violation("F3", queue, [last.idx], sentence, receives[-6:])
+            yield queue, [last.idx], sentence, receives[-6:]
 
 
 def _is_open(group: Group, queue: str) -> bool:
@@ -140,18 +130,18 @@ def _is_open(group: Group, queue: str) -> bool:
     return not is_proven or any(move.source == dead_letter_queue for move in group.around.moves)
 
 
-def wrong_target(group: Group) -> Iterator[Violation]:
-    """F4."""
+@rule("F4")
+def _wrong_target(group: Group) -> Iterator[Found]:
     for dead_letter_queue in sorted(set(group.expectation.dead_letter_queues.values())):
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
             source = _stray_from(group, dead_letter_queue, event)
             if source is not None:
                 sentence = f"a message of {source.queue} was found in {dead_letter_queue}"
-                yield group.violation("F4", source.queue, [idx], sentence, [source, event])
+                yield source.queue, [idx], sentence, [source, event]
 
 
-def after_delete(group: Group) -> Iterator[Violation]:
-    """F5."""
+@rule("F5")
+def _after_delete(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
             copies = max(len(group.ids.get((queue, idx), ())), windows_max(group, idx))
@@ -162,21 +152,19 @@ def after_delete(group: Group) -> Iterator[Violation]:
                     continue
                 delete = group.settled_delete(event)
                 if delete is not None and group.is_before(delete, dead):
-                    yield group.violation(
-                        "F5", queue, [idx], "dead-lettered after it was deleted", [event, delete, dead]
-                    )
+                    yield queue, [idx], "dead-lettered after it was deleted", [event, delete, dead]
                     break
 
 
-def content(group: Group) -> Iterator[Violation]:
-    """F6."""
+@rule("F6")
+def _content(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
             source = group.first_received.get(queue, {}).get(idx)
             changed = _changed(group, queue, dead, source)
             if changed is not None:
                 witness = source if source is not None else group.publishes[idx][0]
-                yield group.violation("F6", queue, [idx], f"in the DLQ {changed}", [witness, dead])
+                yield queue, [idx], f"in the DLQ {changed}", [witness, dead]
 
 
 def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str | None:
@@ -189,7 +177,7 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
         return None
     copies = windows_max(group, dead.idx, by=dead)
     by_then = [id_ for id_ in ids if not group.is_surely_before(dead, group.instances[queue, id_][0])]
-    is_known = 0 < copies <= len(by_then) and not _may_be_back(group, queue, dead)
+    is_known = 0 < copies <= len(by_then) and not group.moves_before(dead, queue)
     if dead.sqs_message_id is not None and dead.sqs_message_id not in ids and is_known:
         return f"its message id is {dead.sqs_message_id}, and not the one it had"
     if None not in (source.attributes_hash, dead.attributes_hash) and source.attributes_hash != dead.attributes_hash:
@@ -200,23 +188,18 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
     return None
 
 
-def order(group: Group) -> Iterator[Violation]:
-    """F7."""
+@rule("F7")
+def _order(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
-        dead = {idx: event for idx, event in _dead(group, queue) if not _may_be_back(group, queue, event)}
+        dead = {idx: event for idx, event in _dead(group, queue) if not group.moves_before(event, queue)}
         first = group.first_received.get(queue, {})
         came = sorted((idx for idx in dead if idx in first), key=lambda idx: responded(first[idx]))
         for later, earlier in overtaken(group, came, dead):
             last = group.receives(queue, later)
             gone = [event for event in last if responded(event) < responded(dead[later])]
             if gone and group.is_before(gone[-1], first[earlier]):
-                yield group.violation(
-                    "F7",
-                    queue,
-                    [later, earlier],
-                    "the first was dead-lettered before the second was received, and stands behind it in the DLQ",
-                    [gone[-1], first[earlier], dead[earlier], dead[later]],
-                )
+                sentence = "the first was dead-lettered before the second was received, and stands behind it in the DLQ"
+                yield queue, [later, earlier], sentence, [gone[-1], first[earlier], dead[earlier], dead[later]]
 
 
 def _moves(group: Group) -> Iterator[tuple[str, str, Move]]:
@@ -247,8 +230,8 @@ def _back(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
     return [event for event in group.receives(queue, idx) if group.is_after(event, move.began_at_us)]
 
 
-def redrive_loss(group: Group) -> Iterator[Violation]:
-    """F8."""
+@rule("F8")
+def _redrive_loss(group: Group) -> Iterator[Found]:
     for queue, dead_letter_queue, move in _moves(group):
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
         is_over = all(since is not None and since > move.ended_at_us for since in empty)
@@ -260,11 +243,11 @@ def redrive_loss(group: Group) -> Iterator[Violation]:
                 continue
             if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
                 sentence = f"brought back from {dead_letter_queue}, and in neither queue since"
-                yield group.violation("F8", queue, [idx], sentence, [*group.receives(queue, idx)[:1], dead])
+                yield queue, [idx], sentence, [*group.receives(queue, idx)[:1], dead]
 
 
-def redrive_duplicate(group: Group) -> Iterator[Violation]:
-    """F9."""
+@rule("F9")
+def _redrive_duplicate(group: Group) -> Iterator[Found]:
     for queue, dead_letter_queue, move in _moves(group):
         most = group.expectation.max_receive_count.get(queue, 1)
         for idx, dead in _dead_lettered(group, dead_letter_queue, move):
@@ -278,17 +261,13 @@ def redrive_duplicate(group: Group) -> Iterator[Violation]:
             ]
             is_again = len(possible) + group.expectation.lost_receives.get(queue, 0) >= most
             if len(new) > 1 and windows_max(group, idx) == 1 and not _is_shared(group, dead_letter_queue):
-                yield group.violation(
-                    "F9", queue, [idx], f"brought back once, and {len(new)} messages since", [dead, *new.values()][:6]
-                )
+                yield queue, [idx], f"brought back once, and {len(new)} messages since", [dead, *new.values()][:6]
             elif back and still and not is_again:
-                yield group.violation(
-                    "F9", queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still[0]]
-                )
+                yield queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still[0]]
 
 
-def redrive_reorder(group: Group) -> Iterator[Violation]:
-    """F10."""
+@rule("F10")
+def _redrive_reorder(group: Group) -> Iterator[Found]:
     for queue, dead_letter_queue, move in _moves(group):
         recorded_dead = dict(_dead_lettered(group, dead_letter_queue, move))
         back = {idx: events[0] for idx in recorded_dead if (events := _back(group, queue, idx, move))}
@@ -296,13 +275,8 @@ def redrive_reorder(group: Group) -> Iterator[Violation]:
         for later, earlier in overtaken(group, in_dlq, back):
             first = group.first_received[dead_letter_queue]
             if group.is_before(first[later], first[earlier]):
-                yield group.violation(
-                    "F10",
-                    queue,
-                    [later, earlier],
-                    "the first stood before the second in the DLQ, and came back behind it",
-                    [first[later], first[earlier], back[earlier], back[later]],
-                )
+                sentence = "the first stood before the second in the DLQ, and came back behind it"
+                yield queue, [later, earlier], sentence, [first[later], first[earlier], back[earlier], back[later]]
 
 
 def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
@@ -323,7 +297,7 @@ def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
 
 def _is_single(group: Group, queue: str, idx: int, dead: Event) -> bool:
     """Return whether everything published under an idx made no other message in the queue than the dead one."""
-    tries = [event for event in group.publishes.get(idx, ()) if event.outcome != Outcome.FAIL]
+    tries = effective(group.publishes.get(idx, ()))
     places = {(event.queue, event.deduplication_id) for event in tries}
     ids = {*group.ids.get((queue, idx), ())}
     # The DLQ may be that of a queue nobody declared, too: the dead letter has to be known from this one.
@@ -338,22 +312,18 @@ def _is_copy(dead: Event, back: Event) -> bool:
 
 def _may_be_moved(group: Group, queue: str, dead: Event, back: Event) -> bool:
     """Return whether a move task to the queue may have begun by then, and was not over when the message died."""
-    bound_us = group.around_bound_us
     return any(
-        move.destination == queue
-        and move.began_at_us <= responded(back) + bound_us
-        and not (move.is_finished and group.is_after(dead, move.ended_at_us))
-        for move in group.around.moves
+        not (move.is_finished and group.is_after(dead, move.ended_at_us)) for move in group.moves_before(back, queue)
     )
 
 
-def stale_identity(group: Group) -> Iterator[Violation]:
-    """F11."""
+@rule("F11")
+def _stale_identity(group: Group) -> Iterator[Found]:
     for queue, idx, dead, back, may_be_moved in _came_back(group):
         is_same = dead.sqs_message_id is not None and back.sqs_message_id == dead.sqs_message_id
         if is_same and (may_be_moved or not group.expectation.is_publishing_recorded):
             sentence = "came back from the DLQ with the message id it had there"
-            yield group.violation("F11", queue, [idx], sentence, [dead, back])
+            yield queue, [idx], sentence, [dead, back]
 
 
 def unmoved(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
@@ -363,15 +333,15 @@ def unmoved(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
             yield queue, idx, dead, back
 
 
-def escape(group: Group) -> Iterator[Violation]:
-    """F13."""
+@rule("F13")
+def _escape(group: Group) -> Iterator[Found]:
     for queue, idx, dead, back in unmoved(group) if group.expectation.is_publishing_recorded else ():
         sentence = f"was in {dead.queue}, came back to {queue}, and no move task is on record"
-        yield group.violation("F13", queue, [idx], sentence, [dead, back])
+        yield queue, [idx], sentence, [dead, back]
 
 
-def poison_escape(group: Group) -> Iterator[Violation]:
-    """F12."""
+@rule("F12")
+def _poison_escape(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         dead = dict(_dead(group, queue))
         answers: dict[str | None, list[Event]] = defaultdict(list)
@@ -381,13 +351,10 @@ def poison_escape(group: Group) -> Iterator[Violation]:
             receives = [receive for receive in group.receives(queue, idx) if responded(receive) < responded(event)]
             ahead = [_dead_in_front(answers[receive.call_id], receive, dead) for receive in receives]
             if receives and all(leader is not None for leader in ahead):
-                yield group.violation(
-                    "F12",
-                    queue,
-                    [ahead[0].idx if ahead[0] is not None else None, idx],
-                    "the second was dead-lettered, and in every answer it stood behind the first, which was too",
-                    [*(leader for leader in ahead[:1] if leader is not None), receives[0], event],
-                )
+                sentence = "the second was dead-lettered, and in every answer it stood behind the first, which was too"
+                idxs = [ahead[0].idx if ahead[0] is not None else None, idx]
+                witness = [*(leader for leader in ahead[:1] if leader is not None), receives[0], event]
+                yield queue, idxs, sentence, witness
 
 
 def _dead_in_front(answer: Sequence[Event], event: Event, dead: Container[int | None]) -> Event | None:
@@ -402,21 +369,3 @@ def _dead_in_front(answer: Sequence[Event], event: Event, dead: Container[int | 
         ),
         None,
     )
-
-
-RULES = {
-    "F1": premature,
-    "F2": late,
-    "F3": absent,
-    "F4": wrong_target,
-    "F5": after_delete,
-    "F6": content,
-    "F7": order,
-    "F8": redrive_loss,
-    "F9": redrive_duplicate,
-    "F10": redrive_reorder,
-    "F11": stale_identity,
-    "F12": poison_escape,
-    "F13": escape,
-}
-"""Anomaly to its rule."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from sluice.history.events import Event, Outcome
-from sluice.judge.checker.group import Group, done_by, invoked, is_repeat, is_same_receive, number, responded
-from sluice.judge.checker.retention import removed_from_us
-from sluice.judge.checker.verdict import Violation
+from sluice.judge.checker.group import Group, done_by, effective, invoked, is_repeat, is_same_receive, number, responded
+from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.standing import removed_from_us
 
 _TOLERANCE_US = 30_000_000
 """The window is documented as "minimum" and begins when the queue, not the topic, has the message."""
@@ -16,7 +16,7 @@ _TOLERANCE_US = 30_000_000
 
 def span_us(group: Group, tries: Sequence[Event]) -> tuple[int, int]:
     """Return the least and the greatest time between the first and the last publish that may have had an effect."""
-    ordered = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked) or list(tries)
+    ordered = sorted(effective(tries), key=invoked) or list(tries)
     spread_us = group.publishers_spread_us
     least_us = invoked(ordered[-1]) - done_by(ordered[0]) - spread_us
     return least_us, max(map(done_by, ordered)) - invoked(ordered[0]) + spread_us
@@ -35,20 +35,15 @@ def copies(group: Group) -> Iterator[tuple[str, int, list[Event]]]:
             yield queue, idx, [group.instances[queue, id_][0] for id_ in ids]
 
 
-def duplicate_in_window(group: Group) -> Iterator[Violation]:
-    """B1."""
+@rule("B1")
+def _duplicate_in_window(group: Group) -> Iterator[Found]:
     for queue, idx, found in copies(group):
         for count, copy in enumerate(sorted(found, key=responded), start=1):
             windows = windows_max(group, idx, by=copy)
             if 0 < windows < count:
                 within = "within the window" if windows == 1 else f"within {windows} windows"
-                yield group.violation(
-                    "B1",
-                    queue,
-                    [idx],
-                    f"{len(found)} messages of {_single_delivery(group, idx)}, published {within}",
-                    [*group.publishes[idx][:2], *found[:2]],
-                )
+                sentence = f"{len(found)} messages of {_single_delivery(group, idx)}, published {within}"
+                yield queue, [idx], sentence, [*group.publishes[idx][:2], *found[:2]]
                 break
 
 
@@ -60,9 +55,7 @@ def windows_max(group: Group, idx: int, *, by: Event | None = None) -> int:
     """
     spread_us = group.publishers_spread_us
     tries = [
-        event
-        for event in group.publishes[idx]
-        if event.outcome != Outcome.FAIL and not (by is not None and group.is_surely_before(by, event))
+        event for event in effective(group.publishes[idx]) if not (by is not None and group.is_surely_before(by, event))
     ]
     opened: list[int] = []
     while tries:
@@ -78,25 +71,20 @@ def _single_delivery(group: Group, idx: int) -> str:
     return "one deduplication id" if len(ids) == 1 else f"what is one message under {len(ids)} deduplication ids"
 
 
-def duplicate_outside_window(group: Group) -> Iterator[Violation]:
-    """B2, which is lawful."""
+@rule("B2")
+def _duplicate_outside_window(group: Group) -> Iterator[Found]:
     for queue, idx, found in copies(group):
         least = span_us(group, group.publishes[idx])[0]
         if least >= window_us(group):
-            yield group.violation(
-                "B2",
-                queue,
-                [idx],
-                f"{len(found)} messages of one deduplication id, published {least / 1e6:.0f} s apart",
-                [group.publishes[idx][0], group.publishes[idx][-1], *found[:2]],
-            )
+            sentence = f"{len(found)} messages of one deduplication id, published {least / 1e6:.0f} s apart"
+            yield queue, [idx], sentence, [group.publishes[idx][0], group.publishes[idx][-1], *found[:2]]
 
 
-def suppressed_too_long(group: Group) -> Iterator[Violation]:
-    """B3."""
+@rule("B3")
+def _suppressed_too_long(group: Group) -> Iterator[Found]:
     yield from _acknowledged_as_repeats(group)
     for idx, tries in sorted(group.publishes.items()):
-        publishes = sorted((event for event in tries if event.outcome != Outcome.FAIL), key=invoked)
+        publishes = sorted(effective(tries), key=invoked)
         is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
         is_repeated = is_repeated and publishes[0].queue == publishes[1].queue
         if not is_repeated or span_us(group, publishes)[0] < window_us(group) + _TOLERANCE_US:
@@ -114,10 +102,10 @@ def suppressed_too_long(group: Group) -> Iterator[Violation]:
                 and group.is_bound(queue, idx)
             ):
                 sentence = "published again after the window, and it came only once"
-                yield group.violation("B3", queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end])
+                yield queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end]
 
 
-def _acknowledged_as_repeats(group: Group) -> Iterator[Violation]:
+def _acknowledged_as_repeats(group: Group) -> Iterator[Found]:
     for idx, tries in sorted(group.publishes.items()):
         first: dict[str, Event] = {}
         for event in sorted(tries, key=responded):
@@ -127,12 +115,12 @@ def _acknowledged_as_repeats(group: Group) -> Iterator[Violation]:
             opened = first.setdefault(name, event)
             if invoked(event) - responded(opened) >= window_us(group) + _TOLERANCE_US + group.publishers_spread_us:
                 sentence = "published again after the window, and acknowledged with the sequence number it had"
-                yield group.violation("B3", None, [idx], sentence, [opened, event])
+                yield None, [idx], sentence, [opened, event]
                 break
 
 
-def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
-    """B5."""
+@rule("B5")
+def _dedup_ack_mismatch(group: Group) -> Iterator[Found]:
     for idx, tries in sorted(group.publishes.items()):
         first = group.acked.get(idx)
         if first is None:
@@ -140,41 +128,34 @@ def dedup_ack_mismatch(group: Group) -> Iterator[Violation]:
         for repeat in tries:
             is_repeat = repeat.outcome == Outcome.OK and number(repeat) is not None and number(first) is not None
             is_same_id = (repeat.queue, repeat.deduplication_id) == (first.queue, first.deduplication_id)
-            opened_us = min(invoked(event) for event in tries if event.outcome != Outcome.FAIL)
+            opened_us = min(map(invoked, effective(tries)))
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
             is_within = responded(repeat) + group.publishers_spread_us - opened_us < window_us(group)
             if is_repeat and is_same_id and is_within and number(repeat) != number(first):
                 sentence = "a repeat within the window was acknowledged with another sequence number"
-                yield group.violation("B5", None, [idx], sentence, [first, repeat])
+                yield None, [idx], sentence, [first, repeat]
                 break
 
 
-def redelivery(group: Group) -> Iterator[Violation]:
-    """B6, which is lawful."""
+@rule("B6")
+def _redelivery(group: Group) -> Iterator[Found]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
             if is_lawful and not is_repeat(event, other):
-                yield group.violation(
-                    "B6", queue, [event.idx], "received again after its lease had ended", [event, other]
-                )
+                yield queue, [event.idx], "received again after its lease had ended", [event, other]
 
 
-def early_redelivery(group: Group) -> Iterator[Violation]:
-    """B7."""
+@rule("B7")
+def _early_redelivery(group: Group) -> Iterator[Found]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             delete = group.settled_delete(event)
             is_deleted = delete is not None and group.is_before(delete, other)
             is_early = _is_early if group.has_stayed(queue, event.idx) else _is_within
             if not is_repeat(event, other) and not is_deleted and is_early(group, event, other):  # A8
-                yield group.violation(
-                    "B7",
-                    queue,
-                    [event.idx],
-                    "received again while the first receiver certainly still held it",
-                    [event, other],
-                )
+                sentence = "received again while the first receiver certainly still held it"
+                yield queue, [event.idx], sentence, [event, other]
 
 
 def _is_within(group: Group, event: Event, other: Event) -> bool:
@@ -203,8 +184,8 @@ def _is_twin(receive: Event, event: Event) -> bool:
     return receive.receive_count == event.receive_count and not is_repeat(receive, event)
 
 
-def receive_count_jump(group: Group) -> Iterator[Violation]:
-    """B8."""
+@rule("B8")
+def _receive_count_jump(group: Group) -> Iterator[Found]:
     nameless = Counter(
         (event.queue, event.idx)
         for events in group.received.values()
@@ -224,16 +205,12 @@ def receive_count_jump(group: Group) -> Iterator[Violation]:
             twin = next((receive for receive in others if _is_twin(receive, event)), None)
             if twin is not None:
                 sentence = f"two receives of it have the count {event.receive_count}"
-                yield group.violation("B8", queue, [event.idx], sentence, [twin, event])
+                yield queue, [event.idx], sentence, [twin, event]
                 break
             if not least <= event.receive_count <= most:
-                yield group.violation(
-                    "B8",
-                    queue,
-                    [event.idx],
-                    f"its receive count is {event.receive_count}, and it was received {least} to {most} times",
-                    [*group.publishes.get(event.idx or 0, [])[:1], *_others(receives, event)[-3:], event],
-                )
+                sentence = f"its receive count is {event.receive_count}, and it was received {least} to {most} times"
+                witness = [*group.publishes.get(event.idx or 0, [])[:1], *_others(receives, event)[-3:], event]
+                yield queue, [event.idx], sentence, witness
                 break
 
 
@@ -256,15 +233,3 @@ def _received_by_then(group: Group, receives: Sequence[Event]) -> Iterator[tuple
         ]
         least = 1 + len({receive.receive_request_attempt_id or receive.call_id for receive in before})
         yield event, least, 1 + sum(not group.is_before(event, receive) for receive in others)
-
-
-RULES = {
-    "B1": duplicate_in_window,
-    "B2": duplicate_outside_window,
-    "B3": suppressed_too_long,
-    "B5": dedup_ack_mismatch,
-    "B6": redelivery,
-    "B7": early_redelivery,
-    "B8": receive_count_jump,
-}
-"""Anomaly to its rule."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sluice.history.events import Event, Outcome
-from sluice.judge.checker.group import Group, invoked, is_same_receive, responded
-from sluice.judge.checker.retention import may_be_removed
-from sluice.judge.checker.verdict import Violation
+from sluice.judge.checker.group import Group, effective, invoked, is_same_receive, responded
+from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.standing import may_be_removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,47 +94,32 @@ def _is_excused(group: Group, queue: str, idx: int) -> bool:
     )
 
 
-def lost(group: Group) -> Iterator[Violation]:
-    """A1."""
-    for missing_message in missing(group):
-        if missing_message.drained and not missing_message.is_received_somewhere:
-            yield group.violation(
-                "A1",
-                None,
-                [missing_message.idx],
-                f"acknowledged, and received from none of {', '.join(missing_message.drained)}, all drained",
-                [group.acked[missing_message.idx], *_end_markers(group, missing_message.drained)],
-            )
+@rule("A1")
+def _lost(group: Group) -> Iterator[Found]:
+    for gap in missing(group):
+        if gap.drained and not gap.is_received_somewhere:
+            sentence = f"acknowledged, and received from none of {', '.join(gap.drained)}, all drained"
+            yield None, [gap.idx], sentence, [group.acked[gap.idx], *_end_markers(group, gap.drained)]
 
 
-def lost_prefix(group: Group) -> Iterator[Violation]:
-    """A2."""
+@rule("A2")
+def _lost_prefix(group: Group) -> Iterator[Found]:
     furthest = _furthest(group)
-    for missing_message in missing(group):
-        for queue in missing_message.overtaken:
+    for gap in missing(group):
+        for queue in gap.overtaken:
             first = group.first_received[queue]
-            later_idx = next(idx for idx in furthest[queue] if group.is_ahead(missing_message.idx, idx))
-            yield group.violation(
-                "A2",
-                queue,
-                [missing_message.idx, later_idx],
-                "the second message was received, the first, before it in the group, never was",
-                [group.acked[missing_message.idx], first[later_idx]],
-            )
+            later_idx = next(idx for idx in furthest[queue] if group.is_ahead(gap.idx, idx))
+            sentence = "the second message was received, the first, before it in the group, never was"
+            yield queue, [gap.idx, later_idx], sentence, [group.acked[gap.idx], first[later_idx]]
 
 
-def vanished(group: Group) -> Iterator[Violation]:
-    """A3."""
+@rule("A3")
+def _vanished(group: Group) -> Iterator[Found]:
     for (queue, _), receives in sorted(group.instances.items()):
         last, end = receives[-1], group.end_marker(queue)
         if queue in group.expectation.queues and end is not None and has_vanished(group, last):
-            yield group.violation(
-                "A3",
-                queue,
-                [last.idx],
-                "received, never deleted, its lease ended, and it never came again, though the queue was drained",
-                [last, end],
-            )
+            sentence = "received, never deleted, its lease ended, and it never came again, though the queue was drained"
+            yield queue, [last.idx], sentence, [last, end]
 
 
 def has_vanished(group: Group, last: Event) -> bool:
@@ -150,21 +135,21 @@ def has_vanished(group: Group, last: Event) -> bool:
     )
 
 
-def phantom(group: Group) -> Iterator[Violation]:
-    """A4."""
+@rule("A4")
+def _phantom(group: Group) -> Iterator[Found]:
     if not group.expectation.is_publishing_recorded:
         return
     published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked)
     for queue, first in sorted(group.first_received.items()):
         for idx, event in sorted(first.items()):
             tries = group.publishes.get(idx, [])
-            effective = [attempt for attempt in tries if attempt.outcome != Outcome.FAIL] or tries
-            is_early = all(group.is_surely_before(event, attempt) for attempt in effective)
+            sent = effective(tries) or tries
+            is_early = all(group.is_surely_before(event, attempt) for attempt in sent)
             if is_early and not is_moved_stranger(group, event):
                 before = bisect_left(published, responded(event), key=invoked)
                 witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
                 when = "before any" if idx in group.publishes else "and no"
-                yield group.violation("A4", queue, [idx], f"received, {when} publish of it was ever tried", witness)
+                yield queue, [idx], f"received, {when} publish of it was ever tried", witness
 
 
 def is_moved_stranger(group: Group, event: Event) -> bool:
@@ -172,31 +157,27 @@ def is_moved_stranger(group: Group, event: Event) -> bool:
     return not group.expectation.is_planned and event.idx not in group.publishes and group.may_be_from_dlq(event)
 
 
-def aborted_delivery(group: Group) -> Iterator[Violation]:
-    """A5."""
+@rule("A5")
+def _aborted_delivery(group: Group) -> Iterator[Found]:
     if not group.expectation.is_publishing_recorded:
         return
     for idx, publishes in sorted(group.publishes.items()):
         seen = _first_seen(group, idx)
         if seen is not None and all(publish.outcome == Outcome.FAIL for publish in publishes):
-            yield group.violation(
-                "A5", seen.queue, [idx], "received, although every publish of it was refused", [publishes[-1], seen]
-            )
+            yield seen.queue, [idx], "received, although every publish of it was refused", [publishes[-1], seen]
 
 
-def recovered(group: Group) -> Iterator[Violation]:
-    """A7, which is lawful."""
+@rule("A7")
+def _recovered(group: Group) -> Iterator[Found]:
     for idx, publishes in sorted(group.publishes.items()):
         unanswered = [publish for publish in publishes if publish.outcome == Outcome.INFO]
         seen = _first_seen(group, idx)
         if seen is not None and unanswered and idx not in group.acked:
-            yield group.violation(
-                "A7", seen.queue, [idx], "received; nobody knew whether it was published", [unanswered[0], seen]
-            )
+            yield seen.queue, [idx], "received; nobody knew whether it was published", [unanswered[0], seen]
 
 
-def resurrected(group: Group) -> Iterator[Violation]:
-    """A8."""
+@rule("A8")
+def _resurrected(group: Group) -> Iterator[Found]:
     for (queue, _), receives in sorted(group.instances.items()):
         if queue not in group.expectation.queues:
             continue
@@ -204,30 +185,21 @@ def resurrected(group: Group) -> Iterator[Violation]:
             delete = group.settled_delete(event)
             later = [other for other in receives[number + 1 :] if delete is not None and group.is_before(delete, other)]
             if delete is not None and later:
-                yield group.violation(
-                    "A8", queue, [event.idx], "received after it was deleted", [event, delete, later[0]]
-                )
+                yield queue, [event.idx], "received after it was deleted", [event, delete, later[0]]
                 break
 
 
-def fan_out_incomplete(group: Group) -> Iterator[Violation]:
-    """E1."""
-    for missing_message in missing(group):
-        if missing_message.drained and missing_message.is_received_somewhere:
-            seen = [
-                first[missing_message.idx] for first in group.first_received.values() if missing_message.idx in first
-            ]
-            yield group.violation(
-                "E1",
-                None,
-                [missing_message.idx],
-                f"received from some queues, but not from {', '.join(missing_message.drained)}, which were drained",
-                [group.acked[missing_message.idx], seen[0], *_end_markers(group, missing_message.drained)],
-            )
+@rule("E1")
+def _fan_out_incomplete(group: Group) -> Iterator[Found]:
+    for gap in missing(group):
+        if gap.drained and gap.is_received_somewhere:
+            seen = [first[gap.idx] for first in group.first_received.values() if gap.idx in first]
+            sentence = f"received from some queues, but not from {', '.join(gap.drained)}, which were drained"
+            yield None, [gap.idx], sentence, [group.acked[gap.idx], seen[0], *_end_markers(group, gap.drained)]
 
 
-def wrong_queue(group: Group) -> Iterator[Violation]:
-    """E2."""
+@rule("E2")
+def _wrong_queue(group: Group) -> Iterator[Found]:
     expectation = group.expectation
     known = {*expectation.dead_letter_queues.values(), *expectation.subscription_dead_letter_queues.values()}
     for queue, first in sorted(group.first_received.items()):
@@ -235,11 +207,11 @@ def wrong_queue(group: Group) -> Iterator[Violation]:
             if queue in known or queue in group.expected_queues(idx):
                 continue
             sentence = f"received from {queue}, and meant for {', '.join(group.expected_queues(idx))}"
-            yield group.violation("E2", queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event])
+            yield queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event]
 
 
-def fan_out_skew(group: Group) -> Iterator[Violation]:
-    """E3."""
+@rule("E3")
+def _fan_out_skew(group: Group) -> Iterator[Found]:
     allowed = group.expectation.fan_out_skew_seconds_max
     if allowed is None:
         return
@@ -252,23 +224,23 @@ def fan_out_skew(group: Group) -> Iterator[Violation]:
         apart_us = invoked(last) - responded(first) - group.bound_us(first, last)
         if apart_us > allowed * 1_000_000:
             sentence = f"came from {last.queue} {apart_us / 1e6:.1f} s after {first.queue}, allowed are {allowed:g} s"
-            yield group.violation("E3", last.queue, [idx], sentence, [first, last])
+            yield last.queue, [idx], sentence, [first, last]
 
 
-def subscription_dead_lettered(group: Group) -> Iterator[Violation]:
-    """E4."""
+@rule("E4")
+def _subscription_dead_lettered(group: Group) -> Iterator[Found]:
     for queue, dead_letter_queue in sorted(group.expectation.subscription_dead_letter_queues.items()):
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
             sentence = f"SNS could not deliver it to {queue}, and put it into {dead_letter_queue}"
-            yield group.violation("E4", queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event])
+            yield queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event]
 
 
-def dropped_in_fault(group: Group) -> Iterator[Violation]:
-    """E5, which is lawful."""
-    for missing_message in missing(group):
-        for queue in missing_message.excused:
+@rule("E5")
+def _dropped_in_fault(group: Group) -> Iterator[Found]:
+    for gap in missing(group):
+        for queue in gap.excused:
             sentence = "published during a fault that loses messages"
-            yield group.violation("E5", queue, [missing_message.idx], sentence, [group.acked[missing_message.idx]])
+            yield queue, [gap.idx], sentence, [group.acked[gap.idx]]
 
 
 def _first_seen(group: Group, idx: int) -> Event | None:
@@ -278,20 +250,3 @@ def _first_seen(group: Group, idx: int) -> Event | None:
 
 def _end_markers(group: Group, queues: Sequence[str]) -> list[Event]:
     return [end for queue in queues[:3] if (end := group.end_marker(queue)) is not None]
-
-
-RULES = {
-    "A1": lost,
-    "A2": lost_prefix,
-    "A3": vanished,
-    "A4": phantom,
-    "A5": aborted_delivery,
-    "A7": recovered,
-    "A8": resurrected,
-    "E1": fan_out_incomplete,
-    "E2": wrong_queue,
-    "E3": fan_out_skew,
-    "E4": subscription_dead_lettered,
-    "E5": dropped_in_fault,
-}
-"""Anomaly to its rule."""

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from sluice.history.events import Event, Outcome, is_end_marker
-from sluice.judge.checker.group import Group, by_time, invoked, number, responded
+from sluice.judge.checker.group import Group, by_time, effective, invoked, number, responded
+from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.rules.existence import has_vanished
 from sluice.judge.checker.standing import Passed, is_free, passed, queue_lines
-from sluice.judge.checker.verdict import Violation
 
 
-def reordered(group: Group) -> Iterator[Violation]:
-    """C1."""
+@rule("C1")
+def _reordered(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
         for line in group.lines:
@@ -20,17 +20,12 @@ def reordered(group: Group) -> Iterator[Violation]:
             for idx, by in overtaken(group, found, first):
                 if first[idx].call_id is not None and first[idx].call_id == first[by].call_id:
                     continue  # C2
-                yield group.violation(
-                    "C1",
-                    queue,
-                    [idx, by],
-                    "the second message was received before the first was asked for",
-                    [group.acked[idx], group.acked[by], first[by], first[idx]],
-                )
+                sentence = "the second message was received before the first was asked for"
+                yield queue, [idx, by], sentence, [group.acked[idx], group.acked[by], first[by], first[idx]]
         yield from _reordered_copies(group, queue)
 
 
-def _reordered_copies(group: Group, queue: str) -> Iterator[Violation]:
+def _reordered_copies(group: Group, queue: str) -> Iterator[Found]:
     """Yield the same for what has no place by its publishes: nobody answered them, or they were a window apart."""
     for line in queue_lines(group, queue):
         first = {place: receives[0] for place, receives in enumerate(line)}
@@ -39,7 +34,7 @@ def _reordered_copies(group: Group, queue: str) -> Iterator[Violation]:
             is_one_answer = first[place].call_id is not None and first[place].call_id == first[by].call_id  # C2
             if not is_one_answer and not all(idx in group.order for idx in idxs):
                 sentence = "the second message was received before the first was asked for"
-                yield group.violation("C1", queue, idxs, sentence, [first[by], first[place]])
+                yield queue, idxs, sentence, [first[by], first[place]]
 
 
 def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) -> list[tuple[int, int]]:
@@ -63,8 +58,8 @@ def _came_before(group: Group, first: Event, second: Event) -> bool:
     return group.is_before(first, second)
 
 
-def reordered_in_batch(group: Group) -> Iterator[Violation]:
-    """C2."""
+@rule("C2")
+def _reordered_in_batch(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         calls: dict[tuple[str, int, int], list[Event]] = defaultdict(list)  # one answer has one instant
         for event in group.received.get(queue, []):
@@ -74,13 +69,8 @@ def reordered_in_batch(group: Group) -> Iterator[Violation]:
             answer = _first_of_each(sorted(events, key=lambda event: event.batch_position or 0))
             for earlier, other in pairwise(answer):
                 if _is_out_of_order(group, earlier, other):
-                    yield group.violation(
-                        "C2",
-                        queue,
-                        [other.idx, earlier.idx],
-                        "one answer holds the second message in front of the first",
-                        [earlier, other],
-                    )
+                    sentence = "one answer holds the second message in front of the first"
+                    yield queue, [other.idx, earlier.idx], sentence, [earlier, other]
 
 
 def _first_of_each(answer: Sequence[Event]) -> list[Event]:
@@ -101,8 +91,9 @@ def _is_out_of_order(group: Group, first: Event, second: Event) -> bool:
     return group.is_ahead(second.idx, first.idx)
 
 
-def head_skip(group: Group) -> Iterator[Violation]:
-    """C3.
+@rule("C3")
+def _head_skip(group: Group) -> Iterator[Found]:
+    """Find a message that was available again, and passed over.
 
     AWS: a delete with an older handle `succeeds, but the message might not be deleted` (API_DeleteMessage, read
     2026-11-20). LocalStack deletes it (VIS-05): such a delete, of a worker that was frozen before it, proves nothing,
@@ -113,13 +104,8 @@ def head_skip(group: Group) -> Iterator[Violation]:
         again = [event for event in siblings if group.is_before(skip.event, event)]
         may_be_deleted = not again and _is_deleted_by_any_handle(group, skip)
         if is_free(group, skip) and not has_vanished(group, siblings[-1]) and not may_be_deleted:
-            yield group.violation(
-                "C3",
-                skip.event.queue,
-                [skip.ahead.idx, skip.event.idx],
-                "the second message was received while the first, before it, was available again",
-                [skip.ahead, skip.event, *again[:1]],
-            )
+            sentence = "the second message was received while the first, before it, was available again"
+            yield skip.event.queue, [skip.ahead.idx, skip.event.idx], sentence, [skip.ahead, skip.event, *again[:1]]
 
 
 def _is_deleted_by_any_handle(group: Group, skip: Passed) -> bool:
@@ -132,20 +118,18 @@ def _is_deleted_by_any_handle(group: Group, skip: Passed) -> bool:
     )
 
 
-def sqs_sequence(group: Group) -> Iterator[Violation]:
-    """C4."""
+@rule("C4")
+def _sqs_sequence(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         for earlier, other in (pair for line in group.lines for pair in pairwise(_numbered(group, queue, line))):
             if (earlier.sqs_sequence_number or "") >= (other.sqs_sequence_number or ""):
                 sentence = "the queue gave the second message no higher sequence number than the first"
-                yield group.violation("C4", queue, [earlier.idx, other.idx], sentence, [earlier, other])
+                yield queue, [earlier.idx, other.idx], sentence, [earlier, other]
     for (queue, _), receives in sorted(group.instances.items()):
         numbered = [event for event in receives if event.sqs_sequence_number is not None]
         for earlier, other in pairwise(numbered):
             if earlier.sqs_sequence_number != other.sqs_sequence_number:
-                yield group.violation(
-                    "C4", queue, [earlier.idx], "one message came with two sequence numbers", [earlier, other]
-                )
+                yield queue, [earlier.idx], "one message came with two sequence numbers", [earlier, other]
 
 
 def _numbered(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
@@ -157,15 +141,15 @@ def _numbered(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
     ]
 
 
-def sns_sequence(group: Group) -> Iterator[Violation]:
-    """C5."""
+@rule("C5")
+def _sns_sequence(group: Group) -> Iterator[Found]:
     places: dict[str | None, list[Event]] = defaultdict(list)
     for idx in group.publishes:
         for event in _numbered_publishes(group, idx):
             places[event.queue].append(event)
     for published in places.values():
         yield from _fallen(group, published)
-        yield from _shared(group, published)
+        yield from _shared(published)
 
 
 def _numbered_publishes(group: Group, idx: int) -> list[Event]:
@@ -178,7 +162,7 @@ def _numbered_publishes(group: Group, idx: int) -> list[Event]:
     return list(first.values())
 
 
-def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
+def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Found]:
     """Yield what was published after the acknowledgement of a higher number."""
     tried_us = {event: _tried_us(group, event) for event in published}
     highest: Event | None = None  # of what was acked before
@@ -190,39 +174,31 @@ def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
                 highest = upcoming
             upcoming = next(waiting, None)
         if highest is not None and highest is not later and (number(highest) or "") >= (number(later) or ""):
-            yield group.violation(
-                "C5",
-                None,
-                [highest.idx, later.idx],
-                "the second message, published after the first was acknowledged, has no higher sequence number",
-                [highest, later],
-            )
+            sentence = "the second message, published after the first was acknowledged, has no higher sequence number"
+            yield None, [highest.idx, later.idx], sentence, [highest, later]
 
 
 def _tried_us(group: Group, event: Event) -> int:
     """Return when the publish that took this number was made at the earliest: an unanswered one may have taken it."""
     tries = [
-        attempt for attempt in _effective(group.publishes[event.idx or 0]) if number(attempt) in (None, number(event))
+        attempt for attempt in effective(group.publishes[event.idx or 0]) if number(attempt) in (None, number(event))
     ]
     return min(map(invoked, tries))
 
 
-def _shared(group: Group, published: Sequence[Event]) -> Iterator[Violation]:
+def _shared(published: Sequence[Event]) -> Iterator[Found]:
     """Yield two messages with one number."""
     owners: dict[str | None, Event] = {}
     for event in sorted(published, key=by_time):
         owner = owners.setdefault(number(event), event)
         if owner.idx != event.idx:
             sentence = "the two messages were acknowledged with one sequence number"
-            yield group.violation("C5", None, [owner.idx, event.idx], sentence, [owner, event])
+            yield None, [owner.idx, event.idx], sentence, [owner, event]
 
 
-def _effective(tries: Sequence[Event]) -> list[Event]:
-    return [event for event in tries if event.outcome != Outcome.FAIL]
-
-
-def fan_out_divergence(group: Group) -> Iterator[Violation]:
-    """C6, of messages whose order in the group is not known; of the others C1 tells."""
+@rule("C6")
+def _fan_out_divergence(group: Group) -> Iterator[Found]:
+    """Of messages whose order in the group is not known; of the others C1 tells."""
     for single, other in combinations(group.expectation.queues, 2):
         first, second = group.first_received.get(single, {}), group.first_received.get(other, {})
         both = [
@@ -231,30 +207,25 @@ def fan_out_divergence(group: Group) -> Iterator[Violation]:
         for later, earlier in overtaken(group, sorted(both, key=lambda idx: by_time(first[idx])), second):
             is_unordered = later not in group.order or earlier not in group.order
             if is_unordered and group.is_before(first[later], first[earlier]):
-                yield group.violation(
-                    "C6",
-                    None,
-                    [later, earlier],
-                    f"{single} delivered the first before the second, {other} the second before the first",
-                    [first[later], first[earlier], second[earlier], second[later]],
-                )
+                sentence = f"{single} delivered the first before the second, {other} the second before the first"
+                yield None, [later, earlier], sentence, [first[later], first[earlier], second[earlier], second[later]]
 
 
-def producer_reorder(group: Group) -> Iterator[Violation]:
-    """C7."""
+@rule("C7")
+def _producer_reorder(group: Group) -> Iterator[Found]:
     if not group.expectation.is_planned:
         return
     published = [
-        (idx, effective)
+        (idx, sent)
         for idx in sorted(group.publishes, key=lambda idx: (is_end_marker(idx), idx))
-        if (effective := _effective(group.publishes[idx]))
+        if (sent := effective(group.publishes[idx]))
     ]
     latest: Event | None = None  # of what comes earlier in the plan, what was acknowledged last
     for idx, tries in published:
         first = min(tries, key=invoked)
         if latest is not None and latest.idx is not None and _overlaps(group, latest, first):
             sentence = "the second message was published before the first was acknowledged"
-            yield group.violation("C7", None, [latest.idx, idx], sentence, [latest, first])
+            yield None, [latest.idx, idx], sentence, [latest, first]
         done = group.acked.get(idx)
         if done is not None and (latest is None or responded(done) > responded(latest)):
             latest = done
@@ -262,19 +233,7 @@ def producer_reorder(group: Group) -> Iterator[Violation]:
 
 def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
     """Return whether `later` was asked before `earlier` was answered, and was not behind it in one call."""
-    calls = {event.call_id: event.batch_position or 0 for event in _effective(group.publishes[earlier.idx or 0])}
+    calls = {event.call_id: event.batch_position or 0 for event in effective(group.publishes[earlier.idx or 0])}
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
         return False
     return invoked(later) + group.bound_us(later, earlier) < responded(earlier)
-
-
-RULES = {
-    "C1": reordered,
-    "C2": reordered_in_batch,
-    "C3": head_skip,
-    "C4": sqs_sequence,
-    "C5": sns_sequence,
-    "C6": fan_out_divergence,
-    "C7": producer_reorder,
-}
-"""Anomaly to its rule."""

@@ -11,8 +11,8 @@ from sluice.history.events import Event, Kind
 from sluice.judge import checker
 from sluice.judge.checker import (
     Activity,
-    Fault,
     Finding,
+    Loss,
     Measured,
     Move,
     QueueContext,
@@ -39,6 +39,7 @@ from tests.support.histories.by_hand import (
     without,
     worked_off,
 )
+from tests.support.histories.simulated_queues import activity_of
 
 NOTHING = Finding(violations=(), unknowns=())
 
@@ -410,6 +411,23 @@ def _probe(at_ms: int, visible_count: int) -> Event:
     )
 
 
+def test_the_receives_of_a_second_are_counted_together() -> None:
+    polls = (_poll(1_100, 3), _poll(1_500, 0, took_ms=1_000), _poll(1_900, 0, wait_seconds=None), _poll(2_000, 1))
+
+    around = QueueContext(activity=activity_of(polls))
+
+    assert around.activity == {
+        "billing": [
+            Activity(second=1, served_count=1, empty_count=1, answered_by_us=2_500_000),
+            Activity(second=2, served_count=1, empty_count=0, answered_by_us=2_100_000),
+        ]
+    }
+    assert around.polls("billing", from_us=1_000_000, until_us=3_000_000) == (2, 1)
+    assert around.polls("billing", from_us=1_000_001, until_us=3_000_000) == (1, 0)
+    assert around.polls("billing", from_us=1_000_000, until_us=2_499_999) == (0, 0)
+    assert around.last_poll_us("billing") == 2_500_000
+
+
 def test_the_surroundings_are_what_the_other_events_say() -> None:
     span: dict[str, Any] = {"invoked_at_us": 5_000_000, "responded_at_us": 6_000_000}
     move = Event(kind=Kind.REDRIVEN.value, queue="billing-dlq", detail='{"destination": "billing"}', **span)
@@ -417,7 +435,6 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
 
     around = queue_context(
         [
-            *(_poll(1_100, 3), _poll(1_500, 0, took_ms=1_000), _poll(1_900, 0, wait_seconds=None), _poll(2_000, 1)),
             *(_probe(1_000, 0), _probe(2_000, 4), _probe(3_000, 0), _probe(4_000, 0), _probe(5_000, 0)),
             move,
             replace(move, outcome="info"),
@@ -429,20 +446,10 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
 
     finished = Move(source="billing-dlq", destination="billing", began_at_us=5_000_000, ended_at_us=6_000_000)
     assert around == QueueContext(
-        activity={
-            "billing": [
-                Activity(second=1, served_count=1, empty_count=1, answered_by_us=2_500_000),
-                Activity(second=2, served_count=1, empty_count=0, answered_by_us=2_100_000),
-            ]
-        },
         moves=(finished, replace(finished, is_finished=False)),
-        faults=(Fault(queue="shipping", began_at_us=5_000_000, ended_at_us=6_000_000),),
+        faults=(Loss(queue="shipping", began_at_us=5_000_000, ended_at_us=6_000_000),),
         empty_since_us={"billing-dlq": 3_000_000},
     )
-    assert around.polls("billing", from_us=1_000_000, until_us=3_000_000) == (2, 1)
-    assert around.polls("billing", from_us=1_000_001, until_us=3_000_000) == (1, 0)
-    assert around.polls("billing", from_us=1_000_000, until_us=2_499_999) == (0, 0)
-    assert around.last_poll_us("billing") == 2_500_000
 
 
 @pytest.mark.parametrize(("deleted_at_ms", "found"), [(32_000, set()), (None, {"A3"}), (29_000, {"A8"})])
