@@ -14,8 +14,7 @@ from benchmarks.checking.histories import BUCKETED, EXPECTATION, PLAIN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
 from sluice.judge.engine import Engine
-from sluice.judge.facts import RunFacts
-from sluice.judge.judge import judge
+from sluice.judge.judge import RunFacts, judge
 from spark_load.judge.parts import HistoryOnSpark
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice import deviations
@@ -14,6 +14,7 @@ from sluice.judge.checker import (
     Measured,
     QueueContext,
     RunCounts,
+    Thresholds,
     check_run,
     check_thresholds,
     open_thresholds,
@@ -24,9 +25,58 @@ from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.counts import EventCounts
 from sluice.judge.engine import Engine, Recovery
-from sluice.judge.facts import Planned, RunFacts
-from sluice.judge.screening.measures import measures
+from sluice.judge.screening.measures import COUNTED, measures
 from sluice.judge.timing import Timed, located
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What was to be published: end markers are counted as messages."""
+
+    message_count: int
+    lateness_budget_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """One run, or one recording, for the judge.
+
+    Args:
+        expectation: what the run was set up to be; its `clock_bound_us` is what was declared, 0 when nothing was.
+        target: key into `sluice.deviations`.
+        recorders: name to the queue it consumes; None of one that publishes, or where nobody says.
+        attempts: how often the run was begun.
+        killed: names of recorders that a fault killed.
+        plan: what was to be published; None when nobody planned it.
+        thresholds: of its measures.
+        allowed: anomalies that are lawful for the shape of this load, and why; besides the target's deviations.
+        unknowns: what already went wrong while it ran.
+        described: what else the verdict repeats of the run.
+    """
+
+    expectation: Expectation
+    target: str
+    recorders: Mapping[str, str | None]
+    attempts: int = 1
+    killed: tuple[str, ...] = ()
+    plan: Planned | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    allowed: Mapping[str, str] = field(default_factory=dict)
+    unknowns: tuple[str, ...] = ()
+    described: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """Return the threshold of each anomaly that is judged only against one; None where none is set."""
+        return {
+            "D3": self.expectation.passed_over_seconds_max,
+            "E3": self.expectation.fan_out_skew_seconds_max,
+            "H1": self.expectation.stuck_seconds_max,
+            "H3": self.thresholds.latency_seconds_max,
+            "H4": self.thresholds.drain_seconds_max,
+            "H5": self.thresholds.recovery_seconds_max,
+            "H6": self.thresholds.throttled_share_max,
+        }
 
 
 def judge(engine: Engine, facts: RunFacts) -> Verdict:
@@ -46,7 +96,7 @@ def judge(engine: Engine, facts: RunFacts) -> Verdict:
         ),
         activity=event_counts.activity,
     )
-    counts = {**event_counts.counts, **seen}
+    counts = {**event_counts.counts, **{name: seen.total(name) for name in COUNTED}}
     unfinished = _unfinished(event_counts.recorded, facts)
     provable = _provable(event_counts, facts, unfinished)
     timed = engine.timed(provable) if len(event_counts.clocks) > 1 else Timed()

@@ -17,8 +17,7 @@ from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import Engine
-from sluice.judge.facts import RunFacts
-from sluice.judge.judge import judge
+from sluice.judge.judge import RunFacts, judge
 from sluice.judge.reading import folders
 from sluice.recorder.journal import is_empty
 

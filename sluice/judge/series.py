@@ -27,12 +27,12 @@ from sluice.history.events import Kind, Outcome
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.folder.series_schema import BINS_MAX, EXACT_MAX, SCHEMA_VERSION, Series
-from sluice.judge.parts import TALLIED, TALLY, History
-from sluice.judge.reading.columns import NONE, Columns, Events, starts
+from sluice.judge.parts import History
+from sluice.judge.reading.columns import NONE, Columns, Events
 from sluice.judge.reading.parquet_files import Rows
 from sluice.judge.screening.encode import WARM_UP
-from sluice.judge.screening.measures import ACCURACY, PERCENTILES, rounded_but_largest
 from sluice.judge.screening.rollup import difference, is_known
+from sluice.judge.tally import ACCURACY, PERCENTILES, TALLY, Tally, rounded_but_largest, tally_of
 from sluice.recorder.journal import SCHEMA
 
 RANKS_MAX = 20
@@ -84,7 +84,7 @@ def series(history: History, *, expectation: Expectation, violations: Sequence[V
     """Return the small tables of a history; groups with violations get a timeline."""
     extent = _extent(*history.look(partial(_extent_of_part, expectation=expectation)))
     bins = extent.bins
-    tally = _Tally(history.tallied(partial(_tally_of_part, expectation=expectation, extent=extent)))
+    tally = Tally(history.tally(partial(_tally_of_part, expectation=expectation, extent=extent)))
     return {
         "schema_version": SCHEMA_VERSION,
         "run": expectation.run,
@@ -100,7 +100,7 @@ def series(history: History, *, expectation: Expectation, violations: Sequence[V
                 "waiting": waiting(tally.counts("acked", queue, bins.count), received),
                 "again": tally.counts("again", queue, bins.count),
                 "tasks": extent.tasks_at_work(queue),
-                "latency_us": _per_bin(tally.latencies("due", queue), bins.count),
+                "latency_us": _per_bin(tally.distributions("due", queue), bins.count),
             }
             for queue in expectation.queues
         },
@@ -109,7 +109,7 @@ def series(history: History, *, expectation: Expectation, violations: Sequence[V
                 "groups": groups,
                 "messages": messages,
                 "latency_us": {
-                    queue: tally.latencies("rank", queue).get(rank, _NO_LATENCIES) for queue in expectation.queues
+                    queue: tally.distributions("rank", queue).get(rank, _NO_LATENCIES) for queue in expectation.queues
                 },
             }
             for rank, (groups, messages) in enumerate(
@@ -321,7 +321,7 @@ def _tally_of_part(part: Iterable[Events], *, expectation: Expectation, extent: 
     if acked:
         latest = np.iinfo(np.int64).max
         first_us = np.minimum.reduce([np.where(at_us == NONE, latest, at_us) for at_us in acked])
-        tallies.append(_tally("acked", ALL, bins.of(first_us[first_us < latest])))
+        tallies.append(tally_of("acked", ALL, bins.of(first_us[first_us < latest])))
     latencies = [
         difference(messages[f"received_{index}"], messages["due_us"]) for index in range(len(expectation.queues))
     ]
@@ -329,16 +329,16 @@ def _tally_of_part(part: Iterable[Events], *, expectation: Expectation, extent: 
     ranks = _ranks(messages, extent.groups_by_size)
     for index, queue in enumerate(expectation.queues):
         for what, at_us in (("acked", acked[index]), ("received", messages[f"received_{index}"])):
-            tallies.append(_tally(what, queue, bins.of(at_us[is_known(at_us)])))
+            tallies.append(tally_of(what, queue, bins.of(at_us[is_known(at_us)])))
         for what, places in (("due", bins.of(messages["due_us"])), ("rank", ranks)):
             which = is_known(latencies[index]) & (places >= 0)
             values = latencies[index][which]
             values = values if is_exact else rounded_but_largest(places[which], values)
-            tallies.append(_tally(what, queue, places[which], values))
+            tallies.append(tally_of(what, queue, places[which], values))
     if expectation.queues:
         measured = ranks >= 0
         _, first = np.unique(messages["group"][measured], return_index=True)
-        tallies += [_tally("messages", "", ranks[measured]), _tally("groups", "", ranks[measured][first])]
+        tallies += [tally_of("messages", "", ranks[measured]), tally_of("groups", "", ranks[measured][first])]
     return [pa.concat_tables(tallies)]
 
 
@@ -350,7 +350,7 @@ def _failed_or_again(events: Events, bins: Bins) -> Iterator[pa.Table]:
         codes, texts = events.codes(name)
         for code, text in enumerate(texts):
             if text is not None:
-                yield _tally(what, text, bins.of(invoked_us[is_it & (codes == code) & (invoked_us != NONE)]))
+                yield tally_of(what, text, bins.of(invoked_us[is_it & (codes == code) & (invoked_us != NONE)]))
 
 
 def _ranks(messages: Columns, groups_by_size: Mapping[int, int]) -> np.ndarray:
@@ -371,66 +371,11 @@ def _ranks(messages: Columns, groups_by_size: Mapping[int, int]) -> np.ndarray:
     return found
 
 
-def _tally(what: str, name: str, places: np.ndarray, values: np.ndarray | None = None) -> pa.Table:
-    """Return how often each value was found at each place; without values how much was found there."""
-    nothing = np.zeros(len(places), np.int64)
-    found = (
-        pa.table({"place": places.astype(np.int32), "value": nothing if values is None else values})
-        .group_by(["place", "value"], use_threads=False)
-        .aggregate([([], "count_all")])
-    )
-    count = len(found)
-    columns = {"what": pa.array([what] * count), "name": pa.array([name] * count)}
-    columns |= {"place": found.column("place"), "value": found.column("value"), "count": found.column("count_all")}
-    return pa.table(columns, schema=TALLY) if count else TALLY.empty_table()
-
-
-class _Tally:
-    """What all parts add up to."""
-
-    def __init__(self, tally: pa.Table) -> None:
-        self._found: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}
-        ordered = tally.sort_by([(name, "ascending") for name in TALLIED])
-        counts = ordered.group_by(["what", "name"], use_threads=False).aggregate([([], "count_all")])
-        for row in counts.sort_by([("what", "ascending"), ("name", "ascending")]).to_pylist():
-            here, ordered = ordered.slice(0, row["count_all"]), ordered.slice(row["count_all"])
-            columns = (here.column(name).to_numpy() for name in ("place", "value", "count"))
-            self._found[row["what"], row["name"]] = tuple(columns)
-
-    def of(self, what: str, name: str) -> tuple[np.ndarray, ...]:
-        """Return places, values and counts, in order."""
-        return self._found.get((what, name), (np.zeros(0, np.int64),) * 3)
-
-    def names(self, what: str) -> list[str]:
-        """Return the names of which something is told, those of most first."""
-        totals = {name: int(counts.sum()) for (of, name), (*_, counts) in self._found.items() if of == what}
-        return sorted(totals, key=lambda name: (-totals[name], name))
-
-    def counts(self, what: str, name: str, bin_count: int) -> list[int]:
-        """Return how much there is in each bin."""
-        places, _, counts = self.of(what, name)
-        found = np.zeros(bin_count, np.int64)
-        np.add.at(found, places, counts)
-        return found.tolist()
-
-    def latencies(self, what: str, name: str) -> dict[int, dict[str, int | None]]:
-        """Return place to the count, percentiles and largest of the values there."""
-        places, values, counts = self.of(what, name)
-        found = {}
-        for begin, end in itertools.pairwise([*starts(places).tolist(), len(places)]):
-            below = np.cumsum(counts[begin:end])
-            count = int(below[-1])
-            ranks = np.searchsorted(below, [math.ceil(share * count) for share in PERCENTILES.values()])
-            percentiles = dict(zip(PERCENTILES, values[begin:end][ranks].tolist(), strict=True))
-            found[int(places[begin])] = {"count": count, **percentiles, "max": int(values[end - 1])}
-        return found
-
-
 def _per_bin(latencies: Mapping[int, Mapping[str, int | None]], bin_count: int) -> dict[str, list[int | None]]:
     return {name: [latencies.get(number, _NO_LATENCIES)[name] for number in range(bin_count)] for name in _NO_LATENCIES}
 
 
-def _failures(tally: _Tally, bins: Bins) -> dict[str, list[int]]:
+def _failures(tally: Tally, bins: Bins) -> dict[str, list[int]]:
     """Return what failed by error code, the most frequent first and the rest together."""
     names = tally.names("failed")
     found = {name: tally.counts("failed", name, bins.count) for name in names[:CODES_MAX]}

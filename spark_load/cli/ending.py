@@ -12,8 +12,7 @@ from rich.markdown import Markdown
 from sluice.errors import HistoryError
 from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.report.caveats import caveats
-from sluice.judge.report.summary import harmed, where
+from sluice.judge.report.summary import caveats, harmed, where
 from sluice.terminal import output
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sluice.errors import HistoryError
 from sluice.judge.reading import parquet_files
-from sluice.judge.reading.reasons import raised_in_task, reason
+from sluice.judge.reading.damage import raised_in_task, reason
 from sluice.recorder.journal import SUFFIX, read_parts
 
 _BUCKETS_MIN = 2  # so that a history of any size is judged by more than one core

@@ -21,11 +21,12 @@ from pyspark.sql import functions as F
 from sluice.errors import HistoryError
 from sluice.judge.engine import Engine
 from sluice.judge.folder.layout import HISTORY
-from sluice.judge.parts import PLACED, TALLIED, TALLY, Partial, shortened
+from sluice.judge.parts import Partial
 from sluice.judge.reading import folders
 from sluice.judge.reading.columns import Events
 from sluice.judge.reading.damage import readable, undamaged
 from sluice.judge.reading.parquet_files import Piece, Rows, bucket_of, buckets_of, pieces, read, read_rows, together
+from sluice.judge.tally import PLACE_KEYS, TALLY, VALUE_KEYS, shorten
 from sluice.recorder.journal import taken
 from spark_load.judge.compaction import compact
 
@@ -55,16 +56,16 @@ class HistoryOnSpark:
             found[row["number"]].append(_table(row["block"]))
         return [pa.concat_tables(tables) for tables in found.values()]
 
-    def tallied(self, partial: Partial) -> pa.Table:
-        """Return the sums of the tables of TALLY that the partial made of each part, `shortened`."""
+    def tally(self, partial: Partial) -> pa.Table:
+        """Return the sums of the tables of TALLY that the partial made of each part, as `shorten` leaves them."""
 
         def rows(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
-            (tally,) = partial(part)
-            yield from tally.to_batches()
+            (found,) = partial(part)
+            yield from found.to_batches()
 
         types = "what string, name string, place int, value long, count long"
-        found = self._of_parts(rows, types, None).groupBy(*TALLIED).agg(F.sum("count").alias("count"))
-        return found.groupBy(*PLACED).applyInArrow(shortened, types).toArrow().cast(TALLY)
+        found = self._of_parts(rows, types, None).groupBy(*VALUE_KEYS).agg(F.sum("count").alias("count"))
+        return found.groupBy(*PLACE_KEYS).applyInArrow(shorten, types).toArrow().cast(TALLY)
 
     def _of_parts(
         self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: Rows | None

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sluice.history.events import Kind, Outcome
-from sluice.judge.screening.measures import PERCENTILES
+from sluice.judge.tally import PERCENTILES, ranks
 from spark_load.plan.plan import WARM_UP, Plan, message_group_id
 
 _US = 1_000_000
@@ -39,11 +39,10 @@ def replayed(history: Path, plan: Plan) -> dict[str, Any] | None:
     planned = arrivals.offsets_us(replay.speed)
     begun_us = int(intended.min())
     shift = np.sort(invoked - intended)
-    ranks = [-int(-share * 100 * len(shift) // 100) - 1 for share in PERCENTILES.values()]
     groups = dict(zip(*(column.to_pylist() for column in _counts(published)), strict=True))
     sent_counts = np.array([groups.get(message_group_id(rank), 0) for rank in range(len(arrivals.group_counts))])
     return found | {
-        "shift_us": {name: int(shift[rank]) for name, rank in zip(PERCENTILES, ranks, strict=True)}
+        "shift_us": {name: int(shift[rank - 1]) for name, rank in zip(PERCENTILES, ranks(len(shift)), strict=True)}
         | {"max": int(shift[-1])},
         "moved_share": _variation(*_per_second(planned, invoked - begun_us)),
         "interarrival_ks": _ks(np.diff(planned), np.diff(np.sort(invoked))),

@@ -26,8 +26,7 @@ from sluice.judge.checker.verdict import Verdict
 from sluice.judge.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
 from sluice.judge.folder.series_schema import Series
 from sluice.judge.judge import judge
-from sluice.judge.reading.damage import readable
-from sluice.judge.reading.reasons import reason
+from sluice.judge.reading.damage import readable, reason
 from spark_load.consume import job as consume_job
 from spark_load.consume.scaling.services import rehearsed_services
 from spark_load.faults.drawing import Fault

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from sluice.clock import NotReached, eventually
 from sluice.errors import HistoryError, MessagingError
 from sluice.history.events import Kind
-from sluice.judge.reading.reasons import reason
+from sluice.judge.reading.damage import reason
 from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
 from spark_load.consume.scaling import control

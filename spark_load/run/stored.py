@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError, with_config
 
 from sluice.errors import ConfigError
 from sluice.judge.checker import Expectation
-from sluice.judge.facts import Planned, RunFacts
 from sluice.judge.folder import json_files
 from sluice.judge.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
 from sluice.judge.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
+from sluice.judge.judge import Planned, RunFacts
 from sluice.saboteurs import SABOTEURS
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from sluice.clock import NotReached, eventually
 from sluice.errors import ConfigError, EndpointError
-from sluice.judge.reading.reasons import reason
+from sluice.judge.reading.damage import reason
 from spark_load.runtime import spark_start
 from spark_load.runtime.spark_start import LOG_LEVEL_VARIABLE
 

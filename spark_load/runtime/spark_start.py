@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sluice.errors import ConfigError, EndpointError, MessagingError
-from sluice.judge.reading.reasons import reason
+from sluice.judge.reading.damage import reason
 
 LOG_LEVEL_VARIABLE = "SLUICE_SPARK_LOG_LEVEL"
 """Read by log4j2.properties."""

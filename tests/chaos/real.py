@@ -23,9 +23,8 @@ from sluice.declaration import Consumer, Environment, task_settings
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import opened
-from sluice.judge.facts import Planned, RunFacts
 from sluice.judge.folder.layout import WORKER_LOGS
-from sluice.judge.judge import judge
+from sluice.judge.judge import Planned, RunFacts, judge
 from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import Worked

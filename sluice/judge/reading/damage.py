@@ -1,5 +1,10 @@
-"""A damaged history, as an error that names the file: what is refused before it is judged, and what is found later."""
+"""A damaged history, as an error that names the file: what is refused before it is judged, and what is found later.
 
+Why something failed is a line of ours: Spark says it in many lines, of its own parts and of Java's. It goes by what an
+error says, because a recording is judged where Spark is not installed.
+"""
+
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +14,59 @@ import pyarrow as pa
 from sluice.errors import HistoryError
 from sluice.judge.reading import checksums
 from sluice.judge.reading.parquet_files import Piece, examined, pieces_of
-from sluice.judge.reading.reasons import raised_in_task, reason
+
+_CHARACTERS_MAX = 300
+_OURS_CHARACTERS_MAX = 2_000
+_SITUATIONS = {
+    r"Python worker (exited|failed|crashed)": "a Python process of Spark was killed, or had no memory left",
+    r"OutOfMemoryError": "Spark has no memory left; lower the load, or give it more (spark.driver.memory)",
+    r"No space left on device": "no space is left on the disk",
+    r"ExecutorLostFailure|Lost executor": "an executor of the cluster was lost",
+    r"Job \d+ cancelled|SparkContext was shut down": "Spark was stopped before the end",
+}
+"""What an error says, and what it means."""
+_CLASS = re.compile(r"^.*\b(?:[a-z][\w$]*\.)+[A-Z][\w$]*: (?=\S)")
+_BUILTIN = re.compile(r"^[A-Z]\w*(?:Error|Exception): \S")
+_UNREADABLE_FILE = re.compile(r"reading file (?:file:/*(?=/))?(\S+?)\.?(?:\s|$)")
+_MARKS = re.compile(r"^: |^\[[A-Z_.0-9]+\] | ?SQLSTATE: \w+;?$")
+_OF_SPARK = re.compile(r"calling \w+\.\w+|py4j|Py4J|org\.apache\.|java\.|stacktrace|Job aborted|thrown from the Python")
+
+
+def raised_in_task(error: BaseException) -> str | None:
+    """Return what a HistoryError said that was raised in a task of Spark; None of any other error."""
+    found = re.search(r"HistoryError: (.+)", str(error))
+    return None if found is None else found[1][:_OURS_CHARACTERS_MAX]
+
+
+def reason(error: BaseException) -> str:
+    """Return why, in one line: what one of ours said where it was raised in a task, else the innermost cause."""
+    ours = raised_in_task(error)
+    if ours is not None:
+        return ours
+    if isinstance(error, ConnectionRefusedError) or type(error).__name__ == "Py4JNetworkError":
+        return "Spark has ended"
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    text = "\n".join(lines)
+    for pattern, meaning in _SITUATIONS.items():
+        if re.search(pattern, text) and _is_of_spark(error):
+            return meaning
+    if _is_of_spark(error) and (unreadable := _UNREADABLE_FILE.search(text)) is not None:
+        return f"{unreadable[1]} cannot be read"
+    return _innermost(lines, error)[:_CHARACTERS_MAX]
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return not modules.isdisjoint(("pyspark", "py4j"))
+
+
+def _innermost(lines: list[str], error: BaseException) -> str:
+    if not _is_of_spark(error):
+        return " ".join(" ".join(lines).split()) or type(error).__name__
+    causes = [_CLASS.sub("", line) for line in lines if _CLASS.match(line) or _BUILTIN.match(line)] or lines[:1]
+    plain = [cause for cause in (_MARKS.sub("", cause).strip() for cause in causes) if not _OF_SPARK.search(cause)]
+    return plain[-1] if plain and plain[-1] else "Spark has ended, or does not say why"
+
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError, TypeError)
 """What reading a damaged file may raise: its footer says where everything is, and how much."""

@@ -9,8 +9,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import SCHEMA_VERSION
 from sluice.judge.folder.layout import HISTORY, JOURNALS
 from sluice.judge.reading import checksums
-from sluice.judge.reading.damage import UNREADABLE
-from sluice.judge.reading.reasons import reason
+from sluice.judge.reading.damage import UNREADABLE, reason
 from sluice.recorder.journal import SCHEMA, SUFFIX
 
 _TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE_ARRAY (String)"}

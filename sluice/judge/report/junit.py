@@ -5,8 +5,7 @@ from xml.etree import ElementTree as ET
 
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import Holding, Property, Status, Verdict
-from sluice.judge.report.caveats import caveats
-from sluice.judge.report.summary import NO_THRESHOLD, NOT_EXERCISED, harmed, since, where, witness_lines
+from sluice.judge.report.summary import NO_THRESHOLD, NOT_EXERCISED, caveats, harmed, since, where, witness_lines
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WHOLE_RUN = "the run can be judged"

@@ -3,7 +3,6 @@
 Events are narrowed, and the groups that are as they should be are cleared, on whole columns, part by part.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,15 +12,15 @@ from sluice.judge.checker import Activity, Expectation
 from sluice.judge.counts import COUNTED, EventCounts, count, facts
 from sluice.judge.reading.columns import Events, hashes
 from sluice.judge.screening.encode import encode_events
-from sluice.judge.screening.measures import Seen, joined, nothing, observed
+from sluice.judge.screening.measures import observed
 from sluice.judge.screening.rollup import Messages
 from sluice.judge.screening.suspects import answered_empty, groups
+from sluice.judge.tally import TALLY, Tally
 
 NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
 """Of `group_names`."""
 MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
 """Of what `cleared` says of groups."""
-_SEEN = pa.schema({"seen": pa.string()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,31 +29,26 @@ class Cleared:
 
     counts: EventCounts
     suspects: list[str]
-    seen: Seen
+    seen: Tally
 
 
 def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
-    """Return what one pass over a part finds: tables of COUNTED, of MAYBE, and of what was observed, as JSON."""
+    """Return what one pass over a part finds: tables of COUNTED, of MAYBE, and of what was observed, of TALLY."""
     messages, names, counted = Messages(expectation), [NAMES.empty_table()], [COUNTED.empty_table()]
     for events in part:
         counted.append(count(events, expectation))
         messages.add(encode_events(events, expectation))
         names.append(group_names(events))
-    maybe, seen = MAYBE.empty_table(), list[str]()
+    maybe, seen = MAYBE.empty_table(), TALLY.empty_table()
     if len(messages):
-        maybe, observed_ = cleared(messages, pa.concat_tables(names), expectation)
-        seen.append(json.dumps(observed_))
-    return [pa.concat_tables(counted), maybe, pa.table({"seen": seen}, schema=_SEEN)]
+        maybe, seen = cleared(messages, pa.concat_tables(names), expectation)
+    return [pa.concat_tables(counted), maybe, seen]
 
 
 def concluded(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Expectation) -> Cleared:
     """Return what the tables of `cleared_part` say, those of all parts one below the other."""
     counts = facts(counted, expectation)
-    return Cleared(
-        counts=counts,
-        suspects=suspects(maybe, counts.activity, expectation),
-        seen=joined([json.loads(text) for text in seen.column("seen").to_pylist()] or [nothing(expectation)]),
-    )
+    return Cleared(counts=counts, suspects=suspects(maybe, counts.activity, expectation), seen=Tally(seen))
 
 
 def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
@@ -63,7 +57,7 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & empty]
 
 
-def cleared(messages: Messages, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, Seen]:
+def cleared(messages: Messages, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, pa.Table]:
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
     `messages` are those of whole groups, at least one, and are taken. `names` may have duplicates.

@@ -51,15 +51,16 @@ def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
 
 
 def kept[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
-    """Return the loop as if it stood in a file named by its code and by the constants it uses, wherever they are from.
+    """Return the loop as if it stood in a file named by its code, constants and types, wherever they are from.
 
     Numba keeps what it compiled by path and text of a module: it takes no notice of a constant of another module that
-    changed, and Spark's executors have modules in a zip whose path is new in every application.
+    changed, or of a class that moved, and Spark's executors have modules in a zip whose path is new in every
+    application.
     """
     assert isinstance(loop, FunctionType), "only such are decorated"
     code, known = loop.__code__, loop.__globals__
     constants = {name: known[name] for name in code.co_names if isinstance(known.get(name), int | float | np.generic)}
-    content = repr((code.co_code, code.co_varnames, code.co_names, code.co_consts, constants))
+    content = repr((code.co_code, code.co_varnames, code.co_names, code.co_consts, constants, loop.__annotations__))
     named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     folder = Path(named or Path.home() / ".cache") / "sluice"
     path = folder / f"{loop.__name__}_{hashlib.sha256(content.encode()).hexdigest()[:16]}.py"

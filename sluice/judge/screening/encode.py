@@ -1,13 +1,13 @@
-"""Encodes events as rows of numbers, so that Spark shuffles little data.
+"""Encodes events as rows of numbers, so that whole columns can be looked at.
 
 What is only compared for equality is hashed to 64 bits, a queue is its index in the expectation (from 1; 0 is
 publishing), a sequence number its last 18 digits and the hash of the others.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from sluice.history.events import Kind, Outcome, answer_detail
 from sluice.judge.checker import Expectation
@@ -28,49 +28,49 @@ _OUTCOMES: dict[str, int] = {Outcome.OK: OK, Outcome.INFO: INFO}
 _ORDINARY = (*_CODES, Kind.OUTBOXED)
 _APART = np.uint64(0x9E3779B97F4A7C15)  # so that one id in two queues is two
 _TO_TOPIC = 2  # added to the index of the queue a message was published to, so that none is 0
-SCHEMA = pa.schema(
-    {
-        "group": pa.uint64(),
-        "instance": pa.uint64(),
-        "queue_index": pa.int16(),
-        "idx": pa.int64(),
-        "kind": pa.int8(),
-        "outcome": pa.int8(),
-        "is_odd": pa.bool_(),
-        "is_warm_up": pa.bool_(),
-        "invoked_us": pa.int64(),
-        "answered_us": pa.int64(),
-        "call": pa.uint64(),
-        "position": pa.int32(),
-        "low": pa.int64(),
-        "high": pa.uint64(),
-        "handle": pa.uint64(),
-        "body": pa.uint64(),
-        "attributes": pa.uint64(),
-        "deduplication": pa.uint64(),
-        "since_us": pa.int64(),
-        "lease_seconds": pa.int32(),
-        "is_alone": pa.bool_(),
-    }
-)
-"""Of narrow rows.
 
-    kind                        LEFT_OUT of what is of no group, or of another run
-    group, instance             hashes: of the group, and of it, the queue and the SQS message id; of a publish its idx
-    outcome                     OK, INFO or FAILED
-    is_odd                      it does not belong into a run where nothing happens
-    invoked_us, answered_us       the call
-    call, position              of a publish or receive
-    low, high                   of its sequence number
-    handle                      of a receive or delete the receipt handle, of a publish where to
-    since_us                    of a publish when it was meant, of a receive when it was sent
-    lease_seconds               of a receive; -1 when nobody knows
-    is_alone                    the only message of an answer that had room for more
-"""
+
+class Rows(NamedTuple):
+    """Columns of narrow rows, besides the `group` of each, which is a hash.
+
+    Args:
+        kind: LEFT_OUT of what is of no group, or of another run.
+        outcome: OK, INFO or FAILED.
+        is_odd: it does not belong into a run where nothing happens.
+        invoked_us: of the call, as `answered_us`.
+        since_us: of a publish when it was meant, of a receive when it was sent.
+        low: of its sequence number, as `high`.
+        handle: of a receive or delete the receipt handle, of a publish where to.
+        call: of a publish or receive, as `position`.
+        instance: a hash of the group, the queue and the SQS message id; of a publish its idx.
+        lease_seconds: of a receive; -1 when nobody knows.
+        is_alone: the only message of an answer that had room for more.
+    """
+
+    kind: np.ndarray
+    queue_index: np.ndarray
+    outcome: np.ndarray
+    is_odd: np.ndarray
+    is_warm_up: np.ndarray
+    body: np.ndarray
+    attributes: np.ndarray
+    deduplication: np.ndarray
+    idx: np.ndarray
+    invoked_us: np.ndarray
+    answered_us: np.ndarray
+    since_us: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    handle: np.ndarray
+    call: np.ndarray
+    position: np.ndarray
+    instance: np.ndarray
+    lease_seconds: np.ndarray
+    is_alone: np.ndarray
 
 
 def encode_events(events: Events, expectation: Expectation) -> Columns:
-    """Return the events as columns of SCHEMA; the kind of those that belong to no group of this run is LEFT_OUT."""
+    """Return the events as columns of `Rows`, and `group`; LEFT_OUT are those that belong to no group of this run."""
     kind = events.decoded("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
     queue_index = events.decoded("queue", lambda value: _queue_index(value, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED

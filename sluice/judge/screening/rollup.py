@@ -5,14 +5,13 @@ each queue, a delete, an effect) is that of its last row; where there are severa
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from sluice.judge.checker import Expectation
 from sluice.judge.reading.columns import NONE, Columns, mixed
 from sluice.judge.screening.compiled import compiled
-from sluice.judge.screening.encode import DELETED, HANDLED, INFO, LEFT_OUT, NO_QUEUE_INDEX, OK, RECEIVED, sent_to
+from sluice.judge.screening.encode import DELETED, HANDLED, INFO, LEFT_OUT, NO_QUEUE_INDEX, OK, RECEIVED, Rows, sent_to
 
 _US = 1_000_000
 _LATEST = np.iinfo(np.int64).max
@@ -56,31 +55,6 @@ _SETTLED = ("handle", "instance", "deleted_instance", "deleted_handle", "handled
 """Of a receive: what is not looked at any more when it is known whether it is odd."""
 
 
-class _Rows(NamedTuple):
-    """Columns of narrow rows, see `encode.SCHEMA`."""
-
-    kind: np.ndarray
-    queue_index: np.ndarray
-    outcome: np.ndarray
-    is_odd: np.ndarray
-    is_warm_up: np.ndarray
-    body: np.ndarray
-    attributes: np.ndarray
-    deduplication: np.ndarray
-    idx: np.ndarray
-    invoked_us: np.ndarray
-    answered_us: np.ndarray
-    since_us: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    handle: np.ndarray
-    call: np.ndarray
-    position: np.ndarray
-    instance: np.ndarray
-    lease_seconds: np.ndarray
-    is_alone: np.ndarray
-
-
 def queue_indexes(expectation: Expectation) -> range:
     """Return the indexes of the queues, from 1; 0 is publishing."""
     return range(1, len(expectation.queues) + 1)
@@ -115,7 +89,7 @@ class Messages:
         return self._count
 
     def add(self, rows: Columns) -> None:
-        """Add some more; `rows` have the columns of `encode.SCHEMA`."""
+        """Add some more; `rows` are those of `encode_events`."""
         hashed = mixed(rows["group"], rows["idx"]).view(np.int64)
         self._reserve(self._count + len(hashed))
         numbers, count = _numbered(
@@ -125,7 +99,7 @@ class Messages:
             _grow(records, count)
             records[self._count : count] = _nothing(records.dtype)
         self._count = count
-        columns = _Rows(*(rows[name] for name in _Rows._fields))
+        columns = Rows(*(rows[name] for name in Rows._fields))
         _publish(numbers, columns, self._about, self._published)
         for queue_index, records in zip(queue_indexes(self._expectation), self._received, strict=True):
             _receive(numbers, columns, queue_index, records)
@@ -245,7 +219,7 @@ def _numbered(
 
 @compiled
 def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
-    numbers: np.ndarray, rows: _Rows, about: np.ndarray, published: np.ndarray
+    numbers: np.ndarray, rows: Rows, about: np.ndarray, published: np.ndarray
 ) -> None:
     """Put what rows say of messages and their publishes into the records; rows that contradict each other are odd."""
     for row in range(len(numbers)):
@@ -306,7 +280,7 @@ def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is rea
 
 
 @compiled
-def _receive(numbers: np.ndarray, rows: _Rows, queue_index: int, received: np.ndarray) -> None:
+def _receive(numbers: np.ndarray, rows: Rows, queue_index: int, received: np.ndarray) -> None:
     """Put what rows say of receives, deletes and effects of a queue into the records of their messages."""
     for row in range(len(numbers)):
         if rows.queue_index[row] != queue_index or numbers[row] < 0:

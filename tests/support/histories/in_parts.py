@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sluice.judge.parts import PLACED, TALLY, Partial, shortened, summed
+from sluice.judge.parts import Partial
 from sluice.judge.reading.columns import Events
 from sluice.judge.reading.parquet_files import Rows, pieces, together, write
+from sluice.judge.tally import PLACE_KEYS, TALLY, add_up, shorten
 from spark_load.judge import parts
 
 _PARTS = 3
@@ -20,16 +21,16 @@ class InParts:
         found = [partial(part) for part in self._parts(rows)]
         return [pa.concat_tables(tables) for tables in zip(*found, strict=True)]
 
-    def tallied(self, partial: Partial) -> pa.Table:
+    def tally(self, partial: Partial) -> pa.Table:
         (found,) = self.look(partial)
-        whole = summed(found)
+        whole = add_up(found)
         values = ("value", "count")
-        listed = whole.group_by(PLACED, use_threads=False).aggregate([(name, "list") for name in values])
+        listed = whole.group_by(PLACE_KEYS, use_threads=False).aggregate([(name, "list") for name in values])
         tables = [TALLY.empty_table()]
         for row in listed.to_pylist():
             rows = len(row["value_list"])
-            columns = {name: [row[name]] * rows for name in PLACED} | {name: row[f"{name}_list"] for name in values}
-            tables.append(shortened(pa.table(columns, TALLY)))
+            columns = {name: [row[name]] * rows for name in PLACE_KEYS} | {name: row[f"{name}_list"] for name in values}
+            tables.append(shorten(pa.table(columns, TALLY)))
         return pa.concat_tables(tables)
 
     def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:

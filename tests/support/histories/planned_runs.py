@@ -6,8 +6,7 @@ from dataclasses import replace
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import Engine
-from sluice.judge.facts import Planned, RunFacts
-from sluice.judge.judge import judge
+from sluice.judge.judge import Planned, RunFacts, judge
 from tests.support.histories.by_hand import EXPECTATION
 
 STRICT = replace(

@@ -23,9 +23,8 @@ from sluice.judge import groups, recording, report
 from sluice.judge.checker import Thresholds
 from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.judge.engine import Engine, opened
-from sluice.judge.facts import RunFacts
 from sluice.judge.folder.layout import RUN_FILE
-from sluice.judge.judge import faults_of, judge
+from sluice.judge.judge import RunFacts, faults_of, judge
 from sluice.judge.reading.checksums import beside
 from sluice.judge.reading.folders import require_history
 from sluice.judge.reading.parquet_files import write

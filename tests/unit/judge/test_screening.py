@@ -22,9 +22,10 @@ from sluice.judge.reading.columns import NONE, Columns, Events, hashes
 from sluice.judge.reading.parquet_files import pieces, read
 from sluice.judge.screening import compiled, rollup
 from sluice.judge.screening.buckets import cleared, group_names
-from sluice.judge.screening.encode import SCHEMA, encode_events, kept
-from sluice.judge.screening.measures import _rounded, joined, measures, nothing
+from sluice.judge.screening.encode import Rows, encode_events, kept
+from sluice.judge.screening.measures import measures
 from sluice.judge.screening.rollup import Messages
+from sluice.judge.tally import TALLY, Tally, rounded
 from tests.support.histories.by_hand import EXPECTATION, full, published, received
 from tests.support.histories.mutations import mutated
 from tests.support.histories.recording_cases import table_of
@@ -34,18 +35,18 @@ _NUMBER = "18".zfill(21) + "000000000123456789"
 _FACTOR = 2
 
 
-def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> dict[str, Any]:
+def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> pa.Table:
     return _cleared(Events(table_of(events)), expectation)[1]
 
 
-def _cleared(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, dict[str, Any]]:
+def _cleared(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, pa.Table]:
     messages = Messages(expectation)
     messages.add(encode_events(events, expectation))
     return cleared(messages, group_names(events), expectation)
 
 
 def _measured(*parts: Sequence[Event]) -> dict[str, Any]:
-    return measures(joined([_seen(events) for events in parts]), EXPECTATION)
+    return measures(Tally(pa.concat_tables([_seen(events) for events in parts])), EXPECTATION)
 
 
 def test_a_text_has_one_hash_whatever_it_stands_among() -> None:
@@ -160,6 +161,17 @@ def test_what_numba_keeps_and_cannot_read_is_compiled_anew(monkeypatch: pytest.M
     assert (len(torn), compiled.compiled(_times)(np.arange(2)).tolist()) == (1, [0, 2])
 
 
+def test_what_numba_keeps_of_a_class_that_moved_is_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Numba would unpickle it by its old name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    moved = FunctionType(_times.__code__, globals(), "_times")
+    moved.__annotations__ = {"rows": Rows}
+
+    assert compiled.kept(moved).__code__.co_filename != compiled.kept(_times).__code__.co_filename
+
+
 def test_what_numba_keeps_is_found_by_code_and_constants_wherever_the_module_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -170,6 +182,7 @@ def test_what_numba_keeps_is_found_by_code_and_constants_wherever_the_module_is(
     (made,) = tmp_path.rglob("*.nbc")
     kept = made.stat().st_mtime_ns
     elsewhere = FunctionType(_times.__code__.replace(co_filename="/a.zip/b.py", co_firstlineno=7), globals(), "_times")
+    elsewhere.__annotations__ = _times.__annotations__
 
     assert compiled.compiled(elsewhere)(np.arange(2)).tolist() == [0, 2]
     assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.nbc")] == [kept]
@@ -241,13 +254,13 @@ def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path
     (events,) = read(pieces(tmp_path)[0])
     rows, expected = (encode_events(each, EXPECTATION) for each in (events, Events(table)))
 
-    assert all(np.array_equal(rows[name], expected[name]) for name in SCHEMA.names)
+    assert all(np.array_equal(rows[name], expected[name]) for name in ("group", *Rows._fields))
 
 
 def test_what_came_twice_is_not_behind_itself() -> None:
     events = [published(0, 0), received("billing", 0, 100), received("billing", 0, 200, receive_count=2)]
 
-    assert _seen(events)["later"] == ["sum", 0]
+    assert Tally(_seen(events)).total("later") == 0
 
 
 def test_measures_by_hand() -> None:
@@ -278,7 +291,7 @@ def test_measures_by_hand() -> None:
 
 
 def test_nothing_is_measured_of_nothing() -> None:
-    found = measures(joined([nothing(EXPECTATION)]), EXPECTATION)
+    found = measures(Tally(TALLY.empty_table()), EXPECTATION)
 
     assert found["published"] == {"count": 0, "seconds": None, "per_second": None}
     assert found["queues"]["billing"] == {
@@ -286,7 +299,6 @@ def test_nothing_is_measured_of_nothing() -> None:
         "drain_seconds": None,
         "latency_us": None,
     }
-    assert set(nothing(EXPECTATION)) == set(_seen(full()))
 
 
 def _late(latenesses_us: Sequence[int], group: str) -> list[Event]:
@@ -326,9 +338,9 @@ def test_many_values_are_rounded_and_say_so() -> None:
 def test_a_value_is_rounded_down_to_its_first_thirteen_bits() -> None:
     values = [0, 1, -1, 8_191, 8_192, 8_193, -8_193, 16_387, 2**40 + 1]
 
-    rounded = _rounded(np.array(values))
+    shortened = rounded(np.array(values))
 
-    assert rounded.tolist() == [0, 1, -1, 8_191, 8_192, 8_192, -8_194, 16_384, 2**40]
+    assert shortened.tolist() == [0, 1, -1, 8_191, 8_192, 8_192, -8_194, 16_384, 2**40]
 
 
 def test_parts_that_overlap_are_joined_in_the_order_of_their_values() -> None:

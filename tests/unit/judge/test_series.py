@@ -11,7 +11,7 @@ from sluice.history.events import Event
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.engine import Engine
 from sluice.judge.folder.series_schema import BINS_MAX
-from sluice.judge.parts import TALLY, InMemory, shortened
+from sluice.judge.parts import InMemory
 from sluice.judge.reading.columns import Events
 from sluice.judge.series import (
     EVENTS_MAX,
@@ -19,11 +19,11 @@ from sluice.judge.series import (
     RANKS_MAX,
     _extent_of_part,
     _shown_groups,
-    _Tally,
     bin_width_us,
     rank_table,
     waiting,
 )
+from sluice.judge.tally import TALLY, Tally, shorten
 from sluice.recorder.journal import SCHEMA
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
@@ -154,9 +154,9 @@ def test_a_shortened_tally_has_the_percentiles_of_all_values() -> None:
         columns = {"what": ["due"] * rows, "name": ["q"] * rows, "place": [3] * rows, "count": counts}
         whole = pa.table({**columns, "value": rng.permutation(rows) * 7 - 20}).select(TALLY.names).cast(TALLY)
 
-        short = shortened(whole)
+        short = shorten(whole)
 
         assert short.num_rows <= 4
         assert short.schema == TALLY
-        assert _Tally(short).latencies("due", "q") == _Tally(whole).latencies("due", "q")
-        assert _Tally(short).counts("due", "q", 4) == [0, 0, 0, counts.sum()]
+        assert Tally(short).distributions("due", "q") == Tally(whole).distributions("due", "q")
+        assert Tally(short).counts("due", "q", 4) == [0, 0, 0, counts.sum()]

@@ -9,8 +9,7 @@ import pytest
 from sluice.history.events import Event, Kind
 from sluice.judge.checker import Thresholds
 from sluice.judge.checker.verdict import Holding, Status, Verdict
-from sluice.judge.facts import Planned, RunFacts
-from sluice.judge.judge import judge
+from sluice.judge.judge import Planned, RunFacts, judge
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, deleted, published, received, sane
 from tests.support.histories.recording_cases import by_two_clocks, engine_of, in_group

@@ -10,8 +10,7 @@ from sluice.clock import eventually
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import opened
-from sluice.judge.facts import Planned, RunFacts
-from sluice.judge.judge import judge
+from sluice.judge.judge import Planned, RunFacts, judge
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.job import Consumer
 from spark_load.faults import servers

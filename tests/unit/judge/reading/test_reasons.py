@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PythonException
 
-from sluice.judge.reading.reasons import raised_in_task, reason
+from sluice.judge.reading.damage import raised_in_task, reason
 
 _AT = "\n\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.hasNext(PythonRunner.scala:1034)"
 _FILE = "Encountered error while reading file file:///runs/history/e-000.parquet."

@@ -12,8 +12,7 @@ from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Holding, Verdict
 from sluice.judge.engine import opened
-from sluice.judge.facts import RunFacts
-from sluice.judge.judge import judge
+from sluice.judge.judge import RunFacts, judge
 from sluice.judge.report import junit, page
 from spark_load.cli import ending
 from tests.support.histories import finished_runs

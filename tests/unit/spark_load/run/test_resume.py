@@ -13,7 +13,7 @@ import pytest
 from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
 from sluice.judge import judge
-from sluice.judge.facts import RunFacts
+from sluice.judge.judge import RunFacts
 from spark_load.cli.watching import ProgressTable
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
