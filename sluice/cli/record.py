@@ -50,7 +50,12 @@ def record(folder: Path, command: tuple[str, ...], one_group_in: int) -> None:
     except OSError as error:
         raise ConfigError(f"cannot run {command[0]!r} ({error.strerror}); name a program, as after `--`") from error
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well, which decides
-    signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
+
+    def forward(number: int, _: object) -> None:  # without the lock of `send_signal`, which `wait` may have
+        if child.returncode is None:
+            os.kill(child.pid, number)
+
+    signal.signal(signal.SIGTERM, forward)
     code = child.wait()
     found = _journals(folder)
     written = str(len(found))

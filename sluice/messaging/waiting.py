@@ -4,8 +4,8 @@ A signal ends every wait at once.
 """
 
 import signal
-import threading
-from types import FrameType
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 
@@ -20,27 +20,35 @@ class Wait(Protocol):
 
 
 class Stop:
-    """The request to end the process, which ends every wait for it. The first SIGTERM or SIGINT sets it."""
+    """The request to end the process, which ends every wait for it. The first SIGTERM or SIGINT sets it.
+
+    Python runs a signal's handler on the main thread, between two instructions of whatever it does: a handler that
+    wants a lock waits for ever where that thread has it, as it has while it waits for a `threading.Event`. The `put` of
+    a SimpleQueue may interrupt its `get` on the same thread.
+    https://docs.python.org/3/library/queue.html#queue.SimpleQueue.put,
+    https://docs.python.org/3/library/signal.html#signals-and-threads (read 2026-11-26)
+    """
 
     def __init__(self) -> None:
-        self._requested = threading.Event()
+        self._is_requested = False
+        self._requests: SimpleQueue[None] = SimpleQueue()
 
     def on_signals(self) -> None:
         """Let SIGTERM, which ECS sends, and Ctrl-C ask for it. Runs in the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._signalled)
+            signal.signal(number, self.request)
 
-    def request(self) -> None:
-        """Ask for it."""
-        self._requested.set()
+    def request(self, *_: object) -> None:
+        """Ask for it, from any thread; also from a signal's handler, and as one."""
+        self._is_requested = True
+        self._requests.put(None)
 
     def is_stopped(self) -> bool:
         """Return whether somebody asked."""
-        return self._requested.is_set()
+        return self._is_requested
 
     def wait(self, seconds: float) -> None:
         """Wait that long, or until somebody asks."""
-        self._requested.wait(seconds)
-
-    def _signalled(self, _: int, __: FrameType | None) -> None:
-        self._requested.set()
+        with suppress(Empty):
+            self._requests.get(timeout=max(0.0, seconds))
+            self._requests.put(None)  # wakes the next that waits

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.support.project import PROJECT, modules
 
 WORDS = {
     "asked": "what was requested: `requests`, `invoked_us`, `params`",
@@ -53,7 +53,6 @@ ALLOWED = {
     ("Event", "at"): "public, and the field of an event's JSON: the instant it happened",
 }
 """By the class or function around it ("" at the top of a module) and the name: why it may stay."""
-_SKIPPED = {"node_modules", "cdk.out", "build", "dist"}
 _STRING = r'''(?:"""(?s:.*?)"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')'''
 _TEXT = re.compile(rf"#[^\n]*|((?i:f|rf|fr){_STRING})|{_STRING}")
 """A comment or a string; only f-strings, the group, can hold names."""
@@ -96,23 +95,11 @@ def _found(source: str) -> Iterator[tuple[int, str, str]]:
         waiting += [(child, around) for child in ast.iter_child_nodes(node)]
 
 
-def _modules() -> Iterator[Path]:
-    folders = [PROJECT]
-    while folders:
-        for path in sorted(folders.pop().iterdir()):
-            if path.name.startswith(".") or path.name in _SKIPPED or path.is_symlink():
-                continue
-            if path.is_dir():
-                folders.append(path)
-            elif path.suffix == ".py":
-                yield path
-
-
 def test_no_name_is_a_private_word() -> None:
     """Every identifier is a word of AWS, of Spark, of pytest or of docs/glossary.md."""
     private = [
         f"{path.relative_to(PROJECT)}:{line}: {name}, better {instead}"
-        for path in _modules()
+        for path in modules()
         for line, name, instead in _found(path.read_text(encoding="utf-8"))
     ]
 
@@ -154,7 +141,7 @@ def test_what_is_plain_english_is_left_alone(source: str) -> None:
 
 def test_what_is_allowed_exists() -> None:
     """An exception that nobody needs is deleted."""
-    sources = "\n".join(path.read_text(encoding="utf-8") for path in _modules() if path != Path(__file__))
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in modules() if path != Path(__file__))
 
     assert [
         (around, name)

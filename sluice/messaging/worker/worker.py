@@ -104,7 +104,7 @@ class Worker:
             raise OutboxError(f"{fault}; start the worker again")
 
     def stop(self) -> None:
-        """Tell it to stop, from any thread."""
+        """Tell it to stop, from any thread; a signal's handler may, too."""
         self._stop.request()
 
     def _fault(self, workers: Sequence[threading.Thread]) -> str | None:

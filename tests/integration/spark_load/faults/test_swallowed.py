@@ -2,7 +2,7 @@
 
 import os
 import re
-import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,22 +53,21 @@ def test_what_an_emulator_lost_when_it_was_restarted_is_unknown_and_named(
     endpoint: fake_aws.Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of it is called a loss of somebody's, and nothing passes: without the restart it is A1."""
-    is_back = tmp_path / "is-back"
+    is_wanted, is_back = tmp_path / "is-wanted", tmp_path / "is-back"
+    os.mkfifo(is_wanted)
     os.mkfifo(is_back)
 
-    def restart(*_: object) -> None:
+    def restart() -> None:
+        is_wanted.read_text(encoding="utf-8")
         endpoint.die()
         endpoint.lose_messages()
         endpoint.come_back()
         is_back.write_text("it is\n", encoding="utf-8")
 
-    before = signal.signal(signal.SIGUSR1, restart)
-    monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", f"kill -USR1 {os.getpid()} && read -r _ < {is_back}")
+    threading.Thread(target=restart, daemon=True).start()
+    monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", f"echo > {is_wanted} && read -r _ < {is_back}")
     run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), RESTARTED)
-    try:
-        verdict = loaded(run)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    verdict = loaded(run)
 
     missing = [run.plan.profile.measured_count - of["received"]["count"] for of in verdict.measures["queues"].values()]
     named = [re.search(r"(\d+) acknowledged .* a restart may have removed it", why) for why in verdict.unknowns]

@@ -1,0 +1,118 @@
+"""A process that waits ends when it is told to, wherever a signal meets it."""
+
+import ast
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sluice.messaging.waiting import Stop
+from tests.support.project import PROJECT, modules
+
+ROUNDS = 3_000
+PATIENCE_SECONDS = 30
+SIGNALLED = f"""
+import os, random, signal
+from sluice.cli.dlq.place import StoppableClock
+from sluice.messaging.waiting import Stop
+
+rng = random.Random(1)
+for _ in range({ROUNDS}):
+    stop = Stop()
+    clock = StoppableClock(stop)
+    stop.on_signals()
+    signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGTERM))
+    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 150e-6))
+    while not stop.is_stopped():
+        {{wait}}
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+"""A process that one signal meets at any instruction of a wait, and then another, again and again."""
+_KNOWN = {"SIG_IGN", "SIG_DFL", "default_int_handler", "before", "handler"}
+"""Python's own, and the names of what was there before, where it is put back."""
+_WITHOUT_LOCK = {"os._exit", "os.kill", "self._requests.put"}
+"""What a handler may call: a system call, or a `put` of a SimpleQueue."""
+
+
+@pytest.mark.parametrize("wait", ["stop.wait(1e-6)", "clock.sleep(1e-6)", "stop.request()"])
+def test_s2_a_signal_at_any_instruction_of_a_wait_ends_it(wait: str) -> None:
+    """A handler that wanted a lock of the wait hung once in some hundreds of rounds."""
+    script = SIGNALLED.format(wait=wait)
+
+    ended = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, timeout=PATIENCE_SECONDS, check=False)
+
+    assert ended.returncode == 0
+
+
+def test_a_request_ends_the_waits_of_all_threads() -> None:
+    stop = Stop()
+    waiting = [threading.Thread(target=stop.wait, args=(PATIENCE_SECONDS * 10,), daemon=True) for _ in range(50)]
+    for thread in waiting:
+        thread.start()
+
+    stop.request()
+    for thread in waiting:
+        thread.join(PATIENCE_SECONDS)
+
+    assert not any(thread.is_alive() for thread in waiting)
+
+
+def test_a_wait_ends_after_its_time_and_before_it_where_that_is_over() -> None:
+    stop = Stop()
+
+    for seconds in (0.001, 0, -1):
+        stop.wait(seconds)
+
+    assert not stop.is_stopped()
+
+
+def test_no_handler_of_a_signal_calls_anything_with_a_lock() -> None:
+    """The thread that it interrupts may hold the lock; a stream's buffer cannot be entered twice either."""
+    found = [
+        f"{path.relative_to(PROJECT)}:{call.lineno}: {ast.unparse(call)} calls {name}"
+        for path in modules()
+        if "signal.signal(" in (source := path.read_text(encoding="utf-8"))
+        for call, handler in _handlers(ast.parse(source))
+        for name in _calls(handler)
+        if name not in _WITHOUT_LOCK
+    ]
+
+    assert found == []
+
+
+def test_a_handler_that_takes_a_lock_is_found() -> None:
+    """A lambda, a function, a method; of what cannot be followed nothing is known."""
+    module = ast.parse(
+        "signal.signal(1, lambda *_: child.terminate())\nsignal.signal(1, stop)\nsignal.signal(1, self.set)\n"
+        "signal.signal(1, imported)\nsignal.signal(1, signal.SIG_IGN)\n"
+        "def stop(*_):\n    raise Stopped(print(1))\n"
+        "class A:\n    def set(self, *_):\n        self._event.set()\n"
+    )
+
+    found = [name for _, handler in _handlers(module) for name in _calls(handler)]
+
+    assert found == ["child.terminate", "print", "self._event.set", "imported"]
+
+
+def _handlers(module: ast.Module) -> Iterator[tuple[ast.Call, ast.expr | ast.FunctionDef]]:
+    """Yield each call of `signal.signal` and the function that it names, as far as this module has that."""
+    functions = {node.name: node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)}
+    for call in ast.walk(module):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "signal.signal":
+            handler = call.args[1]
+            name = ast.unparse(handler).removeprefix("signal.").removeprefix("self.")
+            if name not in _KNOWN:
+                yield call, functions.get(name, handler)
+
+
+def _calls(handler: ast.expr | ast.FunctionDef) -> Iterator[str]:
+    """Yield the names of what a handler calls, and its own where it is not known what that does."""
+    if not isinstance(handler, ast.Lambda | ast.FunctionDef):
+        yield ast.unparse(handler)
+    raised = {node.exc for node in ast.walk(handler) if isinstance(node, ast.Raise)}
+    for node in ast.walk(handler):
+        if isinstance(node, ast.Call) and node not in raised:
+            yield ast.unparse(node.func)
