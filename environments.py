@@ -18,6 +18,8 @@ def _consumers(**overrides: Any) -> tuple[Consumer, ...]:
     )
 
 
+_TABLES = ("python", "-m", "examples.services", "init")
+
 ENVIRONMENTS = (
     Environment(
         name="local",
@@ -26,16 +28,25 @@ ENVIRONMENTS = (
         image="sluice-worker:local",  # named only: LocalStack runs no task, and to build one takes Docker
         network=NewNetwork(restrict_default_security_group=False),  # its Lambda needs Docker in LocalStack
         database=NewDatabase(),
+        migrate=_TABLES,
         consumers=_consumers(),
     ),
     Environment(
         name="dev",
         removal=Removal.DESTROY,
         database=NewDatabase(min_acus=0, max_acus=2, pause_after_seconds=1_800),
+        migrate=_TABLES,
         log_retention_days=7,
         consumers=_consumers(min_tasks=0, max_tasks=2, acceptable_latency_seconds=1_200),
     ),
-    Environment(name="staging", encryption=Encryption.CMK, database=NewDatabase(), silent=True, consumers=_consumers()),
+    Environment(
+        name="staging",
+        encryption=Encryption.CMK,
+        database=NewDatabase(),
+        migrate=_TABLES,
+        silent=True,
+        consumers=_consumers(),
+    ),
     Environment(
         name="prod",
         encryption=Encryption.CMK,
@@ -44,6 +55,7 @@ ENVIRONMENTS = (
         alarm_emails=("operators@example.com",),  # yours: each address is asked once whether it wants them
         network=NewNetwork(availability_zones=3),
         database=NewDatabase(min_acus=1, max_acus=16, standby=True, backup_days=14),
+        migrate=_TABLES,
         consumers=_consumers(message_retention_seconds=limits.MESSAGE_RETENTION_SECONDS_MAX, min_tasks=2, max_tasks=20),
     ),
 )

@@ -81,6 +81,7 @@ _UNITS_OF = {
     "AutomaticRedrive.attempts_max": "times",
     "Environment.cluster": "name of an ECS cluster",
     "Environment.event_bytes_max": "bytes",
+    "Environment.migrate": "Python module, or command and arguments",
     "Environment.tags": "mapping of key to value",
     "SlackChannel.workspace_id": "Slack workspace id",
     "SlackChannel.channel_id": "Slack channel id",
@@ -110,6 +111,7 @@ _SOUND: dict[type, Mapping[str, object]] = {
 # What breaks a relation between fields, which no field's own rule says; with what else it takes to be wrong.
 _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
     "Environment.consumers": ({"consumers": (Consumer(name="a-b"), Consumer(name="ab"))},),
+    "Environment.migrate": ({"migrate": "shop.tables"},),
     "Environment.region": ({"region": "cn-north-1"},),
     "Environment.topics": (
         {"topics": (Topic(), Topic())},

@@ -7,7 +7,9 @@ from sqlalchemy import Engine
 
 from examples.services.checking import differences
 from examples.services.models import Base
+from sluice.declaration import load_task_declaration
 from sluice.errors import MessagingError
+from sluice.messaging import database_engine
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables
 
@@ -28,10 +30,13 @@ def cli() -> None:
 
 
 @cli.command()
-@_SERVICES
-def init(dsn: str) -> None:
+@click.option(
+    "--dsn", envvar="SLUICE_DSN", metavar="URL", help="The services' database.  [$SLUICE_DSN; as a task has it]"
+)
+@click.option("--env", "environment", envvar="SLUICE_ENV", default="local", hidden=True)
+def init(dsn: str | None, environment: str) -> None:
     """Create the services' tables, and the inbox's."""
-    engine = engines.engine(dsn)
+    engine = database_engine("" if dsn else load_task_declaration().environment(environment).region, dsn)
     with engine.begin() as connection:
         Base.metadata.create_all(connection)
         tables.metadata.create_all(connection)

@@ -33,6 +33,13 @@ def schema() -> None:
     metavar="SECONDS",
     help="Try again for so long while the database does not answer, as one that wakes up.",
 )
+@click.option(
+    "--migrate",
+    "migration",
+    metavar="COMMAND",
+    help="Then run this, which makes your own tables: one process of all that do, while the others wait. It finds the"
+    " database in SLUICE_DSN, or as a task does.",
+)
 @click.option("--env", "environment_name", envvar="SLUICE_ENV", default="local", hidden=True)
 @declaration_option
 @dsn_option("The database, e.g. sqlite:///outbox.db")
@@ -43,8 +50,9 @@ def apply(**options: Any) -> None:
     \b
     Any number of processes may do it at once, while workers and relays run. One that was interrupted is taken up again
     by the next. Exit codes: 0 the tables are as this version needs them, 2 the database does not answer or the tables
-    were changed by somebody else, 3 this version is too old for the tables.
+    were changed by somebody else or COMMAND failed, 3 this version is too old for the tables.
       sluice schema apply --dsn sqlite:///shop.db
+      sluice schema apply --dsn sqlite:///shop.db --migrate 'alembic upgrade head'
     """
     from sluice.cli.upgrading import upgrade
 

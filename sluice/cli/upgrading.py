@@ -1,18 +1,27 @@
-"""The tables of outbox and inbox: how a command upgrades them, and says how they differ from what is needed."""
+"""The tables of outbox and inbox: how a command upgrades them, and says how they differ from what is needed.
 
+The tables of the project itself are made after them by a command of the project's own (`Environment.migrate`).
+"""
+
+import fcntl
 import os
 import random
+import shlex
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
-from sqlalchemy import Engine, MetaData
+from sqlalchemy import Engine, MetaData, text
 from sqlalchemy.exc import DBAPIError
 
 from sluice.cli.services.running import log_to
 from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration
-from sluice.errors import EndpointError
+from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, migrations, schema
@@ -29,19 +38,24 @@ _log = structlog.get_logger()
 _PARTS = {tables.part: tables for tables in (outbox_tables.versioned, inbox_tables.versioned)}
 _BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
 _ANSWER_SECONDS = 60  # for one statement of a step
+_MIGRATION_LOCK = 0x736C756963656D  # "sluicem": of all advisory locks of a database this one is ours
+_LOOK_SECONDS = 0.2
+_END_SECONDS = 20  # after SIGTERM; ECS sends SIGKILL after 30
 
 
 def upgrade(
     *,
     part: str | None,
     wait_seconds: float,
+    migration: str | None,
     environment_name: str,
     declaration: Path | None,
     dsn: str | None,
     log_level: str,
 ) -> None:
-    """Upgrade the tables of a part, or of both, of the database that is named."""
+    """Upgrade the tables of a part, or of both, of the database that is named; then run the project's migration."""
     log_to(sys.stderr, log_level)
+    command = None if migration is None else _split(migration)
     stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
     stop.on_signals()
     has_region = not dsn and SECRET_VARIABLE in os.environ  # a URL needs no declaration: who takes the outbox has none
@@ -53,6 +67,9 @@ def upgrade(
         for tables in _PARTS.values() if part is None else [_PARTS[part]]:
             _upgrade(engine, tables, ends_at=ends_at, wait=stop, failpoint=failpoint)
             output.line(f"the {tables.part}'s tables are as this version needs them", is_error=True)
+        if command is not None:
+            with _only_one(engine, stop):
+                _run(command, os.environ | ({"SLUICE_DSN": dsn} if dsn else {}), stop)
     finally:
         engine.dispose()
 
@@ -86,6 +103,87 @@ def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: W
         else:
             return
     raise EndpointError(f"stopped before the {tables.part}'s tables were upgraded; run it again")
+
+
+def _split(migration: str) -> list[str]:
+    try:
+        command = shlex.split(migration)
+    except ValueError as error:
+        raise ConfigError(f"--migrate is {migration!r} ({error}), allowed is a command; correct its quotes") from error
+    if not command:
+        raise ConfigError("--migrate is empty, allowed is a command such as 'alembic upgrade head'; leave it out")
+    return command
+
+
+@contextmanager
+def _only_one(engine: Engine, wait: Wait) -> Iterator[None]:
+    """Let one process of all that migrate a database go on, and the others wait for its end, or until they are stopped.
+
+    Postgres's lock is that of a transaction, so it holds behind a pooler, too. The transaction has read nothing that it
+    would keep from vacuum or from an index made concurrently; it has to outlive the timeouts of a role.
+    https://www.postgresql.org/docs/18/explicit-locking.html#ADVISORY-LOCKS (read 2026-11-26)
+    """
+    if engines.is_in_memory(engine.url):
+        yield
+        return
+    if engine.dialect.name != "postgresql":
+        engine.dispose()  # to close a file ends the locks that SQLite has on it
+        with Path(str(engine.url.database)).open("rb") as file:
+            while not wait.is_stopped() and not _is_locked(file.fileno()):
+                wait.wait(_LOOK_SECONDS)
+            yield
+        return
+    with engine.connect() as connection:
+        timeouts = "name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+        connection.execute(text(f"SELECT set_config(name, '0', true) FROM pg_settings WHERE {timeouts}"))  # noqa: S608
+        lock = text(f"SELECT pg_try_advisory_xact_lock({_MIGRATION_LOCK})")
+        while not wait.is_stopped() and not connection.execute(lock).scalar_one():
+            wait.wait(_LOOK_SECONDS)
+        yield
+
+
+def _is_locked(file: int) -> bool:
+    """Lock a file, and return whether it was not another's."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _run(command: Sequence[str], variables: Mapping[str, str], wait: Wait) -> None:
+    """Run the project's migration to its end.
+
+    Raises:
+        ConfigError: it is no program.
+        EndpointError: it failed, or was stopped.
+    """
+    if wait.is_stopped():
+        raise EndpointError(f"stopped before `{shlex.join(command)}` began; run it again")
+    try:
+        child = subprocess.Popen(command, env=variables)
+    except OSError as error:
+        raise ConfigError(
+            f"--migrate is `{shlex.join(command)}`, which cannot be run ({error.strerror}: {command[0]}); correct"
+            " Environment.migrate in the declaration"
+        ) from error
+    while child.poll() is None and not wait.is_stopped():
+        wait.wait(_LOOK_SECONDS)
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        raise EndpointError(f"stopped while `{shlex.join(command)}` ran; run it again")
+    if child.returncode:
+        code = child.returncode
+        ended = f"exit code {code}" if code > 0 else signal.Signals(-code).name
+        raise EndpointError(
+            f"`{shlex.join(command)}` ended with {ended}, and says why above; correct it, and run this again"
+        )
+    output.line(f"`{shlex.join(command)}` has made the tables of this project", is_error=True)
 
 
 def report_drift(engine: Engine, metadata: MetaData) -> None:

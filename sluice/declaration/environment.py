@@ -25,6 +25,12 @@ APPLICATION = (
 """Pattern and words. Of all names only those of queues may then be too long; `Declaration` refuses them."""
 
 
+def _is_migration(seen: str | tuple[str, ...]) -> bool:
+    if isinstance(seen, str):
+        return all(part.isidentifier() for part in seen.split("."))
+    return bool(seen and seen[0]) and not any("\0" in part for part in seen)
+
+
 class Removal(Enum):
     """What `cdk destroy` does to topics, queues and keys: delete them, or leave them and their messages."""
 
@@ -71,6 +77,10 @@ class Environment:
             FARGATE_SPOT; None makes one.
         database: where inbox and outbox are. None gives the tasks none; without one, no consumer with handlers is
             synthesized.
+        migrate: what makes your own tables, run by every task of this image before it starts, one task after another:
+            a module, run as `python -m MODULE`, or a command and its arguments, such as `("alembic", "upgrade",
+            "head")`. It finds the database as the task does, and needs a `database`. None runs nothing: then the tables
+            of your handlers have to be there before the first message.
         relay: run the outbox relay, two tasks of which one leads, where there is a database.
         outbox_lag_seconds: how long a committed message may wait for the relay; alarmed above it. It is measured every
             half minute.
@@ -104,6 +114,11 @@ class Environment:
     spot: bool = False
     cluster: str | None = matching(r"[A-Za-z0-9_-]{1,255}", "the name of an ECS cluster, or None", default=None)
     database: NewDatabase | ExistingDatabase | None = None
+    migrate: str | tuple[str, ...] | None = checked(
+        _is_migration,
+        "a module such as 'shop.tables', a command such as ('alembic', 'upgrade', 'head'), or None",
+        default=None,
+    )
     relay: bool = True
     outbox_lag_seconds: int = between(10, 86_400, "seconds", default=60)
     log_retention_days: int = checked(
@@ -152,6 +167,11 @@ class Environment:
     def all_tags(self) -> dict[str, str]:
         """Return the tags on every resource."""
         return {"application": self.application, "environment": self.name, **self.tags}
+
+    @property
+    def migration(self) -> tuple[str, ...]:
+        """Return the command that makes the project's own tables; empty where there is none."""
+        return ("python", "-m", self.migrate) if isinstance(self.migrate, str) else self.migrate or ()
 
     @property
     def has_relay(self) -> bool:
@@ -308,6 +328,12 @@ def _check_existing_queues(environment: Environment) -> None:
 
 def _check_tasks(environment: Environment) -> None:
     check_image(environment)
+    require(
+        environment,
+        environment.migrate is None or environment.database is not None,
+        field="migrate",
+        allowed="None without a database: there are no tables to make",
+    )
     if isinstance(environment.network, NewNetwork):
         own_ecr = re.compile(rf"[0-9]{{12}}\.dkr\.ecr\.{environment.region}\.amazonaws\.com")
         values: tuple[Environment | Consumer, ...] = (environment, *environment.consumers)

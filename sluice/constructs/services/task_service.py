@@ -7,6 +7,7 @@ gets its topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask 
 there.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -120,7 +121,10 @@ class Task(Construct):
             stop_timeout=cdk.Duration.seconds(stop_timeout_seconds),
         )
         if database is not None:
-            self._apply_schema_first(container, image=image.container, variables=common, logging=logging)
+            migration = () if consumer is not None and consumer.image is not None else environment.migration
+            self._apply_schema_first(
+                container, image=image.container, variables=common, logging=logging, migration=migration
+            )
         self.task_role = self.task_definition.task_role
         for statement in () if database is None else database.statements():
             self.task_role.add_to_principal_policy(statement)
@@ -143,8 +147,9 @@ class Task(Construct):
         image: ecs.ContainerImage,
         variables: dict[str, str],
         logging: ecs.LogDriver,
+        migration: Sequence[str],
     ) -> None:
-        """Let `sluice schema apply` succeed in a container of its own before `container` starts.
+        """Let `sluice schema apply`, and the project's own migration, succeed in a container before `container` starts.
 
         It waits for a database that is away or wakes up. Where it fails the task does not start, and a deployment whose
         tasks do not start is rolled back.
@@ -155,7 +160,10 @@ class Task(Construct):
             "Schema",
             container_name="apply_schema",
             image=image,
-            command=["python", "-m", "sluice", "schema", "apply", "--wait", str(_SCHEMA_WAIT_SECONDS)],
+            command=[
+                *("python", "-m", "sluice", "schema", "apply", "--wait", str(_SCHEMA_WAIT_SECONDS)),
+                *(("--migrate", shlex.join(migration)) if migration else ()),
+            ],
             environment=variables,
             logging=logging,
             essential=False,

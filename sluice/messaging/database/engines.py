@@ -84,7 +84,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         parsed = make_url(url)
         _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
-        pooled = {} if parsed.database in (None, "", ":memory:") else {"pool_size": 0}
+        pooled = {} if is_in_memory(parsed) else {"pool_size": 0}
         made = create_engine(parsed, hide_parameters=True, pool_reset_on_return=None, **pooled)  # see `take_back`
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
@@ -119,14 +119,19 @@ def _check_url(url: URL) -> None:
         raise ConfigError(f"database port is {url.port}, allowed is 1 to {_PORT_MAX}; correct --dsn")
 
 
+def is_in_memory(url: URL) -> bool:
+    """Return whether a database is SQLite's in memory, which only its one connection has."""
+    return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+
+
 def require_there(engine: Engine, *, part: str = "outbox") -> None:
     """Refuse an SQLite file that does not exist: opening it would create an empty one.
 
     Raises:
         ConfigError: there is none.
     """
-    path = engine.url.database
-    if engine.dialect.name == "sqlite" and path not in (None, "", ":memory:") and not Path(str(path)).exists():
+    path = Path(str(engine.url.database))
+    if engine.dialect.name == "sqlite" and not is_in_memory(engine.url) and not path.exists():
         raise ConfigError(
             f"database {path} does not exist; correct --dsn, or create it with `sluice schema apply {part}`"
         )
@@ -225,7 +230,7 @@ class Refusals:
 
 def forget_connections(engine: Engine) -> None:
     """Let everything from now on be asked over new connections; a database in memory has only the one."""
-    if not (engine.dialect.name == "sqlite" and engine.url.database in (None, "", ":memory:")):
+    if not is_in_memory(engine.url):
         engine.dispose()
 
 

@@ -7,6 +7,8 @@ from sluice.declaration import Consumer, Environment, NewDatabase, NewNetwork, R
 
 APPLICATION = "project-name"  # begins the name of all that is deployed, so that projects can share an account
 
+TABLES = "project_module.tables"  # makes the tables of the handlers, in each task before it starts
+
 INVOICES = Consumer(name="invoices", handlers="project_module.handlers")
 
 ENVIRONMENTS = (
@@ -18,6 +20,7 @@ ENVIRONMENTS = (
         image="project-name:local",  # named only: LocalStack runs no task
         network=NewNetwork(restrict_default_security_group=False),
         database=NewDatabase(),
+        migrate=TABLES,
         consumers=(INVOICES,),
     ),
     # Its image is built of Dockerfile when it is deployed.
@@ -26,6 +29,7 @@ ENVIRONMENTS = (
         application=APPLICATION,
         removal=Removal.DESTROY,
         database=NewDatabase(max_acus=2),  # Aurora PostgreSQL, for the inbox and the outbox
+        migrate=TABLES,
         consumers=(INVOICES,),
     ),
 )

@@ -35,6 +35,7 @@ FULL = Environment(
     image="team/worker:stable",
     architecture=Architecture.ARM64,
     database=NewDatabase(min_acus=0, max_acus=32, pause_after_seconds=900, standby=True, backup_days=35),
+    migrate=("alembic", "upgrade", "head"),
     outbox_lag_seconds=90,
     log_retention_days=365,
     alarm_emails=("ops@example.com", "lead@example.com"),

@@ -33,7 +33,6 @@ def main() -> None:
     """Place an order of 12.50."""
     environment = load_task_declaration().environment(os.environ.get("SLUICE_ENV", "local"))
     engine = database_engine(environment.region, os.environ.get("SLUICE_DSN"))
-    Base.metadata.create_all(engine)  # in production, a migration does this
     outbox = Outbox(naming.topic_name(environment), event_bytes_max=environment.event_bytes_max)
     with Session(engine) as session:
         order = place(session, outbox, total_cents=1250)

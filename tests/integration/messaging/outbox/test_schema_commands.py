@@ -1,6 +1,8 @@
 """`sluice schema apply` as tasks run it: many at once, killed, too old, and while the database is away."""
 
+import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,13 +10,28 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
+from sluice.clock import eventually
 from sluice.messaging.database import engines, migrations
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
 from tests.support.command_line import KEYS, Run, command_line
-from tests.support.processes.messaging_process import MessagingProcess
+from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
 _DONE = "the outbox's tables are as this version needs them\nthe inbox's tables are as this version needs them\n"
+_MIGRATE = """
+import os, pathlib, sys, time
+from sqlalchemy import text
+from sluice.messaging.database import engines
+
+folder = pathlib.Path(sys.argv[1])
+(folder / "running").touch(exist_ok=False)  # fails beside another
+time.sleep(0.3)
+engine = engines.engine(os.environ["SLUICE_DSN"])
+with engine.begin() as connection:
+    connection.execute(text("CREATE TABLE IF NOT EXISTS invoices (id INTEGER)"))
+    connection.execute(text("INSERT INTO invoices SELECT count(*) FROM sluice_inbox_group"))  # ours are there
+(folder / "running").unlink()
+"""
 _AWAY = "postgresql://user@127.0.0.1:1/name"
 _NEWER = (
     "sluice: the {part}'s tables are of version 9, which needs code of version 8 or later, and this code is of version"
@@ -151,6 +168,68 @@ def test_tables_of_an_older_version_are_not_used(run: Run, engine: Engine) -> No
         2,
         "sluice: the outbox's tables are of version 0, this code needs 2; run `sluice schema apply outbox`\n",
     )
+
+
+def test_a_project_migrates_after_us_one_process_after_another(engine: Engine, tmp_path: Path) -> None:
+    dsn, script = engine.url.render_as_string(hide_password=False), tmp_path / "migrate.py"
+    script.write_text(_MIGRATE)
+    migrate = ("--migrate", shlex.join([sys.executable, str(script), str(tmp_path)]))
+
+    with ExitStack() as stack:
+        started = [stack.enter_context(_apply(dsn, tmp_path / f"{number}.log", *migrate)) for number in range(3)]
+        codes = [process.ended() for process in started]
+
+    assert codes == [0] * 3, [process.log for process in started]
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM invoices")).scalar_one() == 3
+
+
+@pytest.mark.parametrize(
+    ("migrate", "code", "message"),
+    [
+        (
+            "sh -c 'exit 3'",
+            2,
+            "`sh -c 'exit 3'` ended with exit code 3, and says why above; correct it, and run this again",
+        ),
+        (
+            "sh -c 'kill -9 $$'",
+            2,
+            "`sh -c 'kill -9 $$'` ended with SIGKILL, and says why above; correct it, and run this again",
+        ),
+        (
+            "alembick upgrade",
+            3,
+            "--migrate is `alembick upgrade`, which cannot be run (No such file or directory: alembick); correct"
+            " Environment.migrate in the declaration",
+        ),
+        (
+            "alembic 'upgrade",
+            3,
+            '--migrate is "alembic \'upgrade" (No closing quotation), allowed is a command; correct its quotes',
+        ),
+        (" ", 3, "--migrate is empty, allowed is a command such as 'alembic upgrade head'; leave it out"),
+    ],
+)
+def test_a_migration_that_fails_is_one_line(run: Run, dsn: str, migrate: str, code: int, message: str) -> None:
+    found, _, printed = run("schema", "apply", "--dsn", dsn, "--migrate", migrate)
+
+    assert (found, printed.splitlines()[-1]) == (code, f"sluice: {message}")
+
+
+def test_a_stopped_task_stops_its_migration(dsn: str, tmp_path: Path) -> None:
+    """The signal is passed on, and the next process runs the migration again."""
+    begun, stopped = tmp_path / "begun", tmp_path / "stopped"
+    command = f"trap 'touch {stopped}; exit 0' TERM; touch {begun}; while :; do sleep 0.05; done"
+    with _apply(dsn, tmp_path / "log", "--migrate", shlex.join(["sh", "-c", command])) as process:
+        eventually(begun.exists, timeout_seconds=PATIENCE_SECONDS, describe="the migration to begin")
+        process.send(signal.SIGTERM)
+        assert process.ended() == 2
+
+    assert stopped.exists()
+    assert "ran; run it again" in process.log.splitlines()[-1]
+    with _apply(dsn, tmp_path / "again", "--migrate", "true") as process:
+        assert process.ended() == 0
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -306,12 +306,28 @@ def test_every_task_with_a_database_makes_its_tables_first(full: list[Resource],
         for family, definition in of_kind(found, TASK_DEFINITION).items():
             service, schema = definition["ContainerDefinitions"]
             assert service["DependsOn"] == [{"Condition": "SUCCESS", "ContainerName": schema["Name"]}], family
-            assert schema["Command"] == ["python", "-m", "sluice", "schema", "apply", "--wait", "90"]
+            assert schema["Command"][:7] == ["python", "-m", "sluice", "schema", "apply", "--wait", "90"]
             assert (service["Essential"], schema["Essential"]) == (True, False)
             shared = [variable for variable in service["Environment"] if variable in schema["Environment"]]
             assert schema["Environment"] == shared
             for name in ("Image", "User", "ReadonlyRootFilesystem", "LogConfiguration"):
                 assert schema[name] == service[name], name
+
+
+def test_a_project_migrates_in_every_task_of_its_own_image(full: list[Resource], hosted: list[Resource]) -> None:
+    """The image of one consumer may not have it."""
+    commands = {
+        family: definition["ContainerDefinitions"][1]["Command"][7:]
+        for found in (full, hosted)
+        for family, definition in of_kind(found, TASK_DEFINITION).items()
+    }
+
+    migrates = ["--migrate", "alembic upgrade head"]
+    assert {family for family, command in commands.items() if command == migrates} == {
+        "sluice-full-night-batch",
+        "sluice-full-relay",
+    }
+    assert all(command in ([], migrates) for command in commands.values())
 
 
 def test_a_worker_may_use_its_own_queue_and_protect_its_own_task(
