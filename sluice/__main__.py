@@ -4,11 +4,13 @@ import os
 import signal
 import sys
 
+from sluice.terminal import streams
 from sluice.terminal.exits import STOPPED
 
 
 def run() -> None:
     """Run the command line. Until it takes over, nothing has begun that would have to be ended."""
+    streams.install()
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not what runs in the background
     if is_default:
         signal.signal(signal.SIGINT, lambda *_: os._exit(STOPPED))

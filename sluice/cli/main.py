@@ -17,7 +17,7 @@ import click
 
 from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError, MessagingError, Stopped
 from sluice.extras import missing
-from sluice.terminal import output
+from sluice.terminal import output, streams
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.groups import Group, Lazy
 from sluice.terminal.printable import printable
@@ -146,6 +146,11 @@ def run() -> None:
         main()
     except SystemExit as end:
         code = end.code
+    if (failed := streams.failure()) is not None and code in (0, None):
+        output.line(
+            f"sluice: standard output cannot be written ({failed.strerror}); what was to be done is done", is_error=True
+        )
+        code = COULD_NOT
     ours = (threading.main_thread(), threading.current_thread())
     if any(not thread.daemon and thread not in ours for thread in threading.enumerate()):
         atexit._run_exitfuncs()  # noqa: SLF001 (has no public name)

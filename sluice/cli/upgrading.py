@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import structlog
 from sqlalchemy import Engine, MetaData, text
 from sqlalchemy.exc import DBAPIError
 
@@ -33,8 +32,9 @@ from sluice.messaging.outbox import tables as outbox_tables
 from sluice.messaging.waiting import Stop, Wait
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _PARTS = {tables.part: tables for tables in (outbox_tables.versioned, inbox_tables.versioned)}
 _BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
 _ANSWER_SECONDS = 60  # for one statement of a step

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Concatenate
 
-import structlog
-
+from sluice.terminal.logger import Logger
 from sluice.terminal.printable import raised
 
-_log = structlog.get_logger()
+_log = Logger()
 
 
 class HookSet[Hook]:

@@ -11,14 +11,13 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 
-import structlog
-
 from sluice.clock import Clock, clock_id
 from sluice.errors import unwritable
 from sluice.messaging import alive
 from sluice.messaging.alive import Sign
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 SLACK_SECONDS = 30.0
 """On top of every promise, for what no timeout of ours bounds: a name to resolve, several addresses to connect to, a
 machine that is busy. A stuck part stays stuck, so it may be noticed that late."""

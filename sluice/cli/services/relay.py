@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 import boto3
-import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from sluice import sdk
@@ -33,8 +32,9 @@ from sluice.messaging.telemetry.recording import RelayRecording
 from sluice.messaging.waiting import Stop, Wait
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
 _LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
 

@@ -13,9 +13,10 @@ import structlog
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
-from sluice.terminal import log_text
+from sluice.terminal import log_text, streams
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _ALLOCATIONS = 5_000  # more objects made than freed, before the youngest are looked at; Python has 2,000
 
 
@@ -94,6 +95,7 @@ def collect_rarely() -> None:
 
 def log_to(stream: Any, level: str = "info") -> None:
     """Log as lines of JSON; for people, where people look on."""
+    streams.bound_waits()
     is_terminal = stream.isatty()
     render: Any = structlog.processors.JSONRenderer()
     if is_terminal:

@@ -13,12 +13,12 @@ import threading
 from contextlib import suppress
 
 import psycopg
-import structlog
 from psycopg.pq import TransactionStatus
 
 from sluice.clock import Clock
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _LOOKS = 10  # while an answer may take, but one a second at least
 _PAUSE_SECONDS_MAX = 1.0
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import psycopg
-import structlog
 from botocore.exceptions import BotoCoreError, ClientError
 from sqlalchemy import URL, Engine, event
 from sqlalchemy.engine import Dialect, make_url
@@ -23,8 +22,9 @@ from sqlalchemy.engine import Dialect, make_url
 from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging.database import connections, credentials, engines
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
 NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {SECRET_VARIABLE}"
 FRESH_SECONDS = 60.0

@@ -3,14 +3,14 @@
 import select
 
 import psycopg
-import structlog
 from sqlalchemy import Engine
 
 from sluice.messaging.database import engines
 from sluice.messaging.outbox.outbox import channel
 from sluice.messaging.waiting import Stop
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 
 
 class CommitWait:

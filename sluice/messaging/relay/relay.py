@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
-import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
@@ -36,9 +35,10 @@ from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Bounded
 from sluice.messaging.waiting import Wait
+from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
-_log = structlog.get_logger()
+_log = Logger()
 _LEASE_SECONDS_MAX = 86_400
 _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TextIO
 
-import structlog
-
 from sluice.clock import Clock
 from sluice.declaration import metrics
 from sluice.messaging.envelope import Envelope
@@ -24,8 +22,9 @@ from sluice.messaging.outbox.store import Head, Lag, PublishOutcome, Sent
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.sqs.queue import Received
 from sluice.messaging.worker.hooks import Gauges, Settled, WorkerHooks
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _SETTLED = {
     Action.HANDLE: metrics.HANDLED,
     Action.DROP: metrics.DUPLICATES,

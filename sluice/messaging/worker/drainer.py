@@ -27,9 +27,10 @@ from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRu
 from sluice.messaging.worker.processing.transactions import is_away
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.messaging.worker.signs import Signs
+from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
-_log = structlog.get_logger()
+_log = Logger()
 _IN_A_ROW_MAX = 1_000
 
 

@@ -6,8 +6,6 @@ It polls for itself, one message at a time. A lane that cannot reach queue or da
 import random
 import uuid
 
-import structlog
-
 from sluice.clock import Clock
 from sluice.messaging.errors import HoldLost, TransientError
 from sluice.messaging.sqs.queue import Queue
@@ -15,8 +13,9 @@ from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.signs import Signs
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _ATTEMPT_SECONDS = 240
 """A repeated receive repeats its attempt id for so long; AWS honours it for five minutes."""
 _EARLY_SECONDS = 0.1  # after an empty answer long before the poll's end: a proxy's page reads as one

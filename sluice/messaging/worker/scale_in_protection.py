@@ -22,12 +22,11 @@ from math import inf
 from urllib.error import HTTPError
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
-import structlog
-
 from sluice.clock import Clock
 from sluice.messaging.backoff import Backoff
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _EXPIRES_MINUTES = 10
 _RENEW_SECONDS = _EXPIRES_MINUTES * 60 / 2
 _IDLE_SECONDS = 5  # between two messages nobody calls

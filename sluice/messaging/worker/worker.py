@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
@@ -32,8 +31,9 @@ from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.signs import Signs
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 _TICK_SECONDS = 1.0
 _FORGET_SECONDS = 3_600
 _FORGET_TIMES_MAX = 100

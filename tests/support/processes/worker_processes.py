@@ -40,8 +40,14 @@ _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible
 
 def consumer(name: str = "billing", **declared: Any) -> Consumer:
     """Return a consumer whose messages come again soon: five seconds after its worker died."""
-    quick = {"visibility_timeout_seconds": 5, "stop_timeout_seconds": 4, "processing_seconds": 0.5, "lanes": 2}
-    return Consumer(name=name, handlers="tests.support.processes.scripted_handlers", **(quick | declared))
+    quick: dict[str, Any] = {
+        "visibility_timeout_seconds": 5,
+        "stop_timeout_seconds": 4,
+        "processing_seconds": 0.5,
+        "lanes": 2,
+    }
+    quick |= {"handlers": "tests.support.processes.scripted_handlers"}
+    return Consumer(name=name, **(quick | declared))
 
 
 class WorkerFleet:

@@ -3,11 +3,13 @@
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 
 from sluice.cli.services.running import log_to
+from sluice.terminal.logger import Logger
 
 ESCAPES = "\x1b[2J\x1b]0;title\x07\x9b31m\x7f"
 
@@ -35,7 +37,7 @@ def _fail(text: str) -> None:
         except ValueError as error:
             raise RuntimeError("after it\nsecond line") from error
     except RuntimeError:
-        structlog.get_logger().exception("it failed", reason=text)
+        Logger().exception("it failed", reason=text)
 
 
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
@@ -55,7 +57,7 @@ def test_a_terminal_gets_nothing_it_acts_on() -> None:
     log_to(stream)
 
     _fail(ESCAPES)
-    structlog.get_logger().info(ESCAPES, group="a\nforged line", found=[ESCAPES, {"x": ESCAPES}], body=b"\x1b")
+    Logger().info(ESCAPES, group="a\nforged line", found=[ESCAPES, {"x": ESCAPES}], body=b"\x1b")
 
     written = stream.getvalue()
     assert "\x1b[2J" not in written
@@ -69,7 +71,7 @@ def test_lines_of_json_say_what_they_were_given() -> None:
     stream = io.StringIO()
     log_to(stream)
 
-    structlog.get_logger().warning("x", group=ESCAPES, count=3, share=0.5, found=["a", {"b": 1}], is_x=True, of=None)
+    Logger().warning("x", group=ESCAPES, count=3, share=0.5, found=["a", {"b": 1}], is_x=True, of=None)
 
     fields = json.loads(stream.getvalue())
     assert (fields["group"], fields["count"], fields["share"], fields["found"]) == (ESCAPES, 3, 0.5, ["a", {"b": 1}])
@@ -84,7 +86,7 @@ def test_what_has_no_text_is_logged() -> None:
     stream = io.StringIO()
     log_to(stream)
 
-    structlog.get_logger().info("x", found=Silent())
+    Logger().info("x", found=Silent())
 
     assert json.loads(stream.getvalue())["found"] == "Silent, whose text cannot be had: ValueError"
 
@@ -93,7 +95,7 @@ def test_what_has_no_text_is_logged() -> None:
 def test_what_is_less_than_the_level_is_not_logged(level: str, logged: str) -> None:
     stream = io.StringIO()
     log_to(stream, level)
-    log = structlog.get_logger()
+    log = Logger()
 
     log.debug("d")
     log.info("i")
@@ -113,6 +115,34 @@ def test_an_exception_that_no_traceback_can_be_made_of_is_named() -> None:
     try:
         raise error
     except SyntaxError:
-        structlog.get_logger().exception("it failed")
+        Logger().exception("it failed")
 
     assert "whose traceback cannot be had: TypeError" in json.loads(stream.getvalue())["exception"]
+
+
+class Broken(io.StringIO):
+    def write(self, _: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
+    log_to(Broken())
+
+    Logger().info("working")
+    _fail("x")
+
+
+def test_an_exception_that_its_renderer_cannot_show_is_named() -> None:
+    """A program that runs a worker has processors of its own, which may fail of somebody else's exception."""
+
+    def render(_: object, __: str, line: Any) -> str:
+        assert not line.pop("exc_info", None)
+        return json.dumps(line)
+
+    stream = io.StringIO()
+    structlog.configure(processors=[render], logger_factory=structlog.PrintLoggerFactory(stream))
+
+    _fail("x")
+
+    found = {"event": "it failed, and its traceback cannot be shown", "error": "RuntimeError: after it\\nsecond line"}
+    assert json.loads(stream.getvalue()) == found

@@ -11,16 +11,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from math import ceil
 
-import structlog
-
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.errors import HoldLost, TransientError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 SETTLE_TRIES = 3
 """How often a delete or a release is tried in one receive. Then the message comes again by itself, and the inbox knows
 it."""

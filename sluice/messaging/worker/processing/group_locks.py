@@ -8,12 +8,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import structlog
-
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.processing.message_lease import MessageLease
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 
 
 class GroupLocks:

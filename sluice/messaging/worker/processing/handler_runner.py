@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import structlog
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
@@ -23,9 +22,10 @@ from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Holding, Outcome, Reject, Retry
 from sluice.messaging.worker.hooks import WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
+from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable, raised, text_of
 
-_log = structlog.get_logger()
+_log = Logger()
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
@@ -137,15 +137,8 @@ def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction
             return Retry(reason=TransactionEnded.ENDED)
         if isinstance(error, DBAPIError) and engines.may_pass(error):
             raise
-        _log_failure()
-        return Retry(reason=raised(error))
-
-
-def _log_failure() -> None:
-    try:
         _log.warning("the handler failed", exc_info=True)
-    except BaseException as error:  # an exception may be made so that no traceback of it can be
-        _log.warning("the handler failed, and its traceback cannot be shown", error=raised(error))
+        return Retry(reason=raised(error))
 
 
 @contextmanager

@@ -12,19 +12,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import structlog
-
 from sluice import limits
 from sluice.clock import Clock
 from sluice.messaging.errors import HoldLost, TransientError
 from sluice.messaging.sqs.queue import Queue, Received
+from sluice.terminal.logger import Logger
 
 MARGIN_SECONDS = 1.0
 """What is left of a timeout that nothing is begun in: an answer may have been that long on its way. A tenth of a short
 timeout, which would have nothing left."""
 EXTENDED_MAX = 10
 """Messages that one call extends."""
-_log = structlog.get_logger()
+_log = Logger()
 
 
 class MessageLease:

@@ -33,8 +33,9 @@ from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRu
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
 from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailed, Transactions
 from sluice.messaging.worker.settings import ProcessorSettings
+from sluice.terminal.logger import Logger
 
-_log = structlog.get_logger()
+_log = Logger()
 
 
 @dataclass(frozen=True, slots=True)

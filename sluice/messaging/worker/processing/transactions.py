@@ -6,7 +6,6 @@ Whether the database is away for everyone, or only this transaction failed, anot
 import random
 from collections.abc import Callable
 
-import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -18,9 +17,10 @@ from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Holding
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
+from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
-_log = structlog.get_logger()
+_log = Logger()
 _TRIES = 3
 """How often a transaction that fails by itself is tried in one receive."""
 

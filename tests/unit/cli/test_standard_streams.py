@@ -1,0 +1,55 @@
+"""A standard stream waits for its reader, or leaves out what nobody reads and says so."""
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sluice.terminal import streams
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
+    """Yield the end of a pipe to read, and a standard stream that writes to the other."""
+    reader, writer = os.pipe()
+    yield reader, streams.stream(writer, None)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_bytes_that_nobody_reads_are_left_out_and_said_when_somebody_reads_again(
+    pipe: tuple[int, io.TextIOWrapper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, stream = pipe
+    monkeypatch.setattr(streams, "WAIT_MILLISECONDS", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", stream)
+        streams.bound_waits()
+
+    for _ in range(3):
+        stream.write("x" * 100_000)
+        stream.flush()
+    read = os.read(reader, 1_000_000)
+    stream.write("again\n")
+    stream.flush()
+
+    event = '"event": "bytes were left out here, which nobody read in time"'
+    left_out = 3 * 100_000 - len(read)
+    assert read == b"x" * len(read)
+    assert os.read(reader, 1_000_000).decode() == f'\n{{{event}, "bytes": {left_out}, "level": "warning"}}\nagain\n'
+
+
+def test_all_arrives_at_a_reader_that_takes_its_time(pipe: tuple[int, io.TextIOWrapper]) -> None:
+    """A pager may stand still for minutes: no command leaves out any of its result."""
+    reader, stream = pipe
+    writing = threading.Thread(target=lambda: print("x" * 1_000_000, file=stream, flush=True))
+    writing.start()
+
+    read = 0
+    while read < 1_000_001:
+        read += len(os.read(reader, 10_000))
+
+    writing.join()
