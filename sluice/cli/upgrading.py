@@ -23,7 +23,7 @@ from sluice.declaration import load_task_declaration
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database import connections, engines, migrations, schema
+from sluice.messaging.database import connections, engines, migrations, schema, server_settings
 from sluice.messaging.database.migrations import VersionedTables
 from sluice.messaging.database.rotation import SECRET_VARIABLE, runtime_engine
 from sluice.messaging.failpoints import Failpoint
@@ -90,14 +90,17 @@ def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: W
     clock, rng, failures = SystemClock(), random.Random(), 0  # noqa: S311 (jitter is not a secret)
     while not wait.is_stopped():
         try:
+            with engines.reading(engine) as connection:
+                server_settings.require(connection, {})
             for version in migrations.upgrade(engine, tables, failpoint=failpoint):
                 _log.info("upgraded", part=tables.part, version=version)
-        except DBAPIError as error:
+        except (DBAPIError, server_settings.OnStandby) as error:
             failures += 1
             pause_seconds, left_seconds = _BACKOFF.seconds(failures, rng.random()), ends_at - clock.monotonic()
-            if not engines.may_pass_at_start(error) or left_seconds < pause_seconds:
+            is_lasting = isinstance(error, DBAPIError) and not engines.may_pass_at_start(error)
+            if is_lasting or left_seconds < pause_seconds:
                 raise
-            reason = str(error.orig).strip().splitlines()[0]
+            reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
             _log.warning("the database does not answer yet", error=reason, left_seconds=round(left_seconds))
             wait.wait(pause_seconds)
         else:
@@ -190,6 +193,7 @@ def report_drift(engine: Engine, metadata: MetaData) -> None:
     """Print where a database's tables differ from what is needed, a line each; then exit with 1."""
     with engine.connect() as connection:
         found = schema.drift(connection, metadata)
+        found += server_settings.faults(connection, dict.fromkeys(metadata.tables, ""))
     for sentence in found:
         output.line(sentence)
     if found:

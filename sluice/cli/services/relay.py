@@ -17,7 +17,7 @@ from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url
 from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import connections, engines, migrations
+from sluice.messaging.database import connections, engines, migrations, server_settings
 from sluice.messaging.errors import TransientError
 from sluice.messaging.liveness import SLACK_SECONDS, Liveness, Watch
 from sluice.messaging.outbox import tables
@@ -156,9 +156,13 @@ def _has_tables(place: DatabaseTarget) -> bool:
     try:
         with engines.reading(place.engine) as connection:
             migrations.require(connection, tables.versioned)
+            server_settings.require(connection, tables.RELAY_RIGHTS)
     except (OperationalError, InterfaceError) as error:
         if not engines.may_pass_at_start(error):
             raise
+        return False
+    except server_settings.OnStandby as error:
+        _log.warning("waiting for a primary", error=str(error))
         return False
     return True
 

@@ -10,7 +10,7 @@ from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import connections, engines, migrations
+from sluice.messaging.database import connections, migrations, server_settings
 from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
@@ -103,8 +103,8 @@ def _tracing(queue_name: str) -> list[WorkerHooks]:
 
 def _require_tables(place: ConsumerTarget) -> None:
     with place.engine.connect() as connection:
-        engines.require_durable(connection)
         migrations.require(connection, tables.versioned)
+        server_settings.require(connection, tables.WORKER_RIGHTS)
 
 
 def _is_ordered(source: Queue, place: ConsumerTarget, sqs: object, *, is_given: bool) -> bool:

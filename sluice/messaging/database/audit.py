@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, in
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines, schema
+from sluice.messaging.database.server_settings import DURABLE
 
 
 def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table:
@@ -66,7 +67,7 @@ class Operator:
             "reason": self.reason,
             "detail": json.dumps(detail, ensure_ascii=False),
         }
-        connection.execute(insert(table).values({**row, **place}))
+        connection.execute(insert(table).values({**row, **place}).returning(DURABLE))
 
 
 def acts(connection: Connection, owner: Column[str], name: str, *, most: int) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ _REPEATS = 5  # psycopg's own threshold, https://www.psycopg.org/psycopg3/docs/a
 # https://www.postgresql.org/docs/18/libpq-connect.html (read 2026-11-21).
 _POSTGRES: dict[str, Any] = {
     "prepare_threshold": None,
+    "client_encoding": "utf8",  # a role may have another
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,

@@ -51,7 +51,6 @@ _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _PORT_MAX = 65_535
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 _UNTRUSTED = ("certificate verify failed", "does not match host name")  # OpenSSL's and libpq's own
-_FULL = 2
 REFUSED = "the database refuses the credentials ({reason}); correct them where they are kept"
 """Said by what ends for that, with what the server said."""
 NO_TABLES = "the {part}'s tables are not in this database; create them with `sluice schema apply {part}`"
@@ -302,21 +301,6 @@ def transaction_id_sql(dialect: str) -> ColumnElement[int]:
 def in_seconds(instant_us: ColumnElement[int]) -> ColumnElement[int]:
     """Return an instant in microseconds as whole seconds."""
     return instant_us // literal_column("1000000", BigInteger)
-
-
-def require_durable(connection: Connection) -> None:
-    """Refuse an SQLite connection that may lose a commit to a power cut.
-
-    Raises:
-        OutboxError: it may.
-    """
-    if connection.dialect.name == "sqlite":
-        seen = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
-        if seen < _FULL:
-            raise OutboxError(
-                f"PRAGMA synchronous is {seen}, allowed is {_FULL} (FULL) or more: a message could be out whose commit"
-                " a power cut takes back; open the database with engines.engine or make_durable"
-            )
 
 
 @contextmanager

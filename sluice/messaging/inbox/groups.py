@@ -13,6 +13,7 @@ from sqlalchemy import BigInteger, Connection, Executable, Row, Select, bindpara
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
 from sluice.messaging.database import engines
+from sluice.messaging.database.server_settings import DURABLE
 from sluice.messaging.envelope import TOMBSTONE, Envelope
 from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.sequence import Arrival, Decision, Position, State, baseline
@@ -212,7 +213,7 @@ def columns_of(position: Position) -> dict[str, Any]:
 
 
 _CHANGE = update(groups).where(
-    groups.c.consumer == bindparam("of_consumer"), groups.c.group_id == bindparam("of_group")
+    groups.c.consumer == bindparam("of_consumer"), groups.c.group_id == bindparam("of_group"), DURABLE
 )
 
 _CHANGE_IN = _CHANGE.where(
@@ -234,4 +235,4 @@ def _locking(dialect: str, *, is_timed: bool) -> Executable:
     locking = made.on_conflict_do_update(index_elements=["consumer", "group_id"], set_=set_)
     of_position = ("epoch", "first_seq", "last_seq", "last_event_id", "awaits_seq", "parked_at_us", "updated_at_us")
     transaction_id = engines.transaction_id_sql(dialect).label("transaction_id")
-    return locking.returning(*(groups.c[name] for name in of_position), transaction_id)
+    return locking.returning(*(groups.c[name] for name in of_position), transaction_id, DURABLE)

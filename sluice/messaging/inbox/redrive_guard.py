@@ -23,6 +23,7 @@ from sluice.clock import Clock, SystemClock
 from sluice.declaration import AutomaticRedrive
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
+from sluice.messaging.database.server_settings import DURABLE
 from sluice.messaging.errors import DeadLetterError, TransientError
 from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.tables import DEAD, REDRIVEN, audit, redrives
@@ -297,7 +298,7 @@ def is_abandoned(row: Row[Any], now_us: int) -> bool:
 
 
 def _change(connection: Connection, consumer: str, **values: str | int | None) -> None:
-    connection.execute(update(redrives).where(redrives.c.consumer == consumer).values(values))
+    connection.execute(update(redrives).where(redrives.c.consumer == consumer, DURABLE).values(values))
 
 
 def _place(dead_letter: DeadLetter) -> dict[str, str | int | None]:

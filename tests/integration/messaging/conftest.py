@@ -58,7 +58,6 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield os.environ[VARIABLE]
         return
     with private_server(tmp_path_factory) as server:
-        _forgo_durability(server.get_uri())
         yield server.get_uri()
 
 
@@ -67,15 +66,6 @@ def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Yield a Postgres nobody else uses, which can be stopped and started."""
     with private_server(tmp_path_factory) as server:
         yield server
-
-
-def _forgo_durability(url: str) -> None:
-    """Let a server answer sooner than its disk: nobody pulls the plug on it."""
-    server = engines.engine(url)
-    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("ALTER SYSTEM SET fsync = off"))
-        connection.execute(text("SELECT pg_reload_conf()"))
-    server.dispose()
 
 
 @pytest.fixture

@@ -1,0 +1,234 @@
+"""What a database and a role may be set to: what would break a promise is overridden, or refused in one line.
+
+Somebody else sets up the database. A setting that takes a commit back after a crash is overridden inside each
+transaction that has to last (`DURABLE`); what cannot be overridden is refused (`require`). All other settings were
+found harmless: docs/architecture/databases.md says why.
+
+https://www.postgresql.org/docs/18/runtime-config.html, https://www.postgresql.org/docs/18/ddl-rowsecurity.html,
+https://www.postgresql.org/docs/18/rules.html, https://www.sqlite.org/pragma.html (read 2026-11-26)
+"""
+
+from collections.abc import Iterator, Mapping
+
+from sqlalchemy import Boolean, ColumnElement, Connection, select, text
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+
+from sluice.messaging.errors import OutboxError
+
+_FULL = 2
+_LASTING_JOURNALS = ("wal", "delete", "truncate", "persist")
+_MILLISECONDS_MIN = 1_000
+_TIMEOUTS = ("statement_timeout", "transaction_timeout")
+_ENCODINGS = {
+    "server_encoding": "create a database with ENCODING 'UTF8' TEMPLATE template0, and move the tables there",
+    "client_encoding": "connect with client_encoding=utf8, or open the database with engines.engine",
+}
+# Setting: the value allowed, what another would do, and the next step.
+_ALLOWED = {
+    "fsync": ("on", "a crash of its host may take back what was committed", "set it on, and reload the server"),
+    "full_page_writes": (
+        "on",
+        "a crash of its host may leave pages half written",
+        "set it on, and reload the server",
+    ),
+    "data_sync_retry": ("off", "a write that failed may count as done", "set it off, and restart the server"),
+    "zero_damaged_pages": ("off", "it drops the rows of a damaged page unseen", "reset it for database and role"),
+    "ignore_checksum_failure": ("off", "it takes damaged rows for sound ones", "reset it for database and role"),
+    "exit_on_error": ("off", "it ends a connection at every lost race", "reset it for database and role"),
+    "default_transaction_read_only": (
+        "off",
+        "nothing can be written",
+        "reset it for database and role, or start again once it is over",
+    ),
+}
+# Aurora's storage keeps the log itself and never writes a page torn, whatever these two are:
+# https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/Aurora.Overview.StorageReliability.html; its parameter
+# groups have neither, and aurora_version() is its own (AuroraPostgreSQL.Reference.ParameterGroups,
+# Appendix.AuroraPostgreSQL.Functions; read 2026-11-26).
+_NOT_AURORAS = ("fsync", "full_page_writes")
+_SETTINGS = text(
+    "SELECT name, setting, pg_is_in_recovery(), to_regproc('aurora_version') IS NOT NULL FROM pg_settings"
+    " WHERE name = ANY(CAST(:names AS text[])) ORDER BY name"
+)
+_TABLES = text("""
+    SELECT wanted.name, namespace.nspname AS schema, found.relpersistence = 'p' AS is_logged,
+        row_security_active(found.oid) AS is_filtered,
+        ARRAY(SELECT CAST(tgname AS text) FROM pg_trigger
+            WHERE tgrelid = found.oid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3 -- BEFORE each row
+            ORDER BY 1) AS triggers,
+        ARRAY(SELECT CAST(rulename AS text) FROM pg_rewrite
+            WHERE ev_class = found.oid AND ev_enabled <> 'D' ORDER BY 1) AS rules,
+        ARRAY(SELECT needed FROM unnest(string_to_array(wanted.rights, ', ')) AS needed WHERE NOT CASE needed
+            WHEN 'DELETE' THEN has_table_privilege(found.oid, needed)
+            ELSE has_any_column_privilege(found.oid, needed) END) AS lacking,
+        ARRAY(SELECT CAST(nspname AS text) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+            WHERE relname = wanted.name AND nspname = ANY(current_schemas(true)) ORDER BY 1) AS schemas,
+        CAST(current_user AS text) AS role
+    FROM unnest(CAST(:names AS text[]), CAST(:rights AS text[])) WITH ORDINALITY AS wanted (name, rights, place)
+    JOIN pg_class AS found ON found.oid = to_regclass(wanted.name)
+    JOIN pg_namespace AS namespace ON namespace.oid = found.relnamespace
+    ORDER BY wanted.place
+""")
+
+
+class OnStandby(OutboxError):
+    """Raised where the database is a standby, which may be the primary soon, or was it until now."""
+
+
+class _Durable(ColumnElement[bool]):
+    """True; see `DURABLE`."""
+
+    inherit_cache = True
+    type = Boolean()
+
+
+DURABLE = _Durable()
+"""True. Where Postgres evaluates it, in any statement, the commit of that transaction waits for the disk.
+
+Also where database, role or session have `synchronous_commit = off`: a commit would be seen, and published, before it
+is on the disk, and a crash would take it back. A standby that has to confirm is waited for as well.
+https://www.postgresql.org/docs/18/wal-async-commit.html,
+https://docs.sqlalchemy.org/en/21/core/compiler.html (read 2026-11-26)
+"""
+DURABLE_SQL = """(set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
+    IS NOT NULL)"""
+"""The same as text inside another statement of Postgres."""
+
+
+@compiles(_Durable)
+def _compile(_: _Durable, compiler: SQLCompiler, **__: object) -> str:
+    return DURABLE_SQL if compiler.dialect.name == "postgresql" else "(1 = 1)"
+
+
+def keep_commit(connection: Connection) -> None:
+    """Let the transaction's commit wait for the disk, with a round trip of its own; see `DURABLE`."""
+    connection.execute(select(DURABLE))
+
+
+def require_durable(connection: Connection) -> None:
+    """Refuse a connection that may lose a commit to a power cut, or cannot write every event; without a round trip.
+
+    Postgres is made to keep a commit (`DURABLE`), and tells a driver of libpq both encodings when it is connected:
+    https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQPARAMETERSTATUS (read 2026-11-26).
+
+    Raises:
+        OutboxError: it may, or it cannot.
+    """
+    if connection.dialect.name != "sqlite":
+        status = getattr(getattr(connection.connection.driver_connection, "info", None), "parameter_status", None)
+        for name, step in _ENCODINGS.items():
+            seen = "UTF8" if status is None else status(name)
+            if seen != "UTF8":
+                raise OutboxError(f"{name} is {seen}, allowed is UTF8: it cannot store every event and reason; {step}")
+        return
+    seen = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
+    if seen < _FULL:
+        raise OutboxError(
+            f"PRAGMA synchronous is {seen}, allowed is {_FULL} (FULL) or more: a message could be out whose commit"
+            " a power cut takes back; open the database with engines.engine or make_durable"
+        )
+
+
+def require(connection: Connection, rights: Mapping[str, str]) -> None:
+    """Refuse a database, or tables in it, that would not keep what is promised. Said at start, by relay and worker.
+
+    Args:
+        connection: of the role that is going to work.
+        rights: table to the rights that are needed on it, such as `SELECT, UPDATE`.
+
+    Raises:
+        OnStandby: the database is a standby.
+        OutboxError: it is set up in a way that would lose something.
+    """
+    for sentence in faults(connection, rights):
+        raise OutboxError(sentence)
+
+
+def faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
+    """Yield what would not keep what is promised, a sentence each.
+
+    Raises:
+        OnStandby: the database is a standby.
+    """
+    if connection.dialect.name == "sqlite":
+        yield from _sqlite_faults(connection, rights)
+        return
+    require_durable(connection)
+    settings = connection.execute(_SETTINGS, {"names": [*_ALLOWED, *_TIMEOUTS]}).all()
+    for name, seen, is_standby, is_aurora in settings:
+        if is_standby:
+            raise OnStandby(
+                "the database is a standby (pg_is_in_recovery() is true), allowed is a primary; correct --dsn, or wait"
+                " until the failover is over"
+            )
+        if name in _TIMEOUTS:
+            if 0 < int(seen) < _MILLISECONDS_MIN:
+                yield (
+                    f"{name} is {seen} ms, allowed is 0 or at least {_MILLISECONDS_MIN} ms: a transaction would seldom"
+                    " end; reset it for database and role"
+                )
+        elif seen != _ALLOWED[name][0] and not (is_aurora and name in _NOT_AURORAS):
+            allowed, effect, step = _ALLOWED[name]
+            yield f"{name} is {seen}, allowed is {allowed}: {effect}; {step}"
+    yield from _table_faults(connection, rights)
+
+
+def _table_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
+    rows = connection.execute(_TABLES, {"names": list(rights), "rights": list(rights.values())}).all()
+    if len({row.schema for row in rows}) > 1:
+        places = ", ".join(f"{row.name} in {row.schema}" for row in rows)
+        yield f"the tables are found in several schemas ({places}), allowed is one; correct the role's search_path"
+    for row in rows:
+        if len(row.schemas) > 1:
+            yield (
+                f"table {row.name} is in the schemas {' and '.join(row.schemas)}, allowed is one of search_path:"
+                " another role may use the other; drop one, or correct search_path"
+            )
+        if not row.is_logged:
+            yield (
+                f"table {row.name} is UNLOGGED or temporary, allowed is a permanent one: a crash empties it; run ALTER"
+                f" TABLE {row.name} SET LOGGED"
+            )
+        if row.is_filtered:
+            yield (
+                f"row-level security of {row.name} is active for {row.role}, allowed is none: it would not see every"
+                f" row; disable it, or run ALTER ROLE {row.role} BYPASSRLS"
+            )
+        for trigger in row.triggers:
+            yield (
+                f"trigger {trigger} of {row.name} is BEFORE each row, allowed are AFTER triggers: it may change or drop"
+                f" a row; run DROP TRIGGER {trigger} ON {row.name}"
+            )
+        for rule in row.rules:
+            yield (
+                f"rule {rule} of {row.name} rewrites statements, allowed is none; run DROP RULE {rule} ON {row.name}"
+            )
+        if row.lacking:
+            lacking = ", ".join(row.lacking)
+            yield (
+                f"role {row.role} lacks {lacking} on {row.name}, allowed is a role that has it; run GRANT {lacking} ON"
+                f" {row.name} TO {row.role}"
+            )
+
+
+def _sqlite_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
+    """Yield the same of SQLite. Other PRAGMAs are of a connection, and each of ours has its own."""
+    require_durable(connection)
+    path = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
+    if not path:
+        yield "the database is in memory, allowed is a file: it ends with this process; give --dsn sqlite:///FILE"
+        return
+    journal = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
+    if journal not in _LASTING_JOURNALS:
+        yield (
+            f"PRAGMA journal_mode is {journal}, allowed is one of {', '.join(_LASTING_JOURNALS)}: a crash may damage"
+            " the file; put it where WAL works, on a disk of this machine"
+        )
+    triggers = connection.exec_driver_sql("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' ORDER BY 1")
+    for trigger, table in triggers.all():
+        if table in rights:
+            yield (
+                f"trigger {trigger} of {table} may change or drop a row, allowed is none; run DROP TRIGGER {trigger}"
+            )

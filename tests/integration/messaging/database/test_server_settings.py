@@ -1,0 +1,391 @@
+"""Settings of a database and a role, on a real Postgres: each keeps every promise, or is refused in one line."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, create_engine, func, make_url, select, text
+from sqlalchemy.orm import Session
+
+from sluice.clock import eventually
+from sluice.messaging import Context, Event, Outbox
+from sluice.messaging.database import engines, migrations, server_settings
+from sluice.messaging.envelope import decode
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables as outbox_tables
+from tests.integration.messaging.conftest import private_server
+from tests.support.command_line import command_line
+from tests.support.messaging import worker_harness
+from tests.support.messaging.outbox import simulated_relays
+from tests.support.messaging.worker_harness import World
+from tests.support.processes import postgres_server
+
+_GROUPS = ("a", "B-2", "a")
+_TEXT = "Straße „北“"
+_RIGHTS = outbox_tables.RELAY_RIGHTS | inbox_tables.WORKER_RIGHTS
+_RESET = "reset it for database and role"
+
+_PLANS = (
+    *("seqscan", "indexscan", "indexonlyscan", "bitmapscan", "sort", "incremental_sort", "hashagg", "hashjoin"),
+    *("mergejoin", "nestloop", "material", "memoize", "tidscan", "gathermerge", "async_append", "parallel_append"),
+)
+ACCEPTED = (
+    *(f"synchronous_commit={value}" for value in ("off", "local", "remote_write", "on", "remote_apply")),
+    *(f"default_transaction_isolation={value}" for value in ("read_uncommitted", "repeatable_read", "serializable")),
+    "default_transaction_deferrable=on commit_delay=1000 commit_siblings=0 wal_compression=on track_counts=off",
+    "session_replication_role=replica row_security=off",
+    "session_replication_role=local event_triggers=off restrict_nonsystem_relation_kind=view,foreign-table",
+    "search_path=nowhere,public,pg_catalog",
+    "statement_timeout=60s lock_timeout=5s idle_in_transaction_session_timeout=10s idle_session_timeout=10s"
+    " transaction_timeout=60s",
+    "standard_conforming_strings=off escape_string_warning=off backslash_quote=off quote_all_identifiers=on",
+    "array_nulls=off",
+    "transform_null_equals=on",
+    "DateStyle=German,DMY IntervalStyle=sql_standard TimeZone=Asia/Kathmandu bytea_output=escape extra_float_digits=-15"
+    " xmloption=document lc_messages=C.utf8 lc_numeric=C.utf8 lc_time=C.utf8 client_min_messages=debug5",
+    "DateStyle=SQL,MDY IntervalStyle=iso_8601 TimeZone=America/St_Johns client_min_messages=error application_name=ä",
+    *(f"client_encoding={value}" for value in ("LATIN1", "SQL_ASCII", "WIN1252")),
+    "default_tablespace=nowhere temp_tablespaces=nowhere check_function_bodies=off",
+    "jit=on jit_above_cost=0 plan_cache_mode=force_generic_plan",
+    " ".join(f"enable_{kind}=off" for kind in _PLANS),
+    "plan_cache_mode=force_custom_plan debug_parallel_query=regress parallel_setup_cost=0 work_mem=64kB"
+    " temp_buffers=800kB max_stack_depth=100kB from_collapse_limit=1 join_collapse_limit=1 geqo_threshold=2"
+    " cursor_tuple_fraction=0 constraint_exclusion=on",
+)
+"""Settings that a role may have: every guarantee holds."""
+REFUSED = {
+    "zero_damaged_pages=on": "zero_damaged_pages is on, allowed is off: it drops the rows of a damaged page unseen;"
+    f" {_RESET}",
+    "ignore_checksum_failure=on": "ignore_checksum_failure is on, allowed is off: it takes damaged rows for sound ones;"
+    f" {_RESET}",
+    "exit_on_error=on": f"exit_on_error is on, allowed is off: it ends a connection at every lost race; {_RESET}",
+    "default_transaction_read_only=on": "default_transaction_read_only is on, allowed is off: nothing can be written;"
+    f" {_RESET}, or start again once it is over",
+    "statement_timeout=20": "statement_timeout is 20 ms, allowed is 0 or at least 1000 ms: a transaction would seldom"
+    f" end; {_RESET}",
+    "transaction_timeout=999": "transaction_timeout is 999 ms, allowed is 0 or at least 1000 ms: a transaction would"
+    f" seldom end; {_RESET}",
+}
+"""Setting of a role to the line that refuses it."""
+CHANGES = {
+    "ALTER TABLE sluice_outbox SET UNLOGGED": "table sluice_outbox is UNLOGGED or temporary, allowed is a permanent"
+    " one: a crash empties it; run ALTER TABLE sluice_outbox SET LOGGED",
+    "ALTER TABLE sluice_inbox_group SET UNLOGGED": "table sluice_inbox_group is UNLOGGED or temporary, allowed is a"
+    " permanent one: a crash empties it; run ALTER TABLE sluice_inbox_group SET LOGGED",
+    "ALTER TABLE sluice_outbox ENABLE ROW LEVEL SECURITY": "row-level security of sluice_outbox is active for app,"
+    " allowed is none: it would not see every row; disable it, or run ALTER ROLE app BYPASSRLS",
+    "CREATE RULE r AS ON INSERT TO sluice_inbox_parked DO INSTEAD NOTHING": "rule r of sluice_inbox_parked rewrites"
+    " statements, allowed is none; run DROP RULE r ON sluice_inbox_parked",
+    "CREATE TRIGGER t BEFORE INSERT ON sluice_outbox_lease FOR EACH ROW EXECUTE FUNCTION nothing()": "trigger t of"
+    " sluice_outbox_lease is BEFORE each row, allowed are AFTER triggers: it may change or drop a row; run DROP TRIGGER"
+    " t ON sluice_outbox_lease",
+    "CREATE SCHEMA app AUTHORIZATION app; CREATE TABLE app.sluice_outbox_group (LIKE sluice_outbox_group)": "the tables"
+    " are found in several schemas (sluice_outbox in public, sluice_outbox_group in app, sluice_outbox_lease in public,"
+    " sluice_inbox_group in public, sluice_inbox_exception in public, sluice_inbox_parked in public,"
+    " sluice_inbox_consumer in public, sluice_inbox_redrive in public), allowed is one; correct the role's search_path",
+    "REVOKE DELETE ON sluice_outbox FROM app": "role app lacks DELETE on sluice_outbox, allowed is a role that has it;"
+    " run GRANT DELETE ON sluice_outbox TO app",
+    "REVOKE ALL ON sluice_inbox_consumer FROM app": "role app lacks SELECT, INSERT, UPDATE on sluice_inbox_consumer,"
+    " allowed is a role that has it; run GRANT SELECT, INSERT, UPDATE ON sluice_inbox_consumer TO app",
+}
+"""Somebody's change of our tables to the line that refuses it."""
+HARMLESS = (
+    "CREATE TRIGGER t AFTER INSERT ON sluice_outbox FOR EACH ROW EXECUTE FUNCTION nothing()",
+    "CREATE TRIGGER t BEFORE INSERT ON sluice_outbox FOR EACH STATEMENT EXECUTE FUNCTION nothing()",
+    "ALTER TABLE sluice_outbox SET (autovacuum_enabled = off)",
+    "ALTER TABLE sluice_outbox ENABLE ROW LEVEL SECURITY; ALTER ROLE app BYPASSRLS",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a Postgres on which the role `app` has all rights on the tables, and owns none."""
+    with private_server(tmp_path_factory) as made:
+        engine = engines.engine(made.get_uri())
+        for versioned in (outbox_tables.versioned, inbox_tables.versioned):
+            list(migrations.upgrade(engine, versioned))
+        worker_harness.create_tables(engine)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(
+                "CREATE ROLE app LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO app;"
+                " GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO app;"
+                " CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+            )
+        engine.dispose()
+        yield made
+
+
+@pytest.fixture
+def owner(server: Any) -> Iterator[psycopg.Connection[Any]]:
+    """Yield a connection of the owner; afterwards the role has no settings, and the tables are as they were."""
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        yield connection
+        connection.execute("ALTER ROLE app RESET ALL")
+
+
+@contextmanager
+def _app(server: Any) -> Iterator[Engine]:
+    engine = engines.engine(make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False))
+    yield engine
+    engine.dispose()
+
+
+def _require(engine: Engine) -> None:
+    with engines.reading(engine) as connection:
+        server_settings.require(connection, _RIGHTS)
+
+
+def _deliver(engine: Engine) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Commit, publish and handle; return what consumers got, and the handler's effects."""
+    world = simulated_relays.World(engine)
+    world.start_over()
+    relay = world.relay()
+    with Session(engine) as session:
+        for group in _GROUPS:
+            world.outbox.add(session, Event(type="order.placed", group=group, data=_TEXT))
+        session.commit()
+    simulated_relays.work(relay)
+    relay.close()
+    with engine.begin() as connection:
+        for table in (*inbox_tables.metadata.sorted_tables, worker_harness.effects):
+            connection.execute(table.delete())
+    inbox = World(engine)
+    inbox.send(*_GROUPS)
+    inbox.work_off(inbox.worker(poll_seconds=0), steps_max=20)
+    received = world.received()
+    assert {decode(message["Body"]).event.data for message in received} == {_TEXT}
+    return [simulated_relays.place(message) for message in received], inbox.effects()
+
+
+def _set(owner: psycopg.Connection[Any], settings: str, *, whose: str = "ROLE app") -> None:
+    for setting in settings.split():
+        name, _, value = setting.partition("=")
+        value = (
+            value.replace(",", "', '")
+            if name == "search_path"
+            else value.replace("read_", "read ").replace("_read", " read")
+        )
+        owner.execute(f"ALTER {whose} SET {name} = '{value}'")
+
+
+@pytest.mark.parametrize("settings", ACCEPTED)
+def test_a_role_whose_settings_are_accepted_has_every_guarantee(
+    server: Any, owner: psycopg.Connection[Any], settings: str
+) -> None:
+    owner.execute("ALTER ROLE app RESET search_path")
+    _set(owner, settings)
+
+    with _app(server) as engine:
+        _require(engine)
+        published, effects = _deliver(engine)
+
+    assert sorted(published) == sorted(effects) == [("B-2", 1), ("a", 1), ("a", 2)]
+    assert [seq for group, seq in effects if group == "a"] == [1, 2]
+
+
+@pytest.mark.parametrize("whose", ["ROLE app", "DATABASE postgres", "ROLE app IN DATABASE postgres"])
+@pytest.mark.parametrize(("setting", "line"), REFUSED.items(), ids=list(REFUSED))
+def test_a_setting_that_would_lose_something_is_refused_in_one_line(
+    server: Any, owner: psycopg.Connection[Any], setting: str, line: str, whose: str
+) -> None:
+    _set(owner, setting, whose=whose)
+
+    with _app(server) as engine, pytest.raises(OutboxError) as refused:
+        _require(engine)
+    owner.execute("SET default_transaction_read_only = off")
+    owner.execute(f"ALTER {whose} RESET {setting.partition('=')[0]}")
+
+    assert str(refused.value) == line
+
+
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
+@pytest.mark.parametrize("is_aurora", [False, True])
+def test_a_server_whose_disk_may_lose_a_commit_is_refused_unless_it_is_aurora(
+    server: Any, owner: psycopg.Connection[Any], setting: str, *, is_aurora: bool
+) -> None:
+    """Aurora's storage keeps the log itself; it is known by a function that only it has."""
+    owner.execute(f"ALTER SYSTEM SET {setting} = off")
+    owner.execute("SELECT pg_reload_conf()")
+    if is_aurora:
+        owner.execute("CREATE FUNCTION aurora_version() RETURNS text LANGUAGE sql AS $$SELECT '17.4'$$")
+    eventually(lambda: _shows(server, setting) == "off", timeout_seconds=30, describe="the reload")
+
+    with _app(server) as engine, engines.reading(engine) as connection:
+        found = list(server_settings.faults(connection, _RIGHTS))
+    owner.execute("DROP FUNCTION IF EXISTS aurora_version")
+    owner.execute(f"ALTER SYSTEM RESET {setting}")
+    owner.execute("SELECT pg_reload_conf()")
+    eventually(lambda: _shows(server, setting) == "on", timeout_seconds=30, describe="the reload")
+
+    assert [sentence.partition(":")[0] for sentence in found] == [f"{setting} is off, allowed is on"] * (not is_aurora)
+
+
+def _shows(server: Any, setting: str) -> object:
+    with psycopg.connect(server.get_uri()) as connection:
+        row = connection.execute("SELECT current_setting(%s)", [setting]).fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.mark.parametrize(("change", "line"), [*CHANGES.items(), *((change, None) for change in HARMLESS)])
+def test_tables_that_somebody_changed_are_refused_where_a_row_might_be_lost(
+    server: Any, owner: psycopg.Connection[Any], change: str, line: str | None
+) -> None:
+    owner.execute("ALTER ROLE app RESET ALL")
+    with _app(server) as engine:
+        owner.execute(change)
+        with engines.reading(engine) as connection:
+            found = list(server_settings.faults(connection, _RIGHTS))
+        _mend(owner)
+        _require(engine)
+
+    assert found[:1] == ([] if line is None else [line])
+
+
+def _mend(owner: psycopg.Connection[Any]) -> None:
+    owner.execute("DROP RULE IF EXISTS r ON sluice_inbox_parked; DROP SCHEMA IF EXISTS app CASCADE")
+    for table in ("sluice_outbox", "sluice_outbox_lease", "sluice_inbox_group"):
+        owner.execute(f"ALTER TABLE {table} SET LOGGED; DROP TRIGGER IF EXISTS t ON {table}")
+    owner.execute("ALTER TABLE sluice_outbox DISABLE ROW LEVEL SECURITY; ALTER ROLE app NOBYPASSRLS")
+    owner.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO app")
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_an_encoding_that_cannot_store_every_text_is_refused_before_tables_are_made(
+    server: Any,
+    owner: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    encoding: str,
+) -> None:
+    owner.execute(f"CREATE DATABASE {encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    url = make_url(server.get_uri()).set(database=encoding.lower()).render_as_string(hide_password=False)
+    line = (
+        f"server_encoding is {encoding}, allowed is UTF8: it cannot store every event and reason; create a database"
+        " with ENCODING 'UTF8' TEMPLATE template0, and move the tables there"
+    )
+
+    with command_line(monkeypatch, capsys) as run:
+        applied = run("schema", "apply", "--dsn", url)
+    engine = engines.engine(url)
+    with engine.begin() as connection:
+        outbox_tables.metadata.create_all(connection)
+        with pytest.raises(OutboxError) as refused:
+            Outbox(simulated_relays.TOPIC).write(connection, [Event(type="t", group="a", data=None)])
+    engine.dispose()
+
+    assert applied == (2, "", f"sluice: {line}\n")
+    assert str(refused.value) == line
+
+
+def test_a_producer_whose_connection_cannot_write_every_text_is_refused(server: Any) -> None:
+    url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+    theirs = create_engine(url.update_query_dict({"client_encoding": "latin1"}))
+    with Session(theirs) as session:
+        Outbox(simulated_relays.TOPIC).add(session, Event(type="t", group="a", data=_TEXT))
+        with pytest.raises(OutboxError) as refused:
+            session.commit()
+    theirs.dispose()
+
+    assert str(refused.value) == (
+        "client_encoding is LATIN1, allowed is UTF8: it cannot store every event and reason; connect with"
+        " client_encoding=utf8, or open the database with engines.engine"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("relay", "--topic-arn", "arn:aws:sns:eu-central-1:123456789012:events.fifo"),
+        ("worker", "--consumer", "billing"),
+    ],
+)
+def test_relay_and_worker_do_not_start_on_such_a_database(
+    server: Any,
+    owner: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: Sequence[str],
+) -> None:
+    _set(owner, "zero_damaged_pages=on")
+    url = make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False)
+
+    with command_line(monkeypatch, capsys) as run:
+        code, printed, error = run(*command, "--env", "local", "--dsn", url, "--endpoint-url", "http://127.0.0.1:9")
+
+    assert (code, printed, error) == (2, "", f"sluice: {REFUSED['zero_damaged_pages=on']}\n")
+
+
+def test_a_check_names_everything_that_is_wrong(
+    server: Any, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _set(owner, "zero_damaged_pages=on statement_timeout=20")
+    url = make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False)
+
+    with command_line(monkeypatch, capsys) as run:
+        code, printed, error = run("outbox", "check", "--env", "local", "--dsn", url)
+
+    assert (code, error) == (1, "")
+    assert printed.splitlines() == [REFUSED["statement_timeout=20"], REFUSED["zero_damaged_pages=on"]]
+
+
+@pytest.mark.parametrize("whose", ["ROLE ALL", "DATABASE postgres"])
+def test_what_was_delivered_is_there_after_a_crash_though_commits_do_not_wait_for_the_disk(
+    crashing: Any, whose: str
+) -> None:
+    """An event that a relay could publish, a relay's token, and a message that the worker deletes then."""
+    engine = engines.engine(crashing.get_uri())
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"ALTER {whose} SET synchronous_commit = off")
+    engine.dispose()
+    outbox = simulated_relays.World(engine)
+    outbox.start_over()
+    inbox = World(engine)
+    inbox.send("a")
+
+    def theirs() -> None:
+        with engine.begin() as connection:  # nothing that we keep
+            connection.execute(worker_harness.effects.insert().values(consumer="theirs", group_id="z", seq=0))
+
+    found = []
+    for act in (theirs, lambda: outbox.commit("a"), lambda: outbox.lease().acquire(), lambda: _work(inbox)):
+        act()
+        postgres_server.restart(crashing, "immediate")
+        engine.dispose()
+        with engine.connect() as connection:
+            found.append(
+                [
+                    connection.execute(select(func.count()).select_from(table)).scalar_one()
+                    for table in (outbox_tables.messages, outbox_tables.leases, worker_harness.effects)
+                ]
+            )
+    engine.dispose()
+
+    assert found == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]
+
+
+def _work(inbox: World) -> None:
+    def hurry(session: Session, _: Event, __: Context) -> None:
+        session.execute(text("SET LOCAL synchronous_commit = off"))
+
+    inbox.says["a", 1] = [hurry]
+    inbox.work_off(inbox.worker(poll_seconds=0), steps_max=20)
+
+
+@pytest.fixture
+def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a Postgres with tables that writes its log late, so that a crash takes back all that did not wait."""
+    with private_server(tmp_path_factory) as made:
+        engine = engines.engine(made.get_uri())
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("ALTER SYSTEM SET wal_writer_delay = '10s'")
+            connection.exec_driver_sql("ALTER SYSTEM SET autovacuum = off")
+        with engine.begin() as connection:
+            outbox_tables.metadata.create_all(connection)
+        worker_harness.create_tables(engine)
+        engine.dispose()
+        postgres_server.restart(made, "fast")
+        yield made
