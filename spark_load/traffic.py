@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.rehearse.scenarios import Scenario
-from sluice.rehearse.simulation import TaskWork
-from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic
+from sluice.rehearse.model.scenarios import Scenario
+from sluice.rehearse.model.simulation import TaskWork
+from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic
 from spark_load.judge.arrivals import EVERY, published
 from spark_load.profiles import trace
 from spark_load.profiles.profile import load

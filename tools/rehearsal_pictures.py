@@ -9,8 +9,8 @@ from sluice.pages.parts import Figure
 from sluice.rehearse import figures
 from sluice.rehearse.alternatives import OWN_METRICS
 from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.model.scenarios import scenarios
 from sluice.rehearse.rehearsal import simulate_all
-from sluice.rehearse.scenarios import scenarios
 
 _ROOT = Path(__file__).resolve().parents[1]
 _GAP = 14

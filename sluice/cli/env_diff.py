@@ -188,8 +188,8 @@ def _behaviour(
     """Return what a consumer does, on the traffic of the consumer it was."""
     from sluice.rehearse.advice import ceilings
     from sluice.rehearse.declared import service_of, tasks_of
-    from sluice.rehearse.scenarios import scenarios
-    from sluice.rehearse.simulation import simulate
+    from sluice.rehearse.model.scenarios import scenarios
+    from sluice.rehearse.model.simulation import simulate
 
     lowest = ceilings(
         environment, consumer, groups=consumer.expected_groups, hottest_share=1 / consumer.expected_groups

@@ -8,7 +8,7 @@ Evaluated as documented. Where the documentation is silent the docstring says wh
 - A division by zero drops the data point, and so does any other result that is no real number (assumed).
 - `IF` whose condition holds gives 0 where the chosen series has no data point; where it does not hold, none.
 
-What this module writes is in brackets; `sluice.rehearse.expressions` reads what others wrote.
+What this module writes is in brackets; `sluice.rehearse.reading.expressions` reads what others wrote.
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-23).
 """
 

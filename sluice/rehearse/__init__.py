@@ -1,4 +1,4 @@
 """A service's scaling tried on traffic before it is deployed: queue, tasks and control loop simulated, mistakes named.
 
-What scales a service, and what AWS does with it, lives in `sluice.rehearse`; how it is shown, in `sluice.rehearse`.
+`reading` reads what scales it out of templates, `model` is what is simulated; the rest tries it, advises, and shows it.
 """

@@ -8,8 +8,8 @@ from sluice import limits
 from sluice.declaration import Consumer, Environment
 from sluice.errors import ConfigError
 from sluice.rehearse.declared import service_of, tasks_of
-from sluice.rehearse.simulation import SimulationResult, simulate
-from sluice.rehearse.traffic import Traffic
+from sluice.rehearse.model.simulation import SimulationResult, simulate
+from sluice.rehearse.model.traffic import Traffic
 
 _JUDGED_SHARE = 0.95
 _WORTH = 0.9

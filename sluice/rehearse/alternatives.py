@@ -7,8 +7,7 @@ from dataclasses import replace
 from sluice.declaration import backlog
 from sluice.declaration.metric_math import Term
 from sluice.rehearse.declared import watched
-from sluice.rehearse.expressions import parse
-from sluice.rehearse.policies import (
+from sluice.rehearse.model.policies import (
     Alarm,
     MetricSource,
     Policy,
@@ -18,9 +17,10 @@ from sluice.rehearse.policies import (
     TargetTracking,
     Watched,
 )
-from sluice.rehearse.scenarios import per_second
-from sluice.rehearse.simulation import TaskWork
-from sluice.rehearse.traffic import Traffic
+from sluice.rehearse.model.scenarios import per_second
+from sluice.rehearse.model.simulation import TaskWork
+from sluice.rehearse.model.traffic import Traffic
+from sluice.rehearse.reading.expressions import parse
 
 OWN_METRICS: Mapping[tuple[str, str], Term] = {
     ("Lambda", "BacklogPerTask"): parse("visible / IF(running > 0, running, 1)")

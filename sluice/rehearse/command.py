@@ -18,17 +18,16 @@ from sluice.judge.checker.verdict import EXIT_CROSSED
 from sluice.rehearse import shown
 from sluice.rehearse.advice import Advice, advise
 from sluice.rehearse.alternatives import OWN_METRICS
-from sluice.rehearse.assembly import synthesized
-from sluice.rehearse.cloudformation import load_template
 from sluice.rehearse.declared import service_of, tasks_of
-from sluice.rehearse.expressions import parse
 from sluice.rehearse.mistakes import Tried, mistakes
-from sluice.rehearse.parameters import read_parameters
-from sluice.rehearse.policies import ScaledService
+from sluice.rehearse.model.policies import ScaledService
+from sluice.rehearse.model.scenarios import Scenario, scenarios
+from sluice.rehearse.model.simulation import TO_EXPRESSIONS, TaskWork
+from sluice.rehearse.reading.cloudformation import load_template
+from sluice.rehearse.reading.expressions import parse
+from sluice.rehearse.reading.sources import read_parameters, synthesized
+from sluice.rehearse.reading.template import read_services
 from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch, simulate_all
-from sluice.rehearse.scenarios import Scenario, scenarios
-from sluice.rehearse.simulation import TO_EXPRESSIONS, TaskWork
-from sluice.rehearse.template import read_services
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.files import require_writable

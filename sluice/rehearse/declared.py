@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sluice.declaration import Consumer, Environment, backlog, naming
 from sluice.declaration.metric_math import Term, metric_ids
-from sluice.rehearse.policies import (
+from sluice.rehearse.model.policies import (
     Alarm,
     MetricSource,
     Policy,
@@ -15,7 +15,7 @@ from sluice.rehearse.policies import (
     TargetTracking,
     Watched,
 )
-from sluice.rehearse.simulation import TaskWork
+from sluice.rehearse.model.simulation import TaskWork
 
 
 def tasks_of(consumer: Consumer) -> TaskWork:

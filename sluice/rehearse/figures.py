@@ -7,7 +7,7 @@ from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Line, Point
 from sluice.pages.parts import Figure, drawn
 from sluice.rehearse import shown
-from sluice.rehearse.control_loop import USUAL
+from sluice.rehearse.model.control_loop import USUAL
 from sluice.rehearse.rehearsal import DEPLOYED, Row
 
 _SMALL = (250, 120)
@@ -46,7 +46,7 @@ def over_time(row: Row, *, name: str) -> list[Figure]:
     visible, in_flight = (thinned(series[key]) for key in ("visible", "inflight"))
     desired, running = (thinned([value or 0.0 for value in series[key]]) for key in ("desired", "running"))
     p95, oldest = row.result.p95_seconds, series["age"]
-    declared = row.tasks.acceptable_latency_seconds
+    declared = row.scenario.tasks.acceptable_latency_seconds
     by, seconds = _time_unit(max(most(p95), most(oldest), declared))
     return [
         chart(
@@ -116,7 +116,7 @@ def compared(rows: Sequence[Row], *, name: str) -> Figure | None:
     measured = [(row, max(p95, _SHORTEST_SECONDS)) for row, p95 in found if p95 is not None]
     if len(measured) < 2:
         return None
-    declared = rows[0].tasks.acceptable_latency_seconds
+    declared = rows[0].scenario.tasks.acceptable_latency_seconds
     latencies = [declared, *(p95 for _, p95 in measured)]
     is_log = max(latencies) / min(latencies) >= _LOG_FROM
     made = charts.points(

@@ -18,11 +18,11 @@ from sluice.declaration import backlog
 from sluice.declaration.backlog import SCALE_COOLDOWN_SECONDS
 from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, mapped, metric_ids
 from sluice.rehearse import declared
-from sluice.rehearse.control_loop import USUAL
-from sluice.rehearse.policies import Policy, ScaledService, TargetTracking, Watched
-from sluice.rehearse.scenarios import Scenario
-from sluice.rehearse.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
-from sluice.rehearse.traffic import RecordedTraffic
+from sluice.rehearse.model.control_loop import USUAL
+from sluice.rehearse.model.policies import Policy, ScaledService, TargetTracking, Watched
+from sluice.rehearse.model.scenarios import Scenario
+from sluice.rehearse.model.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
+from sluice.rehearse.model.traffic import RecordedTraffic
 
 VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
 RUNNING = "RunningTaskCount"

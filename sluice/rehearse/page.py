@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sluice.pages.parts import figure_html, filled, list_items, pairs
 from sluice.rehearse import figures, shown
-from sluice.rehearse.control_loop import USUAL, VARIANTS
 from sluice.rehearse.mistakes import Mistake
+from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
 from sluice.terminal.files import write_whole
 
@@ -76,14 +76,14 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
     ]
     if words:
         return "invalid" if words[0] == "MISTAKES FOUND" else "crossed", ", ".join(words)
-    if any(row.is_judged for made in done for row in made.deployed):
+    if any(row.scenario.is_judged for made in done for row in made.deployed):
         return "valid", "LATENCY KEPT"
     return "unknown", "LATENCY NOT JUDGED"
 
 
 def _reasons(made: Rehearsal) -> Iterable[str]:
     """Return what a service's verdict is, in one line, and each of its mistakes."""
-    by_word = {word: [row.scenario for row in made.deployed if shown.judgement(row) == word] for word in _MARKS}
+    by_word = {word: [row.scenario.name for row in made.deployed if shown.judgement(row) == word] for word in _MARKS}
     verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
     yield f"{made.service.name}: {verdicts}"
     yield from (f"{made.service.name}: not known: {assumed}" for assumed in made.service.assumed)
@@ -142,25 +142,26 @@ def _cells(made: Rehearsal, row: Row) -> str:
 
 def _depends(made: Rehearsal) -> str:
     """Return with which answers that AWS does not give the verdict would be another one."""
-    usual = {row.scenario: shown.judgement(row) for row in made.deployed}
+    usual = {row.scenario.name: shown.judgement(row) for row in made.deployed}
     others = [row for row in made.rows if row.policy == DEPLOYED and row.variant is not USUAL]
     if not others:
         return ""
-    found = [row for row in others if shown.judgement(row) != usual[row.scenario]]
+    found = [row for row in others if shown.judgement(row) != usual[row.scenario.name]]
     if not found:
         return "<p>In every variant of what AWS does not document the verdicts are the same.</p>"
     lines = list_items(
-        f"{row.scenario}: {shown.judgement(row)} with {row.variant.name} ({row.variant.source})" for row in found
+        f"{row.scenario.name}: {shown.judgement(row)} with {row.variant.name} ({row.variant.source})" for row in found
     )
     return f"<p>Verdicts that depend on what AWS does not document:</p><ul>{lines}</ul>"
 
 
 def _traffic(made: Rehearsal, row: Row, name: str) -> str:
     """Return what there was over time of what is deployed, and beside what else was tried."""
-    compared = figures.compared([each for each in made.rows if each.scenario == row.scenario], name=f"{name}-compared")
+    traffic = row.scenario.name
+    compared = figures.compared([each for each in made.rows if each.scenario.name == traffic], name=f"{name}-compared")
     return (
-        f"<section><h3>{escape(row.scenario)} {_mark(row)}</h3>"
-        f'<p class="soft">{escape(row.about)}. {escape(_in_words(row))}</p>{_advice(made, row.scenario)}'
+        f"<section><h3>{escape(traffic)} {_mark(row)}</h3>"
+        f'<p class="soft">{escape(row.scenario.about)}. {escape(_in_words(row))}</p>{_advice(made, traffic)}'
         f'<div class="small figures">{"".join(map(figure_html, figures.over_time(row, name=name)))}</div>'
         + ("" if compared is None else f'<div class="figures">{figure_html(compared)}</div>')
         + "</section>"
@@ -177,7 +178,7 @@ def _advice(made: Rehearsal, scenario: str) -> str:
 
 def _in_words(row: Row) -> str:
     p95 = shown.seconds(row.p95_seconds)
-    return f"p95 {p95}, declared {shown.seconds(row.tasks.acceptable_latency_seconds)}."
+    return f"p95 {p95}, declared {shown.seconds(row.scenario.tasks.acceptable_latency_seconds)}."
 
 
 def _variants(*, compares: bool) -> str:

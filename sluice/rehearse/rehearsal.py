@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from sluice.declaration.metric_math import Term
 from sluice.rehearse.advice import Advice
 from sluice.rehearse.alternatives import OWN_METRICS, alternatives
-from sluice.rehearse.control_loop import USUAL, VARIANTS, Variant
 from sluice.rehearse.mistakes import Mistake
-from sluice.rehearse.policies import ScaledService
-from sluice.rehearse.scenarios import Scenario
-from sluice.rehearse.simulation import SimulationResult, TaskWork, simulate
+from sluice.rehearse.model.control_loop import USUAL, VARIANTS, Variant
+from sluice.rehearse.model.policies import ScaledService
+from sluice.rehearse.model.scenarios import Scenario
+from sluice.rehearse.model.simulation import SimulationResult, simulate
 
 LARGE = 20_000_000
 """Messages from which on only what is deployed is simulated, once: it takes minutes."""
@@ -26,22 +26,16 @@ class Row:
     """One simulation.
 
     Args:
-        scenario: the traffic's name.
-        about: what that traffic is, in a few words.
+        scenario: the traffic.
         policy: `deployed`, or what the alternative is called.
         variant: what was taken for true where sources differ.
         result: what came of it.
-        tasks: how tasks worked.
-        is_judged: whether the declared latency has to be kept.
     """
 
-    scenario: str
-    about: str
+    scenario: Scenario
     policy: str
     variant: Variant
     result: SimulationResult
-    tasks: TaskWork
-    is_judged: bool
 
     @property
     def p95_seconds(self) -> float | None:
@@ -52,7 +46,8 @@ class Row:
     def is_missed(self) -> bool:
         """Return whether the declared latency had to be kept and was not."""
         seconds = self.p95_seconds
-        return self.is_judged and seconds is not None and seconds > self.tasks.acceptable_latency_seconds
+        acceptable_seconds = self.scenario.tasks.acceptable_latency_seconds
+        return self.scenario.is_judged and seconds is not None and seconds > acceptable_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +79,11 @@ class Rehearsal:
     @property
     def depends_on(self) -> Sequence[str]:
         """Return the variants whose answer about the latency is another one than the usual's, with the traffic."""
-        usual = {row.scenario: row.is_missed for row in self.deployed}
+        usual = {row.scenario.name: row.is_missed for row in self.deployed}
         return [
-            f"{row.scenario}: {row.variant.name}"
+            f"{row.scenario.name}: {row.variant.name}"
             for row in self.rows
-            if row.policy == DEPLOYED and row.is_missed != usual[row.scenario]
+            if row.policy == DEPLOYED and row.is_missed != usual[row.scenario.name]
         ]
 
 
@@ -127,17 +122,7 @@ def simulate_all(
             own={**OWN_METRICS, **own},
             progress=progress,
         )
-        rows.append(
-            Row(
-                scenario=scenario.name,
-                about=scenario.about,
-                policy=policy,
-                variant=variant,
-                result=result,
-                tasks=scenario.tasks,
-                is_judged=scenario.is_judged,
-            )
-        )
+        rows.append(Row(scenario=scenario, policy=policy, variant=variant, result=result))
     return rows
 
 

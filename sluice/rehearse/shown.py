@@ -10,8 +10,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION, usd
 from sluice.rehearse.advice import Advice
-from sluice.rehearse.control_loop import USUAL, VARIANTS
-from sluice.rehearse.policies import ScaledService
+from sluice.rehearse.model.control_loop import USUAL, VARIANTS
+from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, Rehearsal, Row, Watch
 from sluice.terminal import output
 from sluice.terminal.printable import printable
@@ -74,7 +74,7 @@ def policy_of(row: Row) -> str:
 
 def judgement(row: Row) -> str:
     """Return whether a row's latency is what was declared: `kept`, `missed` or `not judged`."""
-    if not row.is_judged:
+    if not row.scenario.is_judged:
         return "not judged"
     return "missed" if row.is_missed else "kept"
 
@@ -82,7 +82,7 @@ def judgement(row: Row) -> str:
 def verdict_of(row: Row) -> str:
     """Return the same with what was declared."""
     word = judgement(row)
-    return f"{word}: {seconds(row.tasks.acceptable_latency_seconds)}" if row.is_judged else word
+    return f"{word}: {seconds(row.scenario.tasks.acceptable_latency_seconds)}" if row.scenario.is_judged else word
 
 
 def terminal(rehearsal: Rehearsal) -> None:
@@ -136,7 +136,7 @@ def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
     result = row.result
     hours, usd = len(result.p95_seconds) / 60, dollars(rehearsal.service, result.task_hours)
     return (
-        row.scenario,
+        row.scenario.name,
         policy_of(row),
         f"{result.task_hours / hours:.1f}, at most {result.most_tasks}",
         f"{result.task_hours:,.1f}",
@@ -169,12 +169,12 @@ def as_json(rehearsal: Rehearsal) -> Mapping[str, Any]:
 def _row(rehearsal: Rehearsal, row: Row) -> Mapping[str, Any]:
     result = row.result
     return {
-        "traffic": row.scenario,
+        "traffic": row.scenario.name,
         "policy": row.policy,
         "is_deployed": row.policy == DEPLOYED,
         "variant": row.variant.name,
-        "acceptable_latency_seconds": row.tasks.acceptable_latency_seconds,
-        "is_judged": row.is_judged,
+        "acceptable_latency_seconds": row.scenario.tasks.acceptable_latency_seconds,
+        "is_judged": row.scenario.is_judged,
         "is_missed": row.is_missed,
         "task_hours": result.task_hours,
         "usd": dollars(rehearsal.service, result.task_hours),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.rehearse import page as drawn
-from sluice.rehearse.control_loop import VARIANTS
+from sluice.rehearse.model.control_loop import VARIANTS
 from sluice.rehearse.rehearsal import Rehearsal
 from tests.support import rehearsals
 

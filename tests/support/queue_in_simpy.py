@@ -1,4 +1,4 @@
-"""A queue and its tasks in SimPy, for small cases: what `sluice.rehearse.queue_simulation` is held against.
+"""A queue and its tasks in SimPy, for small cases: what `sluice.rehearse.model.queue_simulation` is held against.
 
 Objects and lists, and no array: a message, a group's messages in order, a task with what its lanes work on.
 """
@@ -10,7 +10,7 @@ from functools import partial
 
 import simpy
 
-from sluice.rehearse.queue_simulation import Work
+from sluice.rehearse.model.queue_simulation import Work
 
 ALWAYS = 255
 _SENT, _ENDED, _VISIBLE = 1, 2, 3

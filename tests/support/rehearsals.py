@@ -7,13 +7,15 @@ from html import unescape
 
 import numpy as np
 
-from sluice.rehearse.control_loop import USUAL, VARIANTS
-from sluice.rehearse.expressions import parse
 from sluice.rehearse.mistakes import Mistake
-from sluice.rehearse.policies import MetricSource, QueueSettings, ScaledService, TargetTracking, Watched
-from sluice.rehearse.queue_simulation import BIN_COUNT
+from sluice.rehearse.model.control_loop import USUAL, VARIANTS
+from sluice.rehearse.model.policies import MetricSource, QueueSettings, ScaledService, TargetTracking, Watched
+from sluice.rehearse.model.queue_simulation import BIN_COUNT
+from sluice.rehearse.model.scenarios import Scenario
+from sluice.rehearse.model.simulation import SimulationResult, TaskWork
+from sluice.rehearse.model.traffic import RecordedTraffic
+from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
-from sluice.rehearse.simulation import SimulationResult, TaskWork
 
 TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
 SERVICE = ScaledService(
@@ -73,13 +75,15 @@ def result(p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> Simula
 def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> Row:
     """Return what is deployed on one traffic."""
     return Row(
-        scenario=scenario,
-        about="as it comes",
+        scenario=Scenario(
+            about="as it comes",
+            traffic=RecordedTraffic(name=scenario, sent_at=np.zeros(0), group=np.zeros(0, np.int64)),
+            tasks=TASKS,
+            is_judged=scenario != "poison",
+        ),
         policy=DEPLOYED,
         variant=USUAL,
         result=result(p95_seconds, minutes=minutes, tasks=tasks),
-        tasks=TASKS,
-        is_judged=scenario != "poison",
     )
 
 

@@ -1,7 +1,7 @@
 """The workers of a run scaled by the deployed policy, in compressed time: a minute of it passes in a few real seconds.
 
 Everything but the time and the control loop is real: queue, processes, their starts, SIGTERM, scale-in protection. The
-loop is that of `sluice.rehearse.control_loop`, fed with what SQS tells of the queue; its metrics come late as AWS's do.
+loop is that of `rehearse.model.control_loop`, fed with what SQS tells of the queue; its metrics come late as AWS's do.
 """
 
 import json
@@ -15,7 +15,7 @@ from sluice.clock import SystemClock, eventually
 from sluice.judge.folder import json_files
 from sluice.judge.folder.layout import REHEARSAL_FILE
 from sluice.recorder.journal import read_journal
-from sluice.rehearse.control_loop import USUAL, ControlLoop
+from sluice.rehearse.model.control_loop import USUAL, ControlLoop
 from spark_load.consume import forked_worker
 from spark_load.consume.scaling import observation
 from spark_load.consume.scaling.ecs_agent import EcsAgent
@@ -85,7 +85,7 @@ class _Rehearsal:
     """All services of a run."""
 
     def __init__(self, run: Run, agent: EcsAgent) -> None:
-        from sluice.rehearse.simulation import KnownMetrics  # noqa: PLC0415 (it needs numba, and few runs scale)
+        from sluice.rehearse.model.simulation import KnownMetrics  # noqa: PLC0415 (it needs numba, and few runs scale)
 
         self._run, self._agent, self._clock = run, agent, SystemClock(run.clock_offset_us)
         self._profile, self._coordinator = run.plan.profile, run.coordinator(self._clock)

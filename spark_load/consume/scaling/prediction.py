@@ -1,4 +1,4 @@
-"""What was seen of scaled workers, beside what `sluice.rehearse.simulation` predicts for the same messages.
+"""What was seen of scaled workers, beside what `sluice.rehearse.model.simulation` predicts for the same messages.
 
 Times are in the policy's minutes and seconds: real ones times `60 / minute_seconds`.
 """
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sluice.rehearse.control_loop import USUAL
-from sluice.rehearse.simulation import TaskWork, simulate
-from sluice.rehearse.traffic import RecordedTraffic
+from sluice.rehearse.model.control_loop import USUAL
+from sluice.rehearse.model.simulation import TaskWork, simulate
+from sluice.rehearse.model.traffic import RecordedTraffic
 from spark_load.consume.scaling.observation import MINUTE_SECONDS, Observation, Pace, Recorded
 from spark_load.consume.scaling.task_pool import Task
 

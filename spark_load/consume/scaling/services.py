@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sluice.declaration import Environment, naming
-from sluice.rehearse.policies import ScaledService
+from sluice.rehearse.model.policies import ScaledService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ import pytest
 from sluice.declaration import Consumer, Environment
 from sluice.rehearse.advice import advise, ceilings
 from sluice.rehearse.declared import service_of
-from sluice.rehearse.template import load_template, read_services
-from sluice.rehearse.traffic import DrawnTraffic, constant
+from sluice.rehearse.model.traffic import DrawnTraffic, constant
+from sluice.rehearse.reading.template import load_template, read_services
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.synthesis import synthesize
 

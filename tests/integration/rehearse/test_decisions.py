@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from sluice.declaration import Consumer, backlog
 from sluice.declaration.metric_math import Fill, Metric, Number, Term, mapped
-from sluice.rehearse.control_loop import VARIANTS, Variant
 from sluice.rehearse.declared import service_of
-from sluice.rehearse.expressions import parse
-from sluice.rehearse.policies import TargetTracking
-from sluice.rehearse.queue_simulation import Floats
-from sluice.rehearse.simulation import SimulationResult, TaskWork, simulate
-from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
+from sluice.rehearse.model.control_loop import VARIANTS, Variant
+from sluice.rehearse.model.policies import TargetTracking
+from sluice.rehearse.model.queue_simulation import Floats
+from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
+from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
+from sluice.rehearse.reading.expressions import parse
 from tests.support.declaration import ENVIRONMENTS
 
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation

@@ -10,14 +10,14 @@ import pytest
 
 from sluice.declaration import Consumer, Environment, naming
 from sluice.rehearse.alternatives import OWN_METRICS
-from sluice.rehearse.cloudformation import Template, load_template
 from sluice.rehearse.declared import service_of, tasks_of
-from sluice.rehearse.expressions import parse
 from sluice.rehearse.mistakes import Mistake, Tried, mistakes
-from sluice.rehearse.policies import MetricSource, ScaledService, TargetTracking, Watched
-from sluice.rehearse.scenarios import scenarios
-from sluice.rehearse.simulation import TaskWork
-from sluice.rehearse.template import read_services
+from sluice.rehearse.model.policies import MetricSource, ScaledService, TargetTracking, Watched
+from sluice.rehearse.model.scenarios import scenarios
+from sluice.rehearse.model.simulation import TaskWork
+from sluice.rehearse.reading.cloudformation import Template, load_template
+from sluice.rehearse.reading.expressions import parse
+from sluice.rehearse.reading.template import read_services
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from sluice.rehearse import queue_simulation as queue
-from sluice.rehearse.queue_simulation import FAILS_ALWAYS, Arrivals, QueueState, Work
+from sluice.rehearse.model import queue_simulation as queue
+from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, Arrivals, QueueState, Work
 from tests.support.queue_in_simpy import QueueInSimpy
 
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation

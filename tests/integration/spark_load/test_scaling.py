@@ -14,9 +14,9 @@ from sluice.clock import SystemClock, eventually
 from sluice.declaration import Consumer, backlog, load_declaration, task_settings
 from sluice.judge.checker.verdict import Holding, Status
 from sluice.recorder.journal import read_journal
-from sluice.rehearse.control_loop import USUAL, ControlLoop
-from sluice.rehearse.policies import ScaledService, TargetTracking
-from sluice.rehearse.simulation import KnownMetrics
+from sluice.rehearse.model.control_loop import USUAL, ControlLoop
+from sluice.rehearse.model.policies import ScaledService, TargetTracking
+from sluice.rehearse.model.simulation import KnownMetrics
 from spark_load.consume import worker_processes
 from spark_load.consume.scaling import control, prediction
 from spark_load.consume.scaling.ecs_agent import EcsAgent

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.declaration import load_declaration
 from sluice.errors import ConfigError
-from sluice.rehearse.assembly import synthesized
+from sluice.rehearse.reading.sources import synthesized
 from tests.support.declaration import FILE
 
 APP = """

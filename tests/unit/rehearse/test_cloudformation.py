@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sluice.rehearse.cloudformation import name_in, stacks_of
+from sluice.rehearse.reading.cloudformation import name_in, stacks_of
 
 QUEUE = {"Type": "AWS::SQS::Queue"}
 STORED = {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/shop/queue"}

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from sluice.declaration.metric_math import Metric
-from sluice.rehearse.control_loop import USUAL, VARIANTS, AlarmState, ControlLoop, Known, Variant, alarm_state
-from sluice.rehearse.expressions import parse
-from sluice.rehearse.policies import (
+from sluice.rehearse.model.control_loop import USUAL, VARIANTS, AlarmState, ControlLoop, Known, Variant, alarm_state
+from sluice.rehearse.model.policies import (
     Alarm,
     MetricSource,
     Policy,
@@ -19,6 +18,7 @@ from sluice.rehearse.policies import (
     TargetTracking,
     Watched,
 )
+from sluice.rehearse.reading.expressions import parse
 
 ALARM, OK, NO_DATA = AlarmState.ALARM, AlarmState.OK, AlarmState.INSUFFICIENT_DATA
 AT_ONCE = Variant(name="one point", high_minutes=1, low_minutes=1, source="makes a case short")

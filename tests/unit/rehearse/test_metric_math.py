@@ -27,7 +27,7 @@ from sluice.declaration.metric_math import (
     metric_ids,
 )
 from sluice.errors import ConfigError
-from sluice.rehearse.expressions import parse
+from sluice.rehearse.reading.expressions import parse
 from tests.support.declaration import ENVIRONMENTS
 
 GAP = None

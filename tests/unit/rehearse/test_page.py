@@ -9,8 +9,8 @@ import pytest
 
 from sluice.cli.main import main
 from sluice.rehearse import figures, shown
-from sluice.rehearse.control_loop import VARIANTS
 from sluice.rehearse.mistakes import Mistake
+from sluice.rehearse.model.control_loop import VARIANTS
 from sluice.rehearse.page import Origin, html
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal
 from tests.support import rehearsals
@@ -107,7 +107,11 @@ def test_what_comes_from_outside_is_text() -> None:
         rehearsals.missed(),
         service=replace(rehearsals.SERVICE, name=odd, queue=None),
         rows=[
-            replace(row, scenario=odd, about=odd, policy=row.policy if row.policy == DEPLOYED else odd)
+            replace(
+                row,
+                scenario=replace(row.scenario, about=odd, traffic=replace(row.scenario.traffic, name=odd)),
+                policy=row.policy if row.policy == DEPLOYED else odd,
+            )
             for row in rehearsals.missed().rows
         ],
     )

@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 from sluice.declaration import Environment, backlog, naming
 from sluice.declaration.metric_math import Metric
 from sluice.errors import ConfigError
-from sluice.rehearse.cloudformation import Template
-from sluice.rehearse.expressions import parse
-from sluice.rehearse.policies import (
+from sluice.rehearse.model.policies import (
     Alarm,
     MetricSource,
     QueueSettings,
@@ -31,7 +29,9 @@ from sluice.rehearse.policies import (
     TargetTracking,
     Watched,
 )
-from sluice.rehearse.template import load_template, read_services
+from sluice.rehearse.reading.cloudformation import Template
+from sluice.rehearse.reading.expressions import parse
+from sluice.rehearse.reading.template import load_template, read_services
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED
 

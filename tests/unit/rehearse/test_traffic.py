@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sluice.rehearse.policies import ScaledService
-from sluice.rehearse.queue_simulation import FAILS_ALWAYS, Arrivals, Integers
-from sluice.rehearse.scenarios import scenarios
-from sluice.rehearse.simulation import TaskWork
-from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
+from sluice.rehearse.model.policies import ScaledService
+from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, Arrivals, Integers
+from sluice.rehearse.model.scenarios import scenarios
+from sluice.rehearse.model.simulation import TaskWork
+from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
 
 
 def _all(traffic: Traffic) -> Arrivals:

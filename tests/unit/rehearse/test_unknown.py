@@ -11,10 +11,10 @@ import pytest
 
 from sluice.errors import ConfigError
 from sluice.rehearse import shown
-from sluice.rehearse.cloudformation import load_template, may_be_same
-from sluice.rehearse.parameters import read_parameters
-from sluice.rehearse.policies import QueueSettings, ScaledService
-from sluice.rehearse.template import read_services
+from sluice.rehearse.model.policies import QueueSettings, ScaledService
+from sluice.rehearse.reading.cloudformation import load_template, may_be_same
+from sluice.rehearse.reading.sources import read_parameters
+from sluice.rehearse.reading.template import read_services
 from tests.support.project import PROJECT
 
 BY_HAND = PROJECT / "tests/support/templates/scaling"

@@ -7,8 +7,8 @@ import pytest
 
 from sluice.errors import ConfigError
 from sluice.recorder import record
-from sluice.rehearse.simulation import TaskWork
-from sluice.rehearse.traffic import DrawnTraffic, RecordedTraffic
+from sluice.rehearse.model.simulation import TaskWork
+from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic
 from spark_load.profiles import profile, trace
 from spark_load.traffic import of_profile, of_recording
 from tests.support.histories.recorded_services import Shop

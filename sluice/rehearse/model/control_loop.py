@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sluice.declaration.metric_math import Series
-from sluice.rehearse.policies import Alarm, MetricSource, ScaledService, StepScaling, TargetTracking, Watched
+from sluice.rehearse.model.policies import Alarm, MetricSource, ScaledService, StepScaling, TargetTracking, Watched
 
 MINUTE_SECONDS = 60
 _FURTHER_BACK = 2

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sluice.rehearse.cloudformation import Properties, Resource, Stacks, is_unknown, name_in
-from sluice.rehearse.policies import QueueSettings
+from sluice.rehearse.model.policies import QueueSettings
+from sluice.rehearse.reading.cloudformation import Properties, Resource, Stacks, is_unknown, name_in
 
 _QUEUE, _ROLE = "AWS::SQS::Queue", "AWS::IAM::Role"
 _QUEUE_MARKS = ("://sqs.", "://queue.", ":sqs:")

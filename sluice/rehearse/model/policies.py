@@ -1,7 +1,7 @@
 """What scales a service, as values: its bounds, its policies and their alarms, the queue it works on, its tasks.
 
-Read out of a CloudFormation template by `sluice.rehearse.template`, or made by hand; `sluice.rehearse.control_loop`
-acts on them as AWS does. Names are CloudFormation's, in Python's spelling.
+Read out of a CloudFormation template by `rehearse.reading.template`, or made by hand; `control_loop` acts on them as
+AWS does. Names are CloudFormation's, in Python's spelling.
 """
 
 from collections.abc import Mapping

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from sluice.rehearse.policies import ScaledService
-from sluice.rehearse.queue_simulation import Floats
-from sluice.rehearse.simulation import TaskWork
-from sluice.rehearse.traffic import DrawnTraffic, Traffic, changing, constant
+from sluice.rehearse.model.policies import ScaledService
+from sluice.rehearse.model.queue_simulation import Floats
+from sluice.rehearse.model.simulation import TaskWork
+from sluice.rehearse.model.traffic import DrawnTraffic, Traffic, changing, constant
 
 _HOURS = 60
 

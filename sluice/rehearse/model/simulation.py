@@ -9,11 +9,11 @@ from itertools import chain, repeat
 import numpy as np
 
 from sluice.declaration.metric_math import Series, Term
-from sluice.rehearse import queue_simulation as queue
-from sluice.rehearse.control_loop import USUAL, ControlLoop, Decision, Variant
-from sluice.rehearse.policies import MetricSource, ScaledService
-from sluice.rehearse.queue_simulation import Integers, Work
-from sluice.rehearse.traffic import NOTHING, Traffic
+from sluice.rehearse.model import queue_simulation as queue
+from sluice.rehearse.model.control_loop import USUAL, ControlLoop, Decision, Variant
+from sluice.rehearse.model.policies import MetricSource, ScaledService
+from sluice.rehearse.model.queue_simulation import Integers, Work
+from sluice.rehearse.model.traffic import NOTHING, Traffic
 
 _MINUTE = 60.0
 _SLOTS = 3

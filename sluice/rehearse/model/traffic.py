@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sluice.rehearse.queue_simulation import FAILS_ALWAYS, Arrivals, Floats, Integers
+from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, Arrivals, Floats, Integers
 
 _MINUTE = 60
 NOTHING = Arrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))

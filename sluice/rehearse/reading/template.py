@@ -1,4 +1,4 @@
-"""The scaled ECS services of CloudFormation templates, ours or anybody's, as the values of `sluice.rehearse.policies`.
+"""The scaled ECS services of CloudFormation templates, ours or anybody's, as values of `rehearse.model.policies`.
 
 A service is what an `AWS::ApplicationAutoScaling::ScalableTarget` scales by `ecs:service:DesiredCount`. Parameters have
 their defaults. What cannot be told or is not rehearsed is refused in one line, where a guess would change the outcome.
@@ -16,19 +16,7 @@ from typing import cast, get_args
 from sluice import limits
 from sluice.declaration.metric_math import Metric, Term, metric_ids
 from sluice.errors import ConfigError
-from sluice.rehearse.cloudformation import (
-    Properties,
-    Resource,
-    Stacks,
-    Template,
-    is_unknown,
-    load_template,
-    may_be_same,
-    segments,
-    stacks_of,
-)
-from sluice.rehearse.expressions import parse
-from sluice.rehearse.policies import (
+from sluice.rehearse.model.policies import (
     AdjustmentType,
     Alarm,
     Comparison,
@@ -41,7 +29,19 @@ from sluice.rehearse.policies import (
     TargetTracking,
     Watched,
 )
-from sluice.rehearse.task_definition import TaskDefinition
+from sluice.rehearse.reading.cloudformation import (
+    Properties,
+    Resource,
+    Stacks,
+    Template,
+    is_unknown,
+    load_template,
+    may_be_same,
+    segments,
+    stacks_of,
+)
+from sluice.rehearse.reading.expressions import parse
+from sluice.rehearse.reading.task_definition import TaskDefinition
 
 __all__ = ["load_template", "read_services"]
 

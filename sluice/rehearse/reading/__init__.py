@@ -1,0 +1,1 @@
+"""What scales a service, read out of CloudFormation templates, ours or anybody's."""
