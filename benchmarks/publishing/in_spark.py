@@ -29,6 +29,7 @@ from spark_load.profiles.profile import Profile
 from spark_load.publish.job import publish, publish_share
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
@@ -81,7 +82,7 @@ def _took(
             transport=transport,
         )
         began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
-        run.coordinator(_clock).start(_clock.now_us() + (_STARTING_US if rate else 0))
+        run.coordinator(_clock).reach(Step.START, _clock.now_us() + (_STARTING_US if rate else 0))
         done = _published(spark, run)
         seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
         return {

@@ -6,19 +6,67 @@ worker: no inbox, no heartbeat. A message is deleted after it was handled, and w
 """
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 import pyarrow as pa
 from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice import limits
 from sluice.history.events import Identity, identity_in, is_end_marker
-from spark_load.consume.live_checks import LiveChecks
-from spark_load.consume.simulated_outcomes import SimulatedOutcome, messages_per_receive, simulated_outcome
-from spark_load.runtime.coordinator import Progress
+from spark_load.plan.plan import Plan
+from spark_load.profiles.profile import Profile
+from spark_load.runtime.coordinator import Progress, Step
 from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
+
+_LEASE_SHARE_MAX = 0.5  # of the visibility timeout an answer may take: what comes on top must not end a lease
+
+
+class SimulatedOutcome(Enum):
+    """The outcome of a received message.
+
+    HANDLED has its effect and is deleted. FAILED was worked on and is given back at once. CRASHED is
+    neither deleted nor released, as when a consumer dies: its visibility timeout has to end.
+    """
+
+    HANDLED = auto()
+    FAILED = auto()
+    CRASHED = auto()
+
+
+def simulated_outcome(plan: Plan, identity: Identity, *, receive_count: int, is_redriven: bool) -> SimulatedOutcome:
+    """Return what becomes of a message of this run; poisoned ones succeed once the dead letters were brought back."""
+    if is_end_marker(identity.idx):
+        return SimulatedOutcome.HANDLED
+    if plan.is_poison(identity.idx) and not is_redriven:
+        return SimulatedOutcome.FAILED
+    if receive_count == 1 and plan.crashes_first(identity.idx):
+        return SimulatedOutcome.CRASHED
+    if receive_count == 1 and plan.fails_first(identity.idx):
+        return SimulatedOutcome.FAILED
+    return SimulatedOutcome.HANDLED
+
+
+def messages_per_receive(profile: Profile, *, visibility_timeout_seconds: int) -> int:
+    """Return how many messages a consumer may ask for at once.
+
+    One, where some are to fail. A message given back is at once somebody else's, while those behind it in the same
+    answer are still held: giving them back too takes other calls, and between two calls the group is handed out again
+    out of order. It would be the load test's own reorder. They would also use up their receives with a poisoned message
+    in front of them, and end in the DLQ beside it. Otherwise ten, or what half a lease is enough for.
+    """
+    if profile.failure_share or profile.crash_share or profile.poison_share:
+        return 1
+    lease_seconds = profile.visibility_timeout_seconds or visibility_timeout_seconds
+    if not profile.handler_seconds:
+        return limits.RECEIVE_MESSAGES_MAX
+    in_time = int(lease_seconds * _LEASE_SHARE_MAX / profile.handler_seconds)
+    return max(1, min(limits.RECEIVE_MESSAGES_MAX, in_time))
+
 
 _WAIT_SECONDS = 1
 _ERROR_PAUSE_SECONDS = 0.5
@@ -87,7 +135,7 @@ class Consumer:
         coordinator, profile = self._context.coordinator, self._run.plan.profile
         coordinator.report(self._progress, now=True)
         if profile.warm_up_count:
-            self._poll_until(lambda: coordinator.is_measured() or self._is_over())
+            self._poll_until(lambda: coordinator.has_reached(Step.MEASURE) or self._is_over())
         if profile.consume_after_seconds:
             self._await_backlog()
         self._poll_until(self._is_over)
@@ -103,14 +151,15 @@ class Consumer:
             self._context.clock.sleep(self._run.plan.profile.poll_pause_seconds)
 
     def _await_backlog(self) -> None:
-        begun_us = self._context.coordinator.await_measure(_BEFORE_START_SECONDS_MAX)
+        begun_us = self._context.coordinator.wait_for(Step.MEASURE, _BEFORE_START_SECONDS_MAX)
         until_us = begun_us + round(self._run.plan.profile.consume_after_seconds * 1_000_000)
         while self._context.clock.now_us() < until_us and not self._context.coordinator.is_stopped():
             self._context.clock.sleep(_WAIT_SECONDS)
 
     def _is_over(self) -> bool:
         coordinator = self._context.coordinator
-        return coordinator.is_stopped() or coordinator.is_finished() or self._context.clock.monotonic() > self._deadline
+        is_too_late = self._context.clock.monotonic() > self._deadline
+        return coordinator.is_stopped() or coordinator.has_reached(Step.FINISH) or is_too_late
 
     def poll(self) -> None:
         """Receive once, and do with each message what the plan has for it."""
@@ -165,7 +214,7 @@ class Consumer:
             plan,
             message.identity,
             receive_count=message.receive_count,
-            is_redriven=plan.profile.redrive and self._context.coordinator.is_redriven(),
+            is_redriven=plan.profile.redrive and self._context.coordinator.has_reached(Step.REDRIVEN),
         )
         if done is SimulatedOutcome.CRASHED or is_end_marker(message.identity.idx):
             return done
@@ -213,3 +262,36 @@ def _message(fields: dict[str, Any]) -> _Message | None:
         receipt_handle=fields["ReceiptHandle"],
         receive_count=int(fields.get("Attributes", {}).get("ApproximateReceiveCount", 1)),
     )
+
+
+_GROUPS_MAX = 100_000  # remembered; beyond it the order of no further group is looked at
+
+
+class LiveChecks:
+    """Counts suspicious receives into a consumer's progress, for whoever watches a run; never for its verdict.
+
+    A consumer sees its own receives only, and judges nothing: a message that comes again may be lawful, one that seems
+    to fall back behind another may be the generator's doing. The judge has the whole history. Messages of another run
+    are strangers.
+    """
+
+    def __init__(self, progress: Progress, run: str, profile: Profile) -> None:
+        self._progress, self._run = progress, run
+        self._is_ordered = not profile.late_duplicate_share
+        self._last: dict[str, int] = defaultdict(lambda: -1)
+
+    def look(self, identity: Identity | None, *, receive_count: int) -> None:
+        """Count a received message if it looks suspicious."""
+        if identity is None or identity.run != self._run:
+            self._progress.strangers += 1
+        elif receive_count > 1:
+            self._progress.again += 1
+        elif self._is_ordered and not is_end_marker(identity.idx):
+            self._check_order(identity)
+
+    def _check_order(self, identity: Identity) -> None:
+        group, idx = identity.message_group_id, identity.idx
+        if group not in self._last and len(self._last) >= _GROUPS_MAX:
+            return
+        self._progress.fallen_back += idx <= self._last[group]
+        self._last[group] = max(idx, self._last[group])

@@ -22,6 +22,7 @@ from spark_load.faults.servers import DSN
 from spark_load.faults.shapes import worker_names
 from spark_load.plan.plan import silence_seconds
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS, Profile
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import Run
 
 HANDLERS = "sluice.testing.load.handlers"
@@ -106,7 +107,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     """
     clock = SystemClock()
     coordinator = run.coordinator(clock)
-    begin_us = coordinator.await_start() + round(run.plan.profile.consume_after_seconds * 1_000_000)
+    begin_us = coordinator.wait_for(Step.START) + round(run.plan.profile.consume_after_seconds * 1_000_000)
     while clock.now_us() < begin_us and not coordinator.is_stopped():
         clock.sleep(LOOK_SECONDS)
     if coordinator.is_stopped():
@@ -123,7 +124,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
     take(places)
     try:
-        places.run(lambda: coordinator.is_stopped() or coordinator.is_finished())
+        places.run(lambda: coordinator.is_stopped() or coordinator.has_reached(Step.FINISH))
     finally:
         started = [Worker(queues[consumer], consumer, process) for consumer, process in places.processes]
         stop([worker.process for worker in started], clock)

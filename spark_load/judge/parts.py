@@ -93,7 +93,7 @@ class HistoryOnSpark:
 
         def exchange(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for events in _events_of(list(_described(batches)), rows, None):
-                yield _batch(_shares(events, count))
+                yield _batch(_shares(events, count, is_whole=rows is not None))
 
         return tasks.mapInArrow(exchange, _BLOCK_SCHEMA).repartitionById(count, "number").mapInArrow(of_blocks, schema)
 
@@ -138,10 +138,12 @@ def _has_strays(events: Events, bucket: int, bucket_count: int) -> bool:
     return bool(((group % np.uint64(bucket_count) != np.uint64(bucket)) & (group != 0)).any())
 
 
-def _shares(events: Events, partition_count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield each partition's events."""
-    of_partition = bucket_of(events, partition_count)
-    ordered = taken(events.table, np.argsort(of_partition, kind="stable")).combine_chunks()
+def _shares(events: Events, partition_count: int, *, is_whole: bool) -> Iterator[tuple[int, pa.Table]]:
+    """Yield each partition's events; unless `is_whole` without columns that say nothing: they would be carried, too."""
+    of_partition, table = bucket_of(events, partition_count), events.table
+    if not is_whole:
+        table = table.select([name for name in table.column_names if table.column(name).null_count < len(table)])
+    ordered = taken(table, np.argsort(of_partition, kind="stable")).combine_chunks()
     end = 0
     for partition, count in enumerate(np.bincount(of_partition, minlength=partition_count).tolist()):
         begin, end = end, end + count

@@ -13,21 +13,71 @@ import hashlib
 import heapq
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_load.plan.body_template import BodyTemplate, Values
-from spark_load.plan.hashed_random import uniform
 from spark_load.profiles import trace
 from spark_load.profiles.fields import Phase
 from spark_load.profiles.profile import Profile
 from spark_load.profiles.trace import Arrivals
+
+_MASK = 2**64 - 1
+_STEP = 0x9E3779B97F4A7C15
+
+
+def mixed(number: Any) -> Any:
+    """Return 64 well mixed bits of a 64-bit number: an int, or a numpy array of uint64.
+
+    It is splitmix64 (Steele, Lea and Flood 2014): a few multiplications, where a cryptographic hash of every message
+    would be the larger part of planning it.
+    """
+    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    number = (number ^ (number >> 27)) * 0x94D049BB133111EB & _MASK
+    return number ^ (number >> 31)
+
+
+def uniform(seed: int, number: Any, purpose: int) -> Any:
+    """Return what looks like a draw from [0, 1); draws for different purposes are independent.
+
+    `number` is not negative: an int, or a numpy array of uint64 for as many draws.
+    """
+    key = mixed(mixed(seed & _MASK) + _STEP * (purpose + 1) & _MASK)
+    return (mixed(number * _STEP + key & _MASK) >> 11) * 2.0**-53
+
+
+type Values = Sequence[Sequence[str]]
+"""A column for each gap of a frame, with the value of each body: texts of letters, digits, `-`, `_`, `.` and `~` alone,
+which stand in JSON and in a form as they are."""
+
+
+class BodyTemplate:
+    """The text before the first value of a body, between each two, and behind the last.
+
+    Many bodies share this frame, which is escaped once; the values need no escaping.
+    """
+
+    __slots__ = ("_pieces", "_template")
+
+    def __init__(self, *pieces: str) -> None:
+        self._pieces = pieces
+        self._template = "%s".join([piece.replace("%", "%%") for piece in pieces])
+
+    def with_gaps(self) -> tuple[str, str]:
+        """Return the text with a mark for each value, and the mark: it stands nowhere else, and needs no escaping."""
+        mark = next(mark for mark in map("GAP{}.".format, count()) if not any(mark in piece for piece in self._pieces))
+        return mark.join(self._pieces), mark
+
+    def texts(self, values: Values) -> Iterator[str]:
+        """Yield the whole bodies."""
+        return map(self._template.__mod__, zip(*values, strict=True))
+
 
 WARM_UP, MEASURE = "warm_up", "measure"
 SCHEMA = pa.schema(

@@ -1,24 +1,94 @@
-"""The load to offer: read from YAML once, validated as a whole."""
+"""The load to offer: read from YAML once, validated as a whole; a message says what to correct, and in which line."""
 
+import difflib
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from sluice.errors import ConfigError
-from sluice.judge.folder import json_files
+from sluice.judge.folder.json_files import BRIEF, sentence
 from spark_load.faults.shapes import Faults, GivenFault
-from spark_load.profiles import constraints, loading
+from spark_load.profiles import constraints
 from spark_load.profiles import trace as traces
 from spark_load.profiles.fields import Phase, ProfileFields
 from spark_load.profiles.trace import Replay
+
+_FIELDS = "its fields: python -m pydoc spark_load.profiles.profile.Profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the text says, and where."""
+
+    text: Mapping[Any, Any]
+    node: yaml.MappingNode
+
+    def explain(self, error: Any, fields: Sequence[str]) -> str:
+        """Return one pydantic error as a sentence: the field, its value and line, and what is allowed."""
+        field = ".".join(str(part) for part in error["loc"])
+        line = _line(self.node, error["loc"])
+        if error["type"] == "missing":
+            return f"{field} is missing"
+        if error["type"] == "unexpected_keyword_argument":
+            return f"{field}{line} is not a field of a profile{close_to(str(error['loc'][-1]), fields)}"
+        is_mapping = error["type"] == "dataclass_type"
+        message = "allowed are fields of its own, such as 'name: value' on a line" if is_mapping else sentence(error)
+        return f"{field} is {BRIEF.repr(error['input'])}{line}: {message}" if field else message
+
+
+def _read(text: str, *, source: str) -> Written:
+    """Return what a profile's text says, if it is a YAML mapping in which each field stands once."""
+    try:
+        node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None)
+        where = "" if mark is None else f" (line {mark.line + 1}{f': {problem}' if problem else ''})"
+        raise ConfigError(f"profile {source!r} is not YAML{where}; {_FIELDS}") from error
+    if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
+        raise ConfigError(
+            f"profile {source!r} is {BRIEF.repr(document)}, allowed are lines of 'field: value'; {_FIELDS}"
+        )
+    first: dict[Any, int] = {}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if key.value in first:
+            raise ConfigError(
+                f"profile {source!r}: {key.value} is given twice (lines {first[key.value]} and {line}); remove one"
+            )
+        first[key.value] = line
+    return Written(document, node)
+
+
+def close_to(name: str, known: Sequence[str]) -> str:
+    """Return a question naming what was perhaps meant; empty when nothing is close."""
+    found = difflib.get_close_matches(name, dict.fromkeys(known), n=2)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _line(node: yaml.Node, location: Sequence[str | int]) -> str:
+    """Return where a value stands, in brackets; as near to it as there is something."""
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            inner = {key.value: value for key, value in node.value}.get(str(part))
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            inner = node.value[part]
+        else:
+            inner = None
+        if inner is None:
+            break
+        node = inner
+    return f" (line {node.start_mark.line + 1})"
+
 
 _FOLDER = Path(__file__).resolve().parent
 RELAY_LEASE_SECONDS = 25
@@ -80,7 +150,7 @@ def load(name: str) -> NamedProfile:
     except FileNotFoundError as error:
         raise ConfigError(
             f"there is no profile {name!r}, allowed is one of {', '.join(names())} or the path of a .yaml file"
-            f"{loading.close_to(name, names())}"
+            f"{close_to(name, names())}"
         ) from error
     except OSError as error:
         raise ConfigError(f"profile {name!r} cannot be read ({error.strerror}); name another file") from error
@@ -106,7 +176,7 @@ def require_name(name: str) -> None:
 
 def parse(text: str, *, source: str, folder: Path | None = None) -> Profile:
     """Return the profile a YAML text describes; `folder` has its trace; raises as `load` does."""
-    written = loading.read(text, source=source)
+    written = _read(text, source=source)
     try:
         return TypeAdapter(Profile).validate_python(_with_recorded(written.text, folder or Path(), source))
     except ValidationError as error:
@@ -123,7 +193,7 @@ def _with_recorded(text: Mapping[Any, Any], folder: Path, source: str) -> Mappin
         return text
     if name := next((name for name in _RECORDED if name in text), None):
         raise ConfigError(
-            f"profile {source!r}: {name} is {json_files.BRIEF.repr(text[name])}, allowed beside replay is none:"
+            f"profile {source!r}: {name} is {BRIEF.repr(text[name])}, allowed beside replay is none:"
             " messages come as recorded; leave it out"
         )
     if name := next((name for name in given if name not in ("file", "speed")), None):
@@ -134,7 +204,7 @@ def _with_recorded(text: Mapping[Any, Any], folder: Path, source: str) -> Mappin
         problem = error.errors()[0]
         field = ".".join(str(part) for part in ("replay", *problem["loc"]))
         raise ConfigError(
-            f"profile {source!r}: {field} is {json_files.BRIEF.repr(problem['input'])}: {json_files.sentence(problem)}"
+            f"profile {source!r}: {field} is {BRIEF.repr(problem['input'])}: {sentence(problem)}"
         ) from error
     return {**text, **traces.described(folder / replay.file, replay.speed)}
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from sluice.clock import utc
 from sluice.history.events import END_TYPE, is_end_marker
-from spark_load.plan.body_template import BodyTemplate, Values
-from spark_load.plan.plan import Plan
+from spark_load.plan.plan import BodyTemplate, Plan, Values
 
 VERSION = 1
 _TYPE = "load.message"

@@ -23,7 +23,7 @@ from spark_load.publish.transport import OUTBOX, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import opened
 from spark_load.publish.transport.outbox import OutboxTransport
-from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
+from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator, Step
 from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
 
 _PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us bigint, task int"
@@ -136,7 +136,7 @@ def remembered(run: Run, coordinator: RunCoordinator, rows: Iterator[pa.RecordBa
     The first batch is taken before that: then all of them were sorted.
     """
     first = list(islice(rows, 1))
-    not_again = pa.array(run.forgotten(coordinator.await_start()), pa.int64())
+    not_again = pa.array(run.forgotten(coordinator.wait_for(Step.START)), pa.int64())
     for batch in chain(first, rows):
         yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
 

@@ -24,7 +24,7 @@ from spark_load.publish.bodies import bodies
 from spark_load.publish.pacing import Pace, RetryPolicy
 from spark_load.publish.scheduler import GroupScheduler
 from spark_load.publish.transport import Answer, Call, Messages, Transport
-from spark_load.runtime.coordinator import Progress, RunCoordinator
+from spark_load.runtime.coordinator import Progress, RunCoordinator, Step
 
 _LOOK_AHEAD = 20_000
 _ADMITTED_MAX = 2_000  # at once: then it is looked after answers again
@@ -72,12 +72,12 @@ class Publisher:
         """
         self._coordinator.report(self._progress, now=True)
         upcoming = _PlanCursor(rows)
-        start_us = self._coordinator.await_start()
+        start_us = self._coordinator.wait_for(Step.START)
         if self._plan.profile.warm_up_count:
             before_us = round(self._plan.profile.warm_up_seconds * 1_000_000)
             self._publish_phase(upcoming, start_us + before_us, until_us=0)
             self._coordinator.report(self._progress, now=True)
-            start_us = self._coordinator.await_measure(_MEASURE_WAIT_SECONDS)
+            start_us = self._coordinator.wait_for(Step.MEASURE, _MEASURE_WAIT_SECONDS)
         self._publish_phase(upcoming, start_us, until_us=None)
         self._coordinator.report(self._progress, now=True)
         return self._progress

@@ -28,7 +28,7 @@ from sluice.judge.folder.series_schema import Series
 from sluice.judge.judge import judge
 from sluice.judge.reading.damage import readable, reason
 from spark_load.consume import job as consume_job
-from spark_load.consume.scaling.services import rehearsed_services
+from spark_load.consume.scaling.observation import rehearsed_services
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.judge import compaction, parts

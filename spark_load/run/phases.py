@@ -31,7 +31,7 @@ from spark_load.publish.relays import make_outbox, relay
 from spark_load.publish.transport import OUTBOX
 from spark_load.run import resume
 from spark_load.run.harm import Harm, harmed
-from spark_load.runtime.coordinator import EARLIER, Progress
+from spark_load.runtime.coordinator import EARLIER, Progress, Step
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
 
@@ -133,7 +133,7 @@ class LoadPhases:
             clock=self._clock,
         )
         begin_us = self._begin_us()
-        self._coordinator.start(begin_us)
+        self._coordinator.reach(Step.START, begin_us)
         self._forgotten = self._run.forgotten(begin_us)
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
@@ -141,7 +141,7 @@ class LoadPhases:
                 self._is_warm, self._profile.warm_up_seconds * _SLACK + _SLACK_SECONDS, "the warm-up to be consumed"
             )
         measured_us = self._begin_us()
-        self._coordinator.measure(measured_us)
+        self._coordinator.reach(Step.MEASURE, measured_us)
         self._harm.begin(measured_us, self._context.journal, self._clock, self._letters)
 
     def _begin_us(self) -> int:
@@ -162,7 +162,7 @@ class LoadPhases:
         self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
         if not self._publishing.done():
             raise NotReached("the consumers or the relays ended before everything was published")
-        self._coordinator.published()
+        self._coordinator.reach(Step.PUBLISHED)
 
     def drain(self) -> None:
         """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck."""
@@ -180,8 +180,8 @@ class LoadPhases:
             )
 
     def _is_consumed(self) -> bool:
-        if not self._coordinator.is_finished() and self._harm.is_all_done(self._letters):
-            self._coordinator.finish()
+        if not self._coordinator.has_reached(Step.FINISH) and self._harm.is_all_done(self._letters):
+            self._coordinator.reach(Step.FINISH)
         return self._consuming.done()
 
     def handle_dead_letters(self, *, is_drained: bool) -> list[str]:
@@ -192,7 +192,7 @@ class LoadPhases:
             found = self._letters.read(keeps=keeps)
             if keeps:
                 self._bring_back(found)
-            self._coordinator.finish()
+            self._coordinator.reach(Step.FINISH)
             eventually(
                 self._consuming.done,
                 timeout_seconds=_SETTLE_SECONDS,
@@ -209,7 +209,7 @@ class LoadPhases:
     def _bring_back(self, found: Mapping[str, int]) -> None:
         """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
         self._enter("redrive")
-        self._coordinator.redriven()
+        self._coordinator.reach(Step.REDRIVEN)
         before = self._consumed("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
         with suppress(NotReached):  # what was lost on the way is the judge's to tell
@@ -220,7 +220,7 @@ class LoadPhases:
         """Have every task end; raise HistoryError where they could not be told to, and were ended."""
         self._harm.end()
         try:
-            self._coordinator.stop()
+            self._coordinator.reach(Step.STOP)
         except HistoryError:
             self._spark.interruptAll()
             raise

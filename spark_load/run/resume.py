@@ -28,7 +28,7 @@ from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.judge.compaction import compact
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
-from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator
+from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator, Step
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
@@ -94,7 +94,7 @@ def end_tasks(run: Run, clock: Clock) -> None:
     """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more."""
     if not run.journals.is_dir():
         raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it again")
-    replace(run, attempt=run.attempt - 1).coordinator(clock).stop()
+    replace(run, attempt=run.attempt - 1).coordinator(clock).reach(Step.STOP)
 
     seen, since = _sizes(run.journals), clock.monotonic()
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,22 @@ _REPORT_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
 EARLIER = "earlier"
 """The role of who published and consumed before a run was resumed."""
-_START, _MEASURE, _PUBLISHED, _REDRIVEN, _FINISH, _STOP = "start", "measure", "published", "redriven", "finish", "stop"
+
+
+class Step(StrEnum):
+    """What the driver says when a run has come that far.
+
+    START lets the publishers begin, with the warm-up where there is one, and MEASURE the load proper: the warm-up was
+    drained. At PUBLISHED everything is published. At REDRIVEN the dead letters are about to be brought back: what was
+    poisoned succeeds from now on. At FINISH all is done: consumers look once more and end. STOP ends all tasks at once.
+    """
+
+    START = "start"
+    MEASURE = "measure"
+    PUBLISHED = "published"
+    REDRIVEN = "redriven"
+    FINISH = "finish"
+    STOP = "stop"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,68 +133,32 @@ class RunCoordinator:
         found = self._read(f"again-{name}")
         return 0 if found is None else found["count"]
 
-    def start(self, at_us: int) -> None:
-        """Let the publishers begin, with the warm-up where there is one, at that instant, microseconds UTC."""
-        self._write(_START, {"at_us": at_us})
+    def reach(self, step: Step, at_us: int = 0) -> None:
+        """Say that a step is reached; START and MEASURE at that instant, microseconds UTC.
 
-    def await_start(self) -> int:
-        """Wait for the driver's start or stop, at most three minutes, and return the instant of the start."""
-        return self._await(_START, _START_WAIT_SECONDS)
+        STOP is said by an empty file: for that there is room where the disk is full.
+        """
+        if step is not Step.STOP:
+            self._write(step, {"at_us": at_us})
+            return
+        with self._writable():
+            (self._folder / f"{step}.json").touch()
 
-    def measure(self, at_us: int) -> None:
-        """Let the load proper begin at that instant, microseconds UTC: the warm-up was drained."""
-        self._write(_MEASURE, {"at_us": at_us})
+    def has_reached(self, step: Step) -> bool:
+        """Return whether the driver has said so."""
+        return (self._folder / f"{step}.json").exists()
 
-    def is_measured(self) -> bool:
-        """Return whether the load proper has begun."""
-        return self._is_written(_MEASURE)
+    def is_stopped(self) -> bool:
+        """Return whether every task is to end at once."""
+        return self.has_reached(Step.STOP)
 
-    def await_measure(self, timeout_seconds: float) -> int:
-        """Wait until the driver has said when the load proper begins, or to stop, and return the instant it named."""
-        return self._await(_MEASURE, timeout_seconds)
-
-    def _await(self, step: str, timeout_seconds: float) -> int:
+    def wait_for(self, step: Step, timeout_seconds: float = _START_WAIT_SECONDS) -> int:
+        """Wait until the driver has said when the step is, or to stop, and return the instant it named."""
         eventually(
-            lambda: self._is_written(step) or self.is_stopped(),
+            lambda: self.has_reached(step) or self.is_stopped(),
             timeout_seconds=timeout_seconds,
             describe=f"the driver to name the {step}",
             clock=self._clock,
         )
         found = self._read(step)
         return 0 if found is None else found["at_us"]
-
-    def published(self) -> None:
-        """Say that everything is published."""
-        self._write(_PUBLISHED, {})
-
-    def is_published(self) -> bool:
-        """Return whether everything is published."""
-        return self._is_written(_PUBLISHED)
-
-    def redriven(self) -> None:
-        """Say that the dead letters are about to be brought back: what was poisoned succeeds from now on."""
-        self._write(_REDRIVEN, {})
-
-    def is_redriven(self) -> bool:
-        """Return whether the dead letters were brought back."""
-        return self._is_written(_REDRIVEN)
-
-    def finish(self) -> None:
-        """Tell the consumers that all is done: they look once more and end."""
-        self._write(_FINISH, {})
-
-    def is_finished(self) -> bool:
-        """Return whether the consumers are done."""
-        return self._is_written(_FINISH)
-
-    def stop(self) -> None:
-        """Tell every task to end at once. An empty file says it: for that there is room where the disk is full."""
-        with self._writable():
-            (self._folder / f"{_STOP}.json").touch()
-
-    def is_stopped(self) -> bool:
-        """Return whether every task is to end at once."""
-        return self._is_written(_STOP)
-
-    def _is_written(self, name: str) -> bool:
-        return (self._folder / f"{name}.json").exists()

@@ -38,6 +38,7 @@ from spark_load.publish.job import publish_share
 from spark_load.publish.transport import OUTBOX
 from spark_load.run.harm import harmed
 from spark_load.runtime import deployment
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
 from tests.chaos.shrinking import shrunk
 from tests.support.endpoints import fake_aws
@@ -193,7 +194,7 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
             timeout_seconds=_SECONDS_MAX,
             describe="publisher and relays to be ready",  # the schedule does not wait for who comes late
         )
-        context.coordinator.start(context.clock.now_us() + _LEAD_US)
+        context.coordinator.reach(Step.START, context.clock.now_us() + _LEAD_US)
         letters, warm_up_count = DeadLetters(context, run), run.plan.profile.warm_up_count
         eventually(
             lambda: publishing.done() or (_published(context) >= warm_up_count and letters.are_queues_empty()),
@@ -201,22 +202,22 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
             describe="the warm-up to be consumed: then there are workers for the faults to meet",
         )
         begin_us = context.clock.now_us() + _LEAD_US
-        context.coordinator.measure(begin_us)
+        context.coordinator.reach(Step.MEASURE, begin_us)
         harm.begin(begin_us, context.journal, context.clock, letters)
         eventually(publishing.done, timeout_seconds=_SECONDS_MAX, describe="everything to be published")
         publishing.result()
-        context.coordinator.published()
+        context.coordinator.reach(Step.PUBLISHED)
         eventually(
             lambda: working.done() or harm.is_all_done(letters),
             timeout_seconds=_SECONDS_MAX,
             describe="everything to be done, or the workers to be idle",
         )
-        context.coordinator.finish()
+        context.coordinator.reach(Step.FINISH)
         eventually(working.done, timeout_seconds=_SECONDS_MAX, describe="the workers to end")
         harm.end()
         objections = harm.compare(context.journal, is_settled=not any(letters.read(keeps=True).values()))
         letters.probe()
-        context.coordinator.stop()
+        context.coordinator.reach(Step.STOP)
         relaying.result()
         return working.result(), objections
 

@@ -219,7 +219,8 @@ class Group:
         """Return for messages nobody acknowledged where they were published, and the last number certainly before."""
         answered: dict[str | None, list[int]] = defaultdict(list)
         highest: dict[str | None, list[str]] = defaultdict(list)  # of what was answered by then
-        for acked, order in sorted(((self.acked[idx], self.order[idx]) for idx in self.order), key=_by_answer):
+        for idx in sorted(self.order, key=lambda idx: responded(self.acked[idx])):
+            acked, order = self.acked[idx], self.order[idx]
             numbers = highest[acked.queue]
             answered[acked.queue].append(responded(acked))
             numbers.append(max(numbers[-1], order) if numbers else order)
@@ -437,10 +438,6 @@ class Group:
         """Return when a call was answered at the latest, by the clock of an event."""
         return responded(attempt) + self.bound_us(attempt, event)
 
-    def _earliest_us(self, attempt: Event, event: Event) -> int:
-        """Return when a call was made at the earliest, by the clock of an event."""
-        return invoked(attempt) - self.bound_us(event, attempt)
-
     def _with_repeats(self, event: Event, tries: list[Event]) -> list[Event]:
         """Return what was tried, with what repeated a receive by its attempt id: that hides it anew (RCV-28)."""
         if event.receive_request_attempt_id is None:
@@ -493,7 +490,8 @@ class Group:
             if is_certain:
                 ends = [(by, end) for by, end in ends if by is not None and not self.is_before(by, attempt)]
             held_us = self._held_us(attempt) if attempt.kind != Kind.DELETED else 0
-            ends.append((attempt, max(self._earliest_us(attempt, event), invoked(event)) + held_us))
+            earliest_us = invoked(attempt) - self.bound_us(event, attempt)  # by the clock of the event
+            ends.append((attempt, max(earliest_us, invoked(event)) + held_us))
         return min(end for _, end in ends)
 
     def siblings(self, event: Event) -> list[Event]:
@@ -640,10 +638,6 @@ class Group:
             and responded(attempt) + self._held_us(attempt) > own_us
         ]
         return changes[-1:] if own_us < until_us else []
-
-
-def _by_answer(acked: tuple[Event, str]) -> int:
-    return responded(acked[0])
 
 
 def _distinct_events(

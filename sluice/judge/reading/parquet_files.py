@@ -45,30 +45,9 @@ _FEW_TEXTS = (
     "detail",
 )
 _FEW_WRITTEN = (*_FEW_TEXTS, "run", "host")
-_READ = (
-    *_FEW_TEXTS,
-    "task_attempt",
-    "call_id",
-    "idx",
-    "intended_at_us",
-    "invoked_at_us",
-    "responded_at_us",
-    "batch_position",
-    "deduplication_id",
-    "sns_message_id",
-    "sns_sequence_number",
-    "sqs_message_id",
-    "sqs_sequence_number",
-    "receive_count",
-    "receipt_handle_hash",
-    "sent_at_us",
-    "visibility_timeout_seconds",
-    "max_number_of_messages",
-    "wait_time_seconds",
-    "body_hash",
-    "attributes_hash",
-    "md5_ok",
-)
+_UNREAD = ("schema_version", "run", "host", "publish_attempt", "first_received_at_us", "receive_request_attempt_id")
+_UNREAD_COUNTS = ("visible_count", "in_flight_count", "delayed_count", "moved_count")
+_READ = [name for name in journal.SCHEMA.names if name not in (*_UNREAD, *_UNREAD_COUNTS)]
 _CODED = pa.dictionary(pa.int32(), pa.string())
 _CODED_SCHEMA = pa.schema(
     [(field.name, _CODED if field.name in _FEW_WRITTEN else field.type) for field in journal.SCHEMA]

@@ -38,11 +38,9 @@ def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:
     return divisor, axis, warm_up
 
 
-def _points(
-    series: Series, values: Sequence[float | None], divisor: float, by: float
-) -> list[tuple[float, float | None]]:
+def _points(series: Series, values: Sequence[float | None], by: float = 1) -> list[tuple[float, float | None]]:
     """Return the middle of every bin with its value, divided."""
-    middle = series["bin_seconds"] / divisor
+    middle = series["bin_seconds"] / _time(series)[0]
     return [((index + 0.5) * middle, None if value is None else value / by) for index, value in enumerate(values)]
 
 
@@ -51,9 +49,9 @@ def names(series: Series) -> dict[str, str]:
     return units.short_names(list(series["queues"]))
 
 
-def _per_queue(series: Series, measure: str, divisor: float, by: float) -> list[Line]:
+def _per_queue(series: Series, measure: str, by: float = 1) -> list[Line]:
     short = names(series)
-    return _lines({short[queue]: _points(series, of[measure], divisor, by) for queue, of in series["queues"].items()})
+    return _lines({short[queue]: _points(series, of[measure], by) for queue, of in series["queues"].items()})
 
 
 def _lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -> list[Line]:
@@ -64,36 +62,51 @@ def _lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -
     ]
 
 
+def _over_time(
+    series: Series, lines: Sequence[Line], y: Axis, description: str, *, name: str, title: str, is_stepped: bool = False
+) -> Figure:
+    """Return lines over the time of a run as a figure."""
+    _, x, warm_up = _time(series)
+    chart = charts.lines(lines, x=x, y=y, shade=warm_up, is_stepped=is_stepped)
+    return drawn(chart, name=name, title=title, description=description, svg_title=f"{title} over time")
+
+
 def throughput(series: Series) -> Figure:
     """Return messages per second, in and out."""
-    divisor, x, warm_up = _time(series)
-    published = Line("published", _points(series, series["published"], divisor, series["bin_seconds"]), "var(--ink)")
-    chart = charts.lines(
-        [published, *_per_queue(series, "received", divisor, series["bin_seconds"])],
-        x=x,
-        y=Axis(title="messages per second"),
-        shade=warm_up,
-    )
-    peak = max(series["published"], default=0) / series["bin_seconds"]
+    seconds = series["bin_seconds"]
+    published = Line("published", _points(series, series["published"], seconds), "var(--ink)")
     description = (
-        f"Published, and received for the first time from each queue, in bins of {series['bin_seconds']:g} s."
-        f" At most {units.rate(peak)} were published."
+        f"Published, and received for the first time from each queue, in bins of {seconds:g} s."
+        f" At most {units.rate(max(series['published'], default=0) / seconds)} were published."
     )
-    return drawn(
-        chart, name="throughput", title="Throughput", description=description, svg_title="Throughput over time"
+    lines = [published, *_per_queue(series, "received", seconds)]
+    return _over_time(
+        series, lines, Axis(title="messages per second"), description, name="throughput", title="Throughput"
     )
 
 
 def backlog(series: Series) -> Figure:
     """Return how many messages waited in each queue."""
-    divisor, x, warm_up = _time(series)
-    chart = charts.lines(
-        _per_queue(series, "waiting", divisor, 1), x=x, y=Axis(title="messages waiting"), shade=warm_up
+    description = (
+        f"Acknowledged and not yet received once, at the end of each bin. Most at once: {_most(series, 'waiting')}."
     )
+    lines = _per_queue(series, "waiting")
+    return _over_time(series, lines, Axis(title="messages waiting"), description, name="backlog", title="Backlog")
+
+
+def tasks(series: Series) -> Figure:
+    """Return how many tasks received from each queue."""
+    description = (
+        f"At work, each from the first event it wrote down to its last. Most at once: {_most(series, 'tasks')}."
+    )
+    lines = _per_queue(series, "tasks")
+    return _over_time(series, lines, Axis(title="tasks"), description, name="tasks", title="Tasks", is_stepped=True)
+
+
+def _most(series: Series, measure: str) -> str:
+    """Return the most there was at once, of each queue."""
     short = names(series)
-    peaks = ", ".join(f"{short[queue]} {max(of['waiting'], default=0):,}" for queue, of in series["queues"].items())
-    description = f"Acknowledged and not yet received once, at the end of each bin. Most at once: {peaks}."
-    return drawn(chart, name="backlog", title="Backlog", description=description, svg_title="Backlog over time")
+    return ", ".join(f"{short[queue]} {max(of[measure], default=0):,}" for queue, of in series["queues"].items())
 
 
 def _latency_axis(series: Series) -> Axis:
@@ -110,21 +123,15 @@ def _latency_axis(series: Series) -> Axis:
 
 def latency(series: Series, queue: str, *, name: str) -> Figure:
     """Return one queue's latency percentiles over the time messages were due."""
-    divisor, x, warm_up = _time(series)
     of = series["queues"][queue]["latency_us"]
-    chart = charts.lines(
-        [
-            Line(percentile, _points(series, _drawable(of[percentile]), divisor, _US_PER_MS), colour, dash)
-            for percentile, colour, dash in _PERCENTILES
-        ],
-        x=x,
-        y=_latency_axis(series),
-        shade=warm_up,
-    )
+    lines = [
+        Line(percentile, _points(series, _drawable(of[percentile]), _US_PER_MS), colour, dash)
+        for percentile, colour, dash in _PERCENTILES
+    ]
     worst = max((value for value in of["p99"] if value is not None), default=None)
     description = f"From the intended publish to the first receive. The worst p99 of a bin is {units.duration(worst)}."
     title = f"Latency, {names(series)[queue]}"
-    return drawn(chart, name=name, title=title, description=description, svg_title=f"{title}, over time")
+    return _over_time(series, lines, _latency_axis(series), description, name=name, title=title)
 
 
 def _drawable(values: Sequence[int | None]) -> list[float | None]:
@@ -172,16 +179,10 @@ def failures(series: Series) -> Figure | None:
     """Return what failed over time; None when nothing did."""
     if not series["failed"]:
         return None
-    divisor, x, warm_up = _time(series)
-    failed_lines = _lines(
-        {code: _points(series, counts, divisor, series["bin_seconds"]) for code, counts in series["failed"].items()}
-    )
-    chart = charts.lines(failed_lines, x=x, y=Axis(title="failures per second"), shade=warm_up)
+    lines = _lines({code: _points(series, counts, series["bin_seconds"]) for code, counts in series["failed"].items()})
     counts = ", ".join(f"{code} {units.times(sum(counts))}" for code, counts in series["failed"].items())
-    description = f"By error code: {counts}."
-    return drawn(
-        chart, name="failed", title="Failed attempts", description=description, svg_title="Failed attempts over time"
-    )
+    y, description = Axis(title="failures per second"), f"By error code: {counts}."
+    return _over_time(series, lines, y, description, name="failed", title="Failed attempts")
 
 
 def faults(series: Series, done: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -197,14 +198,14 @@ def faults(series: Series, done: Sequence[Mapping[str, Any]]) -> Figure | None:
     bands = [_band(fault, series, divisor, is_labelled=len(done) <= _LABELS_MAX) for fault in done]
     bare = replace(x, is_bare=True)
     p99 = {
-        name: _points(series, _drawable(of["latency_us"]["p99"]), divisor, _US_PER_MS)
+        name: _points(series, _drawable(of["latency_us"]["p99"]), _US_PER_MS)
         for name, of in zip(names(series).values(), series["queues"].values(), strict=True)
     }
     most = max((task for of in series["queues"].values() for task in of["tasks"]), default=0)
     rows = (
-        (_per_queue(series, "waiting", divisor, 1), Axis(title="backlog")),
+        (_per_queue(series, "waiting"), Axis(title="backlog")),
         (_lines(p99), replace(_latency_axis(series), title="p99")),
-        (_per_queue(series, "tasks", divisor, 1), Axis(title="tasks", domain=(0, most + 0.5))),
+        (_per_queue(series, "tasks"), Axis(title="tasks", domain=(0, most + 0.5))),
     )
     panels = [
         charts.lines(
@@ -241,18 +242,6 @@ def _band(fault: Mapping[str, Any], series: Series, divisor: float, *, is_labell
         until=ended + (recovery(fault) or 0) / divisor,
         label=f"{fault['kind']} {fault['target']}" if is_labelled else "",
     )
-
-
-def tasks(series: Series) -> Figure:
-    """Return how many tasks received from each queue."""
-    divisor, x, warm_up = _time(series)
-    chart = charts.lines(
-        _per_queue(series, "tasks", divisor, 1), x=x, y=Axis(title="tasks"), shade=warm_up, is_stepped=True
-    )
-    short = names(series)
-    most = ", ".join(f"{short[queue]} {max(of['tasks'], default=0)}" for queue, of in series["queues"].items())
-    description = f"At work, each from the first event it wrote down to its last. Most at once: {most}."
-    return drawn(chart, name="tasks", title="Tasks", description=description, svg_title="Tasks over time")
 
 
 def tables(series: Series) -> list[Table]:

@@ -19,12 +19,11 @@ from sluice.rehearse.model.control_loop import USUAL, ControlLoop
 from spark_load.consume import forked_worker
 from spark_load.consume.scaling import observation
 from spark_load.consume.scaling.ecs_agent import EcsAgent
-from spark_load.consume.scaling.observation import Observation, Pace, Recorded, Sample
-from spark_load.consume.scaling.services import RehearsedService
+from spark_load.consume.scaling.observation import Observation, Pace, Recorded, RehearsedService, Sample
 from spark_load.consume.scaling.task_pool import TaskPool
 from spark_load.consume.worker_processes import Worked, Worker, databases, recorder, require_ended_well, start, stop
 from spark_load.profiles.profile import Profile
-from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.coordinator import Progress, Step
 from spark_load.runtime.task_context import Run
 
 _POLL_SECONDS = 1.0  # of a worker that ends when it is idle
@@ -138,12 +137,12 @@ class _Rehearsal:
             clock=self._clock,
         )
         self._coordinator.report(Progress(worker="scaling", role="consume"), now=True)
-        self._begun_us = self._coordinator.await_start()
+        self._begun_us = self._coordinator.wait_for(Step.START)
         published_at: float | None = None
         minute = 0
         while not self._coordinator.is_stopped():
             self._pass_minute(minute)
-            if published_at is None and self._coordinator.is_published():
+            if published_at is None and self._coordinator.has_reached(Step.PUBLISHED):
                 published_at = self._clock.monotonic()
             if published_at is not None:
                 is_over = self._clock.monotonic() - published_at > seconds_max(self._profile)

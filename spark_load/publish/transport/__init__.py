@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from spark_load.plan.body_template import BodyTemplate, Values
+from spark_load.plan.plan import BodyTemplate, Values
 
 BOTO3, SOCKETS, OUTBOX = "boto3", "sockets", "outbox"
 NAMES = (BOTO3, SOCKETS, OUTBOX)

@@ -8,7 +8,7 @@ from sluice import limits
 from sluice.aws.operation import Operation
 from sluice.history.events import Outcome
 from sluice.recorder.rows import entries_by_id
-from spark_load.plan.body_template import BodyTemplate
+from spark_load.plan.plan import BodyTemplate
 from spark_load.publish.transport import Call
 
 _OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value

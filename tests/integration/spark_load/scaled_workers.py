@@ -16,11 +16,12 @@ from sluice.messaging.envelope import Envelope
 from sluice.recorder.journal import Journal
 from sluice.recorder.recorder import Recorder, host_name
 from spark_load.consume.scaling import control
-from spark_load.consume.scaling.services import rehearsed_services
+from spark_load.consume.scaling.observation import rehearsed_services
 from spark_load.consume.worker_processes import Worked
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.runtime import deployment
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import Run
 from tests.support.endpoints import fake_aws
 
@@ -69,12 +70,12 @@ def rehearse(run: Run, groups: Sequence[str]) -> tuple[Worked, dict[str, Any]]:
                 timeout_seconds=PATIENCE_SECONDS,
                 describe="the first workers to receive",
             )
-            coordinator.start(clock.now_us())
+            coordinator.reach(Step.START, clock.now_us())
             publish(run, groups)
-            coordinator.published()
+            coordinator.reach(Step.PUBLISHED)
             worked = working.result(_END_SECONDS)
         finally:
-            coordinator.stop()
+            coordinator.reach(Step.STOP)
     document = json.loads((run.folder / "rehearsal.json").read_text("utf-8"))
     (found,) = document["services"].values()
     return worked, found

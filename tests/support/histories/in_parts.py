@@ -59,7 +59,9 @@ class Exchanged(InParts):
     def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
         shares: list[list[pa.Table]] = [[] for _ in range(_PARTS)]
         for table in self._tables:
-            batch = parts._batch(parts._shares(Events(table if rows is None else rows.taken(table)), _PARTS))
+            batch = parts._batch(
+                parts._shares(Events(table if rows is None else rows.taken(table)), _PARTS, is_whole=rows is not None)
+            )
             for row in batch.to_pylist():
                 shares[row["number"]].append(parts._table(row["block"]))
         return (together(share) for share in shares)

@@ -180,10 +180,6 @@ def _is_early(group: Group, event: Event, other: Event) -> bool:
     return group.is_before(event, other) or responded(event) + group.bound_us(event, other) < group.expiry_us(other)
 
 
-def _is_twin(receive: Event, event: Event) -> bool:
-    return receive.receive_count == event.receive_count and not is_repeat(receive, event)
-
-
 @rule("B8")
 def _receive_count_jump(group: Group) -> Iterator[Found]:
     nameless = Counter(
@@ -201,8 +197,9 @@ def _receive_count_jump(group: Group) -> Iterator[Found]:
             if event.receive_count is None or not group.has_stayed(queue, event.idx):
                 continue
             most = lost + nameless[queue, event.idx] + most_seen
-            others = _others(receives, event) if counts[event.receive_count] > 1 else []
-            twin = next((receive for receive in others if _is_twin(receive, event)), None)
+            is_alone = counts[event.receive_count] == 1
+            same = [] if is_alone else [e for e in _others(receives, event) if e.receive_count == event.receive_count]
+            twin = next((receive for receive in same if not is_repeat(receive, event)), None)
             if twin is not None:
                 sentence = f"two receives of it have the count {event.receive_count}"
                 yield queue, [event.idx], sentence, [twin, event]

@@ -17,6 +17,7 @@ from spark_load.faults import servers
 from spark_load.faults.shapes import Targets, scheduled
 from spark_load.publish.job import publish_share
 from spark_load.run.harm import harmed
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import DRIVER, Run, task_context
 
 QUEUES = ("billing", "shipping", "audit")
@@ -50,8 +51,8 @@ def loaded(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
             describe="publisher and consumers to be ready",  # the schedule does not wait for who comes late
         )
         begin_us = context.clock.now_us() + 500_000
-        context.coordinator.start(begin_us)
-        context.coordinator.measure(begin_us)
+        context.coordinator.reach(Step.START, begin_us)
+        context.coordinator.reach(Step.MEASURE, begin_us)
         harm.begin(begin_us, context.journal, context.clock)
         eventually(publishing.done, timeout_seconds=120, describe="everything to be published")
         publishing.result()
@@ -61,7 +62,7 @@ def loaded(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
             return ended == load.group_count * len(QUEUES)
 
         eventually(is_drained, timeout_seconds=120, describe="every group to have ended in every queue")
-        context.coordinator.finish()
+        context.coordinator.reach(Step.FINISH)
         for task in consuming:
             task.result(120)
         harm.end()

@@ -27,7 +27,7 @@ from spark_load.profiles import profile
 from spark_load.publish import job
 from spark_load.run import driver, resume
 from spark_load.runtime import deployment
-from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.coordinator import Progress, Step
 from spark_load.runtime.task_context import Run
 from tests.integration.spark_load.loads import (
     LOCAL,
@@ -115,7 +115,7 @@ def test_a_publisher_with_nothing_left_keeps_a_journal_too(
     run = replace(run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), text), attempt=1)
     _broken(run, {0: ("ok", 10), 1: ("ok", 10), -1: ("ok", 10)})
     clock = SystemClock(run.clock_offset_us)
-    run.coordinator(clock).start(clock.now_us())
+    run.coordinator(clock).reach(Step.START, clock.now_us())
     resume.read(spark, run)
 
     ended = job.publish(spark, run, resume.left(spark, run, job.plan_rows(spark, run))).collect()

@@ -19,7 +19,7 @@ from sluice.recorder.journal import events_of, read_journal
 from sluice.simulator.model import Refusal
 from spark_load.publish import job
 from spark_load.runtime import deployment, task_context
-from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.coordinator import Progress, Step
 from spark_load.runtime.task_context import Run
 from tests.integration.spark_load.loads import LOCAL, events_of_worker, published_count, run_of
 from tests.support.endpoints import fake_aws
@@ -44,7 +44,7 @@ def run(endpoint: fake_aws.Endpoint, tmp_path: Path) -> Run:
 def _publish(run: Run) -> Progress:
     """Publish the whole plan from now on, as a task does."""
     clock = SystemClock(run.clock_offset_us)
-    run.coordinator(clock).start(clock.now_us())
+    run.coordinator(clock).reach(Step.START, clock.now_us())
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
     return job.publish_share(run, iter([rows]))
 
@@ -112,7 +112,7 @@ def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
         answered = answer(service, called, params)
         if called == "PublishBatch" and not unheard and published_count(coordinator.all_progress()) > 50:
             unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
-            coordinator.stop()
+            coordinator.reach(Step.STOP)
             endpoint.fault = lambda _: fake_aws.THROTTLED  # whatever its first process still sends
             raise ConnectionError
         return answered
@@ -154,7 +154,7 @@ def test_what_was_never_answered_before_a_run_was_resumed_is_not_sent_again_when
         answered = answer(service, called, params)
         if called == "PublishBatch" and not unheard:
             unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
-            run.coordinator(SystemClock()).stop()
+            run.coordinator(SystemClock()).reach(Step.STOP)
             raise ConnectionError
         return answered
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from sluice.clock import VirtualClock
 from sluice.history.events import Identity
 from spark_load.cli.watching import ProgressTable, Watcher, line
-from spark_load.consume.live_checks import LiveChecks
+from spark_load.consume.job import LiveChecks
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import Progress
 

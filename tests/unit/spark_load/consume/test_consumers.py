@@ -18,10 +18,10 @@ from sluice.saboteurs import sabotage
 from sluice.simulator.hook import Simulator
 from sluice.simulator.model import Refusal
 from spark_load.consume.dead_letters import DeadLetters
-from spark_load.consume.job import Consumer
-from spark_load.consume.simulated_outcomes import messages_per_receive
+from spark_load.consume.job import Consumer, messages_per_receive
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run, TaskContext
 from tests.support.histories.simulated_queues import (
@@ -335,7 +335,7 @@ def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedC
     dead_letters = _poisoned(consumer)
 
     found = dead_letters.read(keeps=True)
-    consumer.context.coordinator.redriven()
+    consumer.context.coordinator.reach(Step.REDRIVEN)
     moved = dead_letters.bring_back([queue for queue, count in found.items() if count])
     consumer.consume(3)
     again = dead_letters.read(keeps=False)
@@ -365,7 +365,7 @@ def test_what_a_move_task_loses_is_found(consumer: _SimulatedConsumer, shows: se
     """
     dead_letters = _poisoned(consumer)
     dead_letters.bring_back([queue for queue, count in dead_letters.read(keeps=True).items() if count])
-    consumer.context.coordinator.redriven()
+    consumer.context.coordinator.reach(Step.REDRIVEN)
     if is_lost:
         consumer.simulator.client("sqs").purge_queue(QueueUrl=consumer.run.deployment.urls[QUEUE])
 

@@ -6,8 +6,15 @@ import pytest
 
 from sluice.declaration import Consumer, Environment, Removal
 from spark_load.consume.scaling import observation, prediction
-from spark_load.consume.scaling.observation import Held, Observation, Pace, Recorded, Sample
-from spark_load.consume.scaling.services import RehearsedService, rehearsed_services
+from spark_load.consume.scaling.observation import (
+    Held,
+    Observation,
+    Pace,
+    Recorded,
+    RehearsedService,
+    Sample,
+    rehearsed_services,
+)
 from spark_load.consume.scaling.task_pool import Task
 
 SECOND_US = 1_000_000

@@ -21,6 +21,7 @@ from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import Run
 from tests.support.deployments import ONE_QUEUE
 from tests.support.project import PROJECT
@@ -35,7 +36,7 @@ def _run(folder: Path) -> Run:
 
 def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_path: Path) -> None:
     run = _run(tmp_path)
-    run.coordinator(SystemClock()).stop()
+    run.coordinator(SystemClock()).reach(Step.STOP)
 
     assert worker_processes.work(run) == worker_processes.Worked()
     assert [path.name for path in tmp_path.iterdir()] == ["board-0"]
@@ -56,7 +57,7 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
     monkeypatch.setattr(worker_processes, "ForkedWorker", Waiting)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
     (tmp_path / "workers" / "billing-1.log").mkdir(parents=True)  # where the second one's words would go
-    run.coordinator(SystemClock()).start(SystemClock().now_us())
+    run.coordinator(SystemClock()).reach(Step.START, SystemClock().now_us())
 
     with pytest.raises(IsADirectoryError):
         worker_processes.work(run)
@@ -117,7 +118,7 @@ def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
     monkeypatch.setattr(slots, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(slots, "_AGAIN_SECONDS", 0)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
-    run.coordinator(SystemClock()).start(SystemClock().now_us())
+    run.coordinator(SystemClock()).reach(Step.START, SystemClock().now_us())
 
     with pytest.raises(EndpointError, match="a worker of billing ended with 3: there is no such table"):
         worker_processes.work(run)
@@ -214,13 +215,13 @@ def test_what_a_worker_on_a_full_disk_did_not_write_down_is_not_taken_for_what_a
         eventually(lambda: places.harm(FaultKind.FULL, "billing-0"), timeout_seconds=30, describe="a worker")
         eventually(lambda: places.harm(FaultKind.KILL, "billing-1"), timeout_seconds=30, describe="the other one")
         assert places.harm(FaultKind.KILL, "billing-0")
-        run.coordinator(SystemClock()).stop()
+        run.coordinator(SystemClock()).reach(Step.STOP)
 
     monkeypatch.setattr(worker_processes, "ForkedWorker", Full)
     monkeypatch.setattr(slots, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(slots, "_AGAIN_SECONDS", 600)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
-    run.coordinator(SystemClock()).start(SystemClock().now_us())
+    run.coordinator(SystemClock()).reach(Step.START, SystemClock().now_us())
 
     worked = worker_processes.work(run, harm)
 

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.history.events import Identity, identity_of
-from spark_load.plan.hashed_random import mixed, uniform
-from spark_load.plan.plan import SCHEMA, Plan, message_group_id
+from spark_load.plan.plan import SCHEMA, Plan, message_group_id, mixed, uniform
 from spark_load.profiles.fields import Phase
 from spark_load.profiles.profile import Profile
 

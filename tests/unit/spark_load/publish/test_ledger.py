@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sluice.clock import VirtualClock
 from sluice.history.events import pad_sequence_number, short_hash
 from sluice.recorder.journal import SCHEMA, Journal, read_journal
-from spark_load.plan.body_template import BodyTemplate
+from spark_load.plan.plan import BodyTemplate
 from spark_load.publish.transport import Call, Messages
 from spark_load.publish.transport.formats import EntryResults
 from spark_load.publish.transport.ledger import Ledger, RecordedCall

@@ -19,7 +19,7 @@ from spark_load.profiles.profile import Profile
 from spark_load.publish.pacing import Pace, RetryPolicy
 from spark_load.publish.publisher import Publisher
 from spark_load.publish.transport import Answer, Call, Message
-from spark_load.runtime.coordinator import Progress, RunCoordinator
+from spark_load.runtime.coordinator import Progress, RunCoordinator, Step
 
 SECOND = 1_000_000
 _ROWS_A_BATCH = 7
@@ -89,8 +89,8 @@ def _published(tmp_path: Path, service: Service, **profile: Any) -> Progress:
     given = {"messages_per_second": 100, "duration_seconds": 5, "group_count": 20, "payload_bytes": 10} | profile
     plan = Plan(Profile(**given), 3)
     coordinator = RunCoordinator(tmp_path, clock)
-    coordinator.start(0)
-    coordinator.measure(0)
+    coordinator.reach(Step.START, 0)
+    coordinator.reach(Step.MEASURE, 0)
     straight = given.get("destination") == "queue"
     rows = _rows(plan)
     publisher = Publisher(
@@ -370,7 +370,7 @@ def test_a_stop_is_obeyed(tmp_path: Path) -> None:
 
 
 def _stop(folder: Path) -> None:
-    RunCoordinator(folder, VirtualClock()).stop()
+    RunCoordinator(folder, VirtualClock()).reach(Step.STOP)
 
 
 def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:

@@ -24,7 +24,7 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from sluice.recorder.journal import Journal, read_journal
 from sluice.recorder.recorder import Recorder
-from spark_load.plan.body_template import BodyTemplate
+from spark_load.plan.plan import BodyTemplate
 from spark_load.publish.transport import NAMES, Answer, Call, Messages, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import chosen, opened

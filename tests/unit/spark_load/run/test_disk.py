@@ -11,7 +11,7 @@ from sluice.judge import report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from spark_load.run import resume, stored
-from spark_load.runtime.coordinator import Progress, RunCoordinator
+from spark_load.runtime.coordinator import Progress, RunCoordinator, Step
 from tests.support.full_disk import files_limited_to
 
 EXPECTATION = Expectation(run="r", queues=(), visibility_timeout_seconds={})
@@ -22,7 +22,7 @@ def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> Non
     coordinator = RunCoordinator(tmp_path, VirtualClock())
 
     with files_limited_to(0):
-        coordinator.stop()
+        coordinator.reach(Step.STOP)
 
     assert coordinator.is_stopped()
 

@@ -21,6 +21,7 @@ from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.publish.job import remembered
 from spark_load.run import resume
+from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import Run
 from tests.support.declaration import environment
 from tests.support.deployments import ONE_QUEUE
@@ -94,7 +95,7 @@ def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(t
     clock = VirtualClock()
     run = replace(_resumed(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
     coordinator = run.coordinator(clock)
-    coordinator.start(1_000 - run.resumed_at_us)
+    coordinator.reach(Step.START, 1_000 - run.resumed_at_us)
     batches = [pa.RecordBatch.from_pydict({"idx": idx}) for idx in ([3, 4], [5, 4], [-1])]
 
     sent = [batch.column("idx").to_pylist() for batch in remembered(run, coordinator, iter(batches))]
@@ -116,7 +117,7 @@ def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_pa
 
     def rows() -> Iterator[pa.RecordBatch]:
         requests.append(clock.monotonic())
-        run.coordinator(clock).start(1)
+        run.coordinator(clock).reach(Step.START, 1)
         yield pa.RecordBatch.from_pydict({"idx": [1]})
 
     may_go = remembered(run, run.coordinator(clock), rows())
