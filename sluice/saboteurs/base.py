@@ -15,6 +15,8 @@ SENDS = ("sqs.SendMessage", "sns.Publish")
 BATCH_SENDS = {"sqs.SendMessageBatch": "Entries", "sns.PublishBatch": "PublishBatchRequestEntries"}
 ALL_SENDS = (*SENDS, *BATCH_SENDS)
 RECEIVE = ("sqs.ReceiveMessage",)
+type Edit = Callable[[dict[str, Any]], object]
+"""Changes parameters or an answer in place."""
 QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES = "sqs.GetQueueAttributes", "sns.GetTopicAttributes"
 
 
@@ -219,20 +221,33 @@ def only_show(name: str, of: str) -> Callable[[int], Hook]:
     return lambda every: _OnlyShow(every, name, operations)
 
 
-class _Change(Hook):
-    """Changes the parameters of every call."""
+def _keep(_: dict[str, Any]) -> None:
+    """Change nothing."""
 
-    def __init__(self, every: int, edit: Callable[[dict[str, Any]], object], operations: tuple[str, ...]) -> None:
+
+class _Editor(Hook):
+    """Edits the parameters of every call, or its answer where it is no refusal."""
+
+    def __init__(self, every: int, operations: tuple[str, ...], *, params: Edit = _keep, answer: Edit = _keep) -> None:
         super().__init__(every, operations)
-        self._edit = edit
+        self._edit_params, self._edit_answer = params, answer
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        self._edit(params)
+        self._edit_params(params)
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if http_response.status_code < 300:
+            self._edit_answer(parsed)
 
 
-def change(edit: Callable[[dict[str, Any]], object], *operations: str) -> Callable[[int], Hook]:
+def change(edit: Edit, *operations: str) -> Callable[[int], Hook]:
     """Return what makes hooks that edit the parameters of these operations."""
-    return lambda every: _Change(every, edit, operations)
+    return lambda every: _Editor(every, operations, params=edit)
+
+
+def misreport(edit: Edit, *operations: str) -> Callable[[int], Hook]:
+    """Return what makes hooks that edit the answers of these operations, refusals apart."""
+    return lambda every: _Editor(every, operations, answer=edit)
 
 
 def omit(*names: str, of: str | tuple[str, ...]) -> Callable[[int], Hook]:
@@ -247,24 +262,7 @@ def omit(*names: str, of: str | tuple[str, ...]) -> Callable[[int], Hook]:
     return change(edit, *((of,) if isinstance(of, str) else of))
 
 
-class _Misreport(Hook):
-    """Answers what is configured with something else."""
-
-    def __init__(self, every: int, edit: Callable[[dict[str, Any]], object], operations: tuple[str, ...]) -> None:
-        super().__init__(every, operations)
-        self._edit = edit
-
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        if http_response.status_code < 300:
-            self._edit(parsed)
-
-
-def misreport(edit: Callable[[dict[str, Any]], object], *operations: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that edit the answers of these operations, refusals apart."""
-    return lambda every: _Misreport(every, edit, operations)
-
-
-def of_each(listed: str, edit: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], None]:
+def of_each(listed: str, edit: Edit) -> Edit:
     """Return an edit of every element of a list in the answer."""
 
     def edit_each(parsed: dict[str, Any]) -> None:
@@ -274,7 +272,7 @@ def of_each(listed: str, edit: Callable[[dict[str, Any]], object]) -> Callable[[
     return edit_each
 
 
-def of_received(edit: Callable[[dict[str, Any]], object]) -> Callable[[int], Hook]:
+def of_received(edit: Edit) -> Callable[[int], Hook]:
     """Return what makes hooks that edit every message received."""
     return misreport(of_each("Messages", edit), *RECEIVE)
 

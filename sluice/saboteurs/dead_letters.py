@@ -9,6 +9,7 @@ from botocore.awsrequest import AWSResponse
 from sluice.saboteurs.base import (
     QUEUE_ATTRIBUTES,
     RECEIVE,
+    Edit,
     Hook,
     IgnoreCall,
     Saboteur,
@@ -62,7 +63,7 @@ def _quote_receive_count(parsed: dict[str, Any]) -> None:
         parsed["Attributes"]["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": str(policy["maxReceiveCount"])})
 
 
-def _of_tasks(edit: Callable[[dict[str, Any]], object]) -> Callable[[int], Hook]:
+def _of_tasks(edit: Edit) -> Callable[[int], Hook]:
     return misreport(of_each("Results", edit), "sqs.ListMessageMoveTasks")
 
 

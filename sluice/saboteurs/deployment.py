@@ -9,6 +9,7 @@ from botocore.awsrequest import AWSResponse
 from sluice.saboteurs.base import (
     QUEUE_ATTRIBUTES,
     TOPIC_ATTRIBUTES,
+    Edit,
     Hook,
     Saboteur,
     conceal,
@@ -33,7 +34,7 @@ class _ShareUndeliveredQueue(Hook):
         parsed["Attributes"]["RedrivePolicy"] = self._first
 
 
-def _rewrite_policy(rewrite: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+def _rewrite_policy(rewrite: Edit) -> Edit:
     def edit(parsed: dict[str, Any]) -> None:
         policy = json.loads(parsed["Attributes"]["Policy"])
         rewrite(policy)
@@ -52,7 +53,7 @@ def _allow_foreign_sources(policy: dict[str, Any]) -> None:
             statement.pop("Condition")
 
 
-def _of_alarms(edit: Callable[[dict[str, Any]], object]) -> Callable[[int], Hook]:
+def _of_alarms(edit: Edit) -> Callable[[int], Hook]:
     return misreport(of_each("MetricAlarms", edit), "cloudwatch.DescribeAlarms")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
-from sluice.saboteurs.base import Hook, Saboteur, misreport, of_each
+from sluice.saboteurs.base import Edit, Hook, Saboteur, misreport, of_each
 
 _SEND_BATCH, _PUBLISH_BATCH = "sqs.SendMessageBatch", "sns.PublishBatch"
 _DELETE_BATCH, _CHANGE_BATCH = "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch"
@@ -69,7 +69,7 @@ def _hide_failures(parsed: dict[str, Any]) -> None:
     parsed["Successful"] = parsed.get("Successful", []) + hidden
 
 
-def _answering(name: str, other: Callable[[str], str]) -> Callable[[dict[str, Any]], None]:
+def _answering(name: str, other: Callable[[str], str]) -> Edit:
     """Return an edit that gives every successful entry that states something another value of it."""
 
     def edit(entry: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Breaks topics, their subscriptions, and the copies they deliver."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
@@ -10,6 +10,7 @@ from sluice.limits import MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN
 from sluice.saboteurs.base import (
     RECEIVE,
     TOPIC_ATTRIBUTES,
+    Edit,
     Hook,
     Saboteur,
     SqsCaller,
@@ -92,7 +93,7 @@ class _RenameRepeats(Hook):
             self._answered.add(parsed.get(name, ""))
 
 
-def _resize(factor: float) -> Callable[[dict[str, Any]], None]:
+def _resize(factor: float) -> Edit:
     """Return an edit of the message size a topic is to have, within what SNS takes."""
 
     def edit(params: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """`sluice dlq …`: its commands and their options. What takes more than a call is in the modules beside this one."""
 
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,6 @@ from sluice.cli.options import (
     json_option,
     limit_option,
 )
-from sluice.errors import ConfigError
 from sluice.messaging.sqs.dead_letter_limits import CLIENT, HOLD_SECONDS, NATIVE, RATE_MAX, RATE_MIN
 from sluice.terminal.groups import Group
 from sluice.terminal.values import AGE, SEQ, Number, Whole
@@ -26,7 +25,6 @@ from sluice.terminal.values import AGE, SEQ, Number, Whole
 if TYPE_CHECKING:
     from sluice.cli.dlq.place import DlqTarget
     from sluice.cli.place import ConsumerTarget
-    from sluice.declaration import Environment
     from sluice.messaging.inbox.operations import InboxOperator
 
 _CANARY_MAX = 1_000_000
@@ -94,16 +92,14 @@ def dlq() -> None:
 @dsn_option("The inboxes' database, for what is parked, dead and missing: e.g. sqlite:///billing.db")
 @endpoint_option("SQS")
 @json_option
-def ls(
-    environment: "Environment", consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
-) -> None:
+def ls(**options: Any) -> None:
     """List the DLQs of an environment's consumers, and with a database what their inboxes wait for.
 
     Counts are SQS's own, and approximate: they can be a minute late.
     """
     from sluice.cli.dlq.listing import list_queues
 
-    list_queues(environment, consumer_name, dsn, endpoint_url, as_json=as_json)
+    list_queues(**options)
 
 
 @dlq.command()
@@ -147,21 +143,7 @@ def inspect(dlq: "DlqTarget", most: int, as_json: bool) -> None:
 @json_option
 @confirmation_option
 @dlq_options
-def redrive(
-    dlq: "DlqTarget",
-    engine: str,
-    to: str | None,
-    rate: float | None,
-    groups: tuple[str, ...],
-    types: tuple[str, ...],
-    event_ids: tuple[str, ...],
-    older_than: int | None,
-    canary: int | None,
-    run: str | None,
-    no_wait: bool,
-    as_json: bool,
-    confirmed: bool,
-) -> None:
+def redrive(**options: Any) -> None:
     """Bring dead letters back to the consumer's queue, each group in its order.
 
     \b
@@ -174,14 +156,7 @@ def redrive(
     """
     from sluice.cli.dlq import moving
 
-    choice = moving.choice_of(groups=groups, types=types, event_ids=event_ids, older_than_seconds=older_than)
-    if engine == NATIVE:
-        moving.require_plain(choice, canary=canary, run=run)
-        moving.redrive_natively(dlq, to, rate, is_followed=not no_wait, as_json=as_json, confirmed=confirmed)
-        return
-    if no_wait:
-        raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
-    moving.redrive(dlq, to, rate, choice, canary=canary, run=run, as_json=as_json, confirmed=confirmed)
+    moving.redrive(**options)
 
 
 @dlq.command("automatic-redrive")
@@ -240,16 +215,7 @@ def _operator(place: "ConsumerTarget", reason: str) -> "InboxOperator":
 @click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")
 @audited
 @dlq_options
-def replace(
-    dlq: "DlqTarget",
-    group_id: str | None,
-    seq: int | None,
-    data: TextIO | None,
-    message_id: str | None,
-    body: TextIO | None,
-    reason: str,
-    confirmed: bool,
-) -> None:
+def replace(dlq: "DlqTarget", reason: str, **options: Any) -> None:
     """Bring a message back with other data, as the same event with the same number.
 
     \b
@@ -261,14 +227,7 @@ def replace(
     """
     from sluice.cli.dlq import replacing
 
-    operator = _operator(dlq.place, reason)
-    numbered, named = (group_id, seq, data), (message_id, body)
-    if numbered == (None, None, None) and message_id is not None and body is not None:
-        replacing.replace_whole(dlq, operator, message_id, body, confirmed=confirmed)
-    elif named != (None, None) or group_id is None or seq is None or data is None:
-        raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
-    else:
-        replacing.replace_data(dlq, operator, group_id, seq, data, confirmed=confirmed)
+    replacing.replace(dlq, _operator(dlq.place, reason), **options)
 
 
 @dlq.command("purge-one")

@@ -25,7 +25,7 @@ _SHOWN_CHARACTERS = 500
 
 
 def list_queues(
-    environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, *, as_json: bool
+    *, environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
 ) -> None:
     """Show the DLQs of consumers, and with a database what their inboxes wait for."""
     consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)

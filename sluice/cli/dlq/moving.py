@@ -11,7 +11,7 @@ from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_limits import RATE_MAX
+from sluice.messaging.sqs.dead_letter_limits import NATIVE, RATE_MAX
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, LeftReason, MoveTasks, Redrive, Result, batch_of, checked_run, new_run
@@ -22,30 +22,39 @@ _FOLLOW_SECONDS = 2
 _FAILURE_SENTENCES = {LeftReason.BEHIND, LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
 
 
-def choice_of(
-    *, groups: Iterable[str], types: Iterable[str], event_ids: Iterable[str], older_than_seconds: int | None
-) -> Choice:
-    """Return which messages are meant."""
-    return Choice(
-        groups=frozenset(groups),
-        types=frozenset(types),
-        event_ids=frozenset(event_ids),
-        before_us=None if older_than_seconds is None else SystemClock().now_us() - older_than_seconds * 1_000_000,
-    )
-
-
 def redrive(
     dlq: DlqTarget,
+    *,
+    engine: str,
     to: str | None,
     rate: float | None,
-    choice: Choice,
-    *,
+    groups: Iterable[str],
+    types: Iterable[str],
+    event_ids: Iterable[str],
+    older_than: int | None,
     canary: int | None,
     run: str | None,
+    no_wait: bool,
     as_json: bool,
     confirmed: bool,
 ) -> None:
-    """Bring messages back from here, or show what a run would meet first."""
+    """Bring messages back, from here or by SQS, or show what a run would meet first; the arguments are the options."""
+    choice = Choice(
+        groups=frozenset(groups),
+        types=frozenset(types),
+        event_ids=frozenset(event_ids),
+        before_us=None if older_than is None else SystemClock().now_us() - older_than * 1_000_000,
+    )
+    if engine == NATIVE:
+        if not choice.is_any or canary is not None or run is not None:
+            raise ConfigError(
+                "--engine is 'native' with a filter, --canary or --run, allowed are --to, --rate and --no-wait: a move"
+                " task moves everything; use the client engine, or leave them out"
+            )
+        _redrive_natively(dlq, to, rate, is_followed=not no_wait, as_json=as_json, confirmed=confirmed)
+        return
+    if no_wait:
+        raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
     name = _destination_name(dlq, to)
     run = None if run is None else checked_run(run)
     batch = batch_of(rate, dlq.hold_seconds)
@@ -148,22 +157,13 @@ def _exit(result: Result) -> None:
         sys.exit(PARTLY)
 
 
-def require_plain(choice: Choice, *, canary: int | None, run: str | None) -> None:
-    """Refuse what a move task cannot do."""
-    if not choice.is_any or canary is not None or run is not None:
-        raise ConfigError(
-            "--engine is 'native' with a filter, --canary or --run, allowed are --to, --rate and --no-wait: a move task"
-            " moves everything; use the client engine, or leave them out"
-        )
-
-
 def _whole(rate: float | None) -> int | None:
     if rate is not None and rate != int(rate):
         raise ConfigError(f"--rate is {rate:g} with the native engine, allowed are whole numbers from 1 to {RATE_MAX}")
     return None if rate is None else int(rate)
 
 
-def redrive_natively(
+def _redrive_natively(
     dlq: DlqTarget, to: str | None, rate: float | None, *, is_followed: bool, as_json: bool, confirmed: bool
 ) -> None:
     """Let SQS move everything, or say what it would move; `is_followed` waits for its end."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TextIO
 
+import click
 from sqlalchemy import Engine
 
 from sluice.cli.acts import act, print_intent
@@ -32,21 +33,24 @@ class _Wanted:
     body_of: Callable[[DeadLetter], str]
 
 
-def replace_whole(dlq: DlqTarget, operator: InboxOperator, message_id: str, body: TextIO, *, confirmed: bool) -> None:
-    """Bring a message of the DLQ back with another whole body."""
-    whole = _text(body, "--body").strip()
-    wanted = _Wanted(
-        described=f"message {message_id}",
-        matches=lambda dead_letter: dead_letter.sqs_message_id == message_id,
-        body_of=lambda dead_letter: dead_letter_queue.checked_body(dead_letter, whole),
-    )
-    _replace_dead(dlq, operator, wanted, confirmed=confirmed)
-
-
-def replace_data(
-    dlq: DlqTarget, operator: InboxOperator, group_id: str, seq: int, data: TextIO, *, confirmed: bool
+def replace(
+    dlq: DlqTarget,
+    operator: InboxOperator,
+    *,
+    group_id: str | None,
+    seq: int | None,
+    data: TextIO | None,
+    message_id: str | None,
+    body: TextIO | None,
+    confirmed: bool,
 ) -> None:
-    """Change the data of a held message in the inbox, or bring one of the DLQ back with other data."""
+    """Bring a message of the DLQ back with other data, or another whole body; change the data of one that is held."""
+    numbered = (group_id, seq, data)
+    if numbered == (None, None, None) and message_id is not None and body is not None:
+        _replace_dead(dlq, operator, _named(message_id, _text(body, "--body").strip()), confirmed=confirmed)
+        return
+    if (message_id, body) != (None, None) or group_id is None or seq is None or data is None:
+        raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
     new_data = _json(data)
     if _is_parked(dlq.place, group_id, seq):
         act(
@@ -78,6 +82,14 @@ def _json(data: TextIO) -> object:
 def _is_parked(place: ConsumerTarget, group_id: str, seq: int) -> bool:
     with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
         return operations.parked_message(connection, place.consumer.name, group_id, seq) is not None
+
+
+def _named(message_id: str, body: str) -> _Wanted:
+    return _Wanted(
+        described=f"message {message_id}",
+        matches=lambda dead_letter: dead_letter.sqs_message_id == message_id,
+        body_of=lambda dead_letter: dead_letter_queue.checked_body(dead_letter, body),
+    )
 
 
 def _numbered(group_id: str, seq: int, data: object) -> _Wanted:
