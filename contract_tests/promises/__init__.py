@@ -1,22 +1,58 @@
 """Every promise Sluice relies on: what is promised, by whom, how we know, and which saboteur breaks it.
 
-The contract tests carry the ids (`@promise("GRP-01")`); this is the only place with evidence. Ids with a fact behind
-them are the fact's; `SLU-nn` are Sluice's own compositions of several. `docs/promises.md` is generated from here.
+The contract tests carry the ids (`@promise("GRP-01")`). The files beside this one, one for each area, are the only
+place with evidence: under its grade each source, with its date in brackets. Ids with a fact behind them are the fact's;
+`SLU-nn` are Sluice's own compositions of several. `docs/promises.md` is generated from here.
+
+A source is one of these:
+
+- a test of LocalStack's: recorded, with the date of the recording; asserted, with that of its last passing run on AWS;
+  or old, from before dates were kept;
+- a test of the suite that justeattakeaway/LocalSqsSnsMessaging shares with AWS, with the date of its run;
+- a test of moto's that is marked there as verified on AWS;
+- a page of AWS, or of users who quote AWS's answer, with the day on which it was read;
+- what only another emulator, or our inference, says: open.
 """
 
-from dataclasses import replace
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from contract_tests.promises import dead_letters, deployment, fan_out, groups, messages, queues, topics
 from contract_tests.promises.promise import Evidence, Grade, Promise, Promiser
 
 __all__ = ["CORE", "PROMISES", "Evidence", "Grade", "Promise", "Promiser"]
 
-PROMISES: dict[str, Promise] = {
-    id_: replace(promise, id=id_, area=area)
-    for module in (groups, messages, queues, dead_letters, fan_out, topics, deployment)
-    for area, promises in module.AREAS.items()
-    for id_, promise in promises.items()
-}
+_AREAS = (
+    *("group_blocking", "order", "visibility", "deduplication", "sending", "purge"),
+    *("queue_attributes", "batches", "receiving", "tags", "limits", "errors"),
+    *("dead_letter_queue", "redrive_policy", "move_task"),
+    *("fan_out", "topic", "subscription", "publishing", "filter_policy", "deployment"),
+)
+
+
+def _read(area: str) -> Iterator[Promise]:
+    """Yield the promises of an area, in the order of its file."""
+    read = tomllib.loads((Path(__file__).parent / f"{area}.toml").read_text(encoding="utf-8"))
+    title, promiser = read.pop("area"), Promiser(read.pop("promiser", Promiser.SERVICE))
+    for id_, entry in read.items():
+        statement, saboteurs = entry.pop("statement"), tuple(entry.pop("saboteurs"))
+        evidence = tuple(_evidence(entry))
+        yield Promise(
+            id=id_, statement=statement, evidence=evidence, saboteurs=saboteurs, promiser=promiser, area=title
+        )
+
+
+def _evidence(sources_of: dict[str, Any]) -> Iterator[Evidence]:
+    for grade, sources in sources_of.items():
+        for text in sources:
+            found = re.fullmatch(r"(.+) \((.+?)\)", text)
+            assert found is not None, f"{text!r} has no date in brackets behind it"
+            yield Evidence(Grade(grade), found[1], found[2])
+
+
+PROMISES: dict[str, Promise] = {promise.id: promise for area in _AREAS for promise in _read(area)}
 
 _CORE = {
     "blocking": "GRP-01 SLU-01 GRP-05 GRP-02 GRP-06 VIS-11",

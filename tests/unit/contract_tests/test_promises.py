@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_no_verdict_rests_on_an_error_code_that_nobody_saw() -> None:
 def test_the_grade_of_a_promise_is_that_of_its_strongest_evidence() -> None:
     weak, strong = Evidence(Grade.OPEN, "us", "2026-11-20"), Evidence(Grade.ASSERTED, "them", "2026-05-23")
 
-    assert Promise("It holds.", (weak, strong), ("hide-errors",)).grade is Grade.ASSERTED
+    assert replace(PROMISES["GRP-01"], evidence=(weak, strong)).grade is Grade.ASSERTED
     assert PROMISES["VIS-01"].grade is Grade.RECORDED
 
 
