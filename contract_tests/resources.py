@@ -101,6 +101,16 @@ class QueueUnderTest:
         answer: dict[str, Any] = self.sqs.send_message_batch(QueueUrl=self.url, Entries=list(entries))
         return answer
 
+    def delete_batch(self, *entries: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self.sqs.delete_message_batch(QueueUrl=self.url, Entries=list(entries))
+        return answer
+
+    def change_visibility_batch(self, *entries: dict[str, Any], seconds: int = 0) -> dict[str, Any]:
+        """Change the visibility timeout of each entry, which has an id and a receipt handle."""
+        changes = [{**entry, "VisibilityTimeout": seconds} for entry in entries]
+        answer: dict[str, Any] = self.sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=changes)
+        return answer
+
     def receive(self, *, most: int = 1, visibility: int | None = None, wait: int = 0) -> list[Message]:
         """Receive once, at most `most` messages, with every system attribute."""
         answer = self.sqs.receive_message(
@@ -184,6 +194,16 @@ class QueueUnderTest:
     def attributes(self, *names: str) -> dict[str, str]:
         answer = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=list(names))
         return dict(answer["Attributes"])
+
+    def await_attributes(self, expected: Mapping[str, str], *, settling_seconds: float = 0) -> None:
+        """Wait until the queue reports these values, for as long as something takes that has to be over first."""
+        eventually(
+            lambda: self.attributes(*expected),
+            until=lambda reported: reported == expected,
+            timeout_seconds=settling_seconds + self.patience_seconds,
+            describe=f"{self.name} to report {expected}",
+            interval_seconds=1 if settling_seconds else 0.05,
+        )
 
     def set_attributes(self, **attributes: str) -> None:
         self.sqs.set_queue_attributes(QueueUrl=self.url, Attributes=attributes)

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from contract_tests.resources import Resources, bodies
-from sluice.clock import eventually
 
 
 @pytest.mark.promise("GRP-01")
@@ -246,14 +245,8 @@ def test_messages_of_a_blocked_group_count_as_visible(resources: Resources) -> N
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3", "m4", "m5", "m6")
     in_flight = queue.hold("m1", "m2", "m3", "m4", visibility=600)
-    names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
-    eventually(
-        lambda: queue.attributes(*names),
-        until=lambda counted: counted == dict(zip(names, ("2", "4"), strict=True)),
-        timeout_seconds=queue.patience_seconds,
-        describe="2 visible and 4 in flight",
-    )
+    queue.await_attributes({"ApproximateNumberOfMessages": "2", "ApproximateNumberOfMessagesNotVisible": "4"})
 
     assert len(in_flight) == 4
     assert queue.receive(most=10) == []

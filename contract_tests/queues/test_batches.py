@@ -27,12 +27,8 @@ def test_a_batch_of_more_than_ten_is_refused(resources: Resources) -> None:
 
     refused = [
         refusal(queue.send_batch, *[entry(name) for name in names]),
-        refusal(queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=deletes),
-        refusal(
-            queue.sqs.change_message_visibility_batch,
-            QueueUrl=queue.url,
-            Entries=[{**delete, "VisibilityTimeout": 1} for delete in deletes],
-        ),
+        refusal(queue.delete_batch, *deletes),
+        refusal(queue.change_visibility_batch, *deletes, seconds=1),
     ]
 
     assert refused == [_TOO_MANY, _TOO_MANY, _TOO_MANY]
@@ -46,9 +42,7 @@ def test_an_entry_id_of_other_characters_or_length_is_refused(resources: Resourc
         refusal(queue.send_batch, entry("m1", Id="invalid:id")),
         refusal(queue.send_batch, entry("m1", Id="")),
         refusal(queue.send_batch, entry("m1", Id="x" * 81)),
-        refusal(
-            queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=[{"Id": "invalid:id", "ReceiptHandle": "any"}]
-        ),
+        refusal(queue.delete_batch, {"Id": "invalid:id", "ReceiptHandle": "any"}),
     ]
     accepted = queue.send_batch(entry("m1", Id="a-Z_0" + "x" * 75))
 
@@ -61,7 +55,7 @@ def test_an_empty_batch_is_refused(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
     sends = refusal(queue.send_batch)
-    deletes = refusal(queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=[])
+    deletes = refusal(queue.delete_batch)
 
     assert sends == (
         "AWS.SimpleQueueService.EmptyBatchRequest",
@@ -194,9 +188,7 @@ def test_one_deduplication_id_twice_in_a_batch_is_one_message(resources: Resourc
 def test_a_bad_handle_in_a_batch_of_deletes_is_the_senders_fault(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
-    answer = accepted(
-        queue.sqs.delete_message_batch, QueueUrl=queue.url, Entries=[{"Id": "bad", "ReceiptHandle": "garbage"}]
-    )
+    answer = accepted(queue.delete_batch, {"Id": "bad", "ReceiptHandle": "garbage"})
 
     assert [(failure["Id"], failure["Code"], failure["SenderFault"]) for failure in answer.get("Failed", [])] == [
         ("bad", "ReceiptHandleIsInvalid", True)
@@ -210,12 +202,9 @@ def test_a_bad_handle_in_a_batch_of_deletes_fails_alone(resources: Resources) ->
     message = queue.await_message(visibility=30)
 
     answer = accepted(
-        queue.sqs.delete_message_batch,
-        QueueUrl=queue.url,
-        Entries=[
-            {"Id": "bad", "ReceiptHandle": "garbage"},
-            {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},
-        ],
+        queue.delete_batch,
+        {"Id": "bad", "ReceiptHandle": "garbage"},
+        {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},
     )
 
     assert [success["Id"] for success in answer.get("Successful", [])] == ["good"]
@@ -230,12 +219,9 @@ def test_a_bad_handle_in_a_batch_of_visibility_changes_fails_alone(resources: Re
     message = queue.await_message(visibility=600)
 
     answer = accepted(
-        queue.sqs.change_message_visibility_batch,
-        QueueUrl=queue.url,
-        Entries=[
-            {"Id": "bad", "ReceiptHandle": "garbage", "VisibilityTimeout": 0},
-            {"Id": "good", "ReceiptHandle": message["ReceiptHandle"], "VisibilityTimeout": 0},
-        ],
+        queue.change_visibility_batch,
+        {"Id": "bad", "ReceiptHandle": "garbage"},
+        {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},
     )
 
     assert [success["Id"] for success in answer.get("Successful", [])] == ["good"]
@@ -273,9 +259,8 @@ def test_a_batch_of_deletes_deletes_every_message(resources: Resources) -> None:
     queue.send_each("m1", "m2", "m3")
     in_flight = queue.hold("m1", "m2", visibility=600)
 
-    answer = queue.sqs.delete_message_batch(
-        QueueUrl=queue.url,
-        Entries=[{"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"]} for result in in_flight],
+    answer = queue.delete_batch(
+        *({"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"]} for result in in_flight)
     )
 
     assert sorted(success["Id"] for success in answer["Successful"]) == ["m1", "m2"]
@@ -289,12 +274,8 @@ def test_a_batch_of_visibility_changes_changes_every_message(resources: Resource
     queue.send_each("b1", group="g2")
     in_flight = [queue.await_message(visibility=600), queue.await_message(visibility=600)]
 
-    answer = queue.sqs.change_message_visibility_batch(
-        QueueUrl=queue.url,
-        Entries=[
-            {"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"], "VisibilityTimeout": 0}
-            for result in in_flight
-        ],
+    answer = queue.change_visibility_batch(
+        *({"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"]} for result in in_flight)
     )
 
     assert sorted(success["Id"] for success in answer["Successful"]) == ["a1", "b1"]

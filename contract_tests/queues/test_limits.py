@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, bodies, invalid_parameter_value, refusal
+from contract_tests.resources import Resources, bodies, invalid_parameter_value, refusal
 from contract_tests.targets.binding import Target
-from sluice.clock import eventually
 
 _MEBIBYTE = 1_048_576
 _LATE_SECONDS = 40
@@ -63,17 +62,6 @@ def test_both_ends_of_every_range_are_accepted(resources: Resources) -> None:
     assert resources.fifo_queue(**most).attributes(*most) == most
 
 
-def _await_none(queue: QueueUnderTest, counter: str, *, seconds: float = 60) -> None:
-    """Wait until the queue's retention, which lasts so long from now, has ended and a counter is 0."""
-    eventually(
-        lambda: queue.attributes(counter),
-        until=lambda counted: counted == {counter: "0"},
-        timeout_seconds=seconds + queue.patience_seconds,
-        describe="the message to be gone",
-        interval_seconds=1,
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.promise("VIS-17")
 def test_a_message_is_gone_when_its_retention_ends(resources: Resources, target: Target) -> None:
@@ -81,7 +69,7 @@ def test_a_message_is_gone_when_its_retention_ends(resources: Resources, target:
     started = target.clock.monotonic()
     queue.send_each("m1", group="g1")
 
-    _await_none(queue, "ApproximateNumberOfMessages")
+    queue.await_attributes({"ApproximateNumberOfMessages": "0"}, settling_seconds=60)
     elapsed = target.clock.monotonic() - started
     queue.send_each("m2", group="g1")
 
@@ -100,9 +88,9 @@ def test_a_message_in_flight_is_gone_when_its_retention_ends(resources: Resource
     target.await_age(_LATE_SECONDS, since=started)
     queue.await_message(visibility=600)
 
-    _await_none(unreceived, "ApproximateNumberOfMessages")
+    unreceived.await_attributes({"ApproximateNumberOfMessages": "0"}, settling_seconds=60)
     elapsed = target.clock.monotonic() - started
-    _await_none(queue, "ApproximateNumberOfMessagesNotVisible", seconds=0)
+    queue.await_attributes({"ApproximateNumberOfMessagesNotVisible": "0"})
     queue.send_each("m2", group="g1")
 
     assert elapsed > 55

@@ -302,13 +302,8 @@ def test_a_shortened_retention_holds_for_messages_already_sent(resources: Resour
     unchanged.send_each("m1")
 
     shortened.set_attributes(MessageRetentionPeriod="60")
-    eventually(
-        lambda: shortened.attributes("ApproximateNumberOfMessages"),
-        until=lambda counted: counted == {"ApproximateNumberOfMessages": "0"},
-        timeout_seconds=60 + target.retention_settles_seconds + shortened.patience_seconds,
-        describe="the message to be gone",
-        interval_seconds=1,
-    )
+    settling_seconds = 60 + target.retention_settles_seconds
+    shortened.await_attributes({"ApproximateNumberOfMessages": "0"}, settling_seconds=settling_seconds)
 
     assert shortened.receive() == []
     assert bodies(unchanged.drain(1)) == ["m1"]
@@ -367,11 +362,7 @@ def test_a_queue_keeps_its_kms_key_which_switches_the_encryption_of_sqs_off(reso
 
     queue.set_attributes(**wanted)
 
-    eventually(
-        lambda: queue.attributes(*wanted) == wanted,
-        timeout_seconds=queue.patience_seconds,
-        describe="the queue to report its key",
-    )
+    queue.await_attributes(wanted)
 
 
 @pytest.mark.promise("CRE-40")
@@ -427,14 +418,8 @@ def test_names_of_queues_are_case_sensitive(resources: Resources) -> None:
 def test_delayed_messages_are_counted_apart(resources: Resources) -> None:
     queue = resources.fifo_queue(DelaySeconds="900")
     queue.send_each("m1", "m2")
-    names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
 
-    eventually(
-        lambda: queue.attributes(*names),
-        until=lambda counted: counted == dict(zip(names, ("0", "2"), strict=True)),
-        timeout_seconds=queue.patience_seconds,
-        describe="2 delayed and none visible",
-    )
+    queue.await_attributes({"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesDelayed": "2"})
 
     assert queue.receive(most=10) == []
 
