@@ -15,7 +15,6 @@ from emulator.processes import Supervised
 from sluice.errors import ConfigError, EndpointError, MessagingError
 
 _COMMAND_GRACE_SECONDS = 20
-_LOG = Path("runs") / "localstack.log"
 
 
 class _Stopped(BaseException):
@@ -26,20 +25,13 @@ def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Stopped(number)
 
 
-def _option_endpoint_url[F](command: F) -> F:
-    return click.option(
-        "--endpoint-url", metavar="URL", help="Attach to a LocalStack that runs already; it is left running."
-    )(command)  # type: ignore[type-var]
-
-
-def _option_log[F](command: F) -> F:
-    return click.option(
-        "--log",
-        type=click.Path(dir_okay=False, path_type=Path),
-        default=_LOG,
-        show_default=True,
-        help="File LocalStack logs to.",
-    )(command)  # type: ignore[type-var]
+_log_option = click.option(
+    "--log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("runs") / "localstack.log",
+    show_default=True,
+    help="File LocalStack logs to.",
+)
 
 
 def _started(port: int | None, endpoint_url: str | None, log: Path) -> AbstractContextManager[localstack.Running]:
@@ -62,7 +54,7 @@ def cli() -> None:
 
 @cli.command()
 @click.option("--port", type=int, default=localstack.DEFAULT_PORT, show_default=True, help="Port on 127.0.0.1.")
-@_option_log
+@_log_option
 def up(port: int, log: Path) -> None:
     """Run in the foreground until Ctrl-C."""
     with localstack.running(port=port, log=log) as running:
@@ -76,8 +68,8 @@ def up(port: int, log: Path) -> None:
 
 @cli.command(context_settings={"allow_interspersed_args": False})
 @click.option("--port", type=int, help="Port on 127.0.0.1.  [default: a free one]")
-@_option_endpoint_url
-@_option_log
+@click.option("--endpoint-url", metavar="URL", help="Attach to a LocalStack that runs already; it is left running.")
+@_log_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(port: int | None, endpoint_url: str | None, log: Path, command: Sequence[str]) -> None:
     """Start LocalStack, run COMMAND with AWS_* pointing at it, stop both, exit with COMMAND's code.

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from emulator.processes import Supervised
-from sluice.clock import NotReached, eventually
+from emulator.processes import Supervised, await_ready
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import MODIFIED, health
 
@@ -203,23 +202,15 @@ def running(*, port: int | None = None, log: Path, python: Path = _PYTHON) -> It
             folder=root,
         )
         with process:
-            _await_ready(url, process, log)
+            await_ready(process, lambda: _answers(url, log), name="LocalStack", timeout_seconds=_READY_SECONDS, log=log)
             yield Running(endpoint_url=url, log=log, process=process)
 
 
-def _await_ready(url: str, process: Supervised, log: Path) -> None:
-    def is_ready() -> bool:
-        if not process.is_running:
-            raise EndpointError(f"LocalStack ended while starting; its log: {log}")
-        try:
-            services = health(url)
-        except EndpointError:
-            services = None
-        if services is None and _CANNOT_LISTEN in log.read_bytes():
-            raise EndpointError(f"LocalStack could not listen at {url}, which was taken while it started; start again")
-        return services is not None and not _unavailable(services)
-
+def _answers(url: str, log: Path) -> bool:
     try:
-        eventually(is_ready, timeout_seconds=_READY_SECONDS, describe=f"LocalStack at {url}", interval_seconds=0.2)
-    except NotReached as error:
-        raise EndpointError(f"LocalStack did not answer within {_READY_SECONDS} s; its log: {log}") from error
+        services = health(url)
+    except EndpointError:
+        services = None
+    if services is None and _CANNOT_LISTEN in log.read_bytes():
+        raise EndpointError(f"LocalStack could not listen at {url}, which was taken while it started; start again")
+    return services is not None and not _unavailable(services)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator import localstack
-from emulator.processes import Supervised
-from sluice.clock import NotReached, eventually
+from emulator.processes import Supervised, await_ready
 from sluice.errors import EndpointError
 from sluice.localstack import direct
 
@@ -116,24 +115,16 @@ def _server(command: list[str], url: str, ready: str, log: Path, more: dict[str,
             command, environment=plain | (more or {}), grace_seconds=_STOP_GRACE_SECONDS, output=output
         )
         with process:
-            _await_ready(process, url + ready, log)
+            await_ready(process, lambda: _answers(url + ready), name="it", timeout_seconds=_READY_SECONDS, log=log)
             yield url
 
 
-def _await_ready(process: Supervised, url: str, log: Path) -> None:
-    def is_ready() -> bool:
-        if not process.is_running:
-            raise EndpointError(f"it ended while starting; its log: {log}")
-        try:
-            with direct.open(url, timeout=2):
-                return True
-        except OSError:
-            return False
-
+def _answers(url: str) -> bool:
     try:
-        eventually(is_ready, timeout_seconds=_READY_SECONDS, describe=url, interval_seconds=0.2)
-    except NotReached as error:
-        raise EndpointError(f"it did not answer within {_READY_SECONDS} s; its log: {log}") from error
+        with direct.open(url, timeout=2):
+            return True
+    except OSError:
+        return False
 
 
 PEERS: dict[str, Peer] = {

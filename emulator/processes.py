@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from emulator import supervisor
+from sluice.clock import NotReached, eventually
+from sluice.errors import EndpointError
 
 
 class Supervised:
@@ -70,3 +72,23 @@ class Supervised:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop(interrupt=isinstance(error, KeyboardInterrupt))
+
+
+def await_ready(
+    process: Supervised, answers: Callable[[], bool], *, name: str, timeout_seconds: float, log: Path
+) -> None:
+    """Wait until what a command serves answers.
+
+    Raises:
+        EndpointError: it ended while starting, or did not answer in that time; the message names its log.
+    """
+
+    def is_ready() -> bool:
+        if not process.is_running:
+            raise EndpointError(f"{name} ended while starting; its log: {log}")
+        return answers()
+
+    try:
+        eventually(is_ready, timeout_seconds=timeout_seconds, describe=name, interval_seconds=0.2)
+    except NotReached as error:
+        raise EndpointError(f"{name} did not answer within {timeout_seconds} s; its log: {log}") from error
