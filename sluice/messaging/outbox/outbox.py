@@ -15,27 +15,23 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, TextClause, func, insert, select, text
-from sqlalchemy import event as hooks
-from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+from sqlalchemy.orm import Session, scoped_session
 
 from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines, server_settings
 from sluice.messaging.envelope import Envelope, Event
-from sluice.messaging.errors import OutboxError
-from sluice.messaging.outbox import tables
+from sluice.messaging.outbox import sessions, tables
 from sluice.terminal.printable import printable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNIT = "sluice_outbox"
 _STATEMENT_BYTES_MAX = 2**26  # Postgres takes no message of a gibibyte, nor an array
 # Counters are locked in the order given. The instant of the messages is read when they are, so that a group's instants
 # are in the order of its commits. A counter's instant of use may stay for a minute: an update that changes nothing
@@ -152,11 +148,20 @@ class Outbox:
 
         Raises:
             EnvelopeError: its message might be larger than `event_bytes_max`.
-            OutboxError: the session is in the middle of its commit, and the numbers have been given.
+            ConfigError: it is another kind of session.
+            OutboxError: the session is in the middle of its commit, and the numbers have been given; its transaction
+                has failed; or its connection commits each statement by itself.
         """
         event.check_size(self._event_bytes_max)
         session = session() if isinstance(session, scoped_session) else session
-        _unit_of(session).add(session, self, event)
+        if not isinstance(session, Session):
+            raise ConfigError(
+                f"session of Outbox.add is {printable(type(session).__name__)}, allowed is SQLAlchemy's Session or"
+                " scoped_session; asyncio's are not supported"
+            )
+        if not session.in_transaction():
+            session.begin()
+        sessions.unit_of(session).add(session, self.topic, self.write, event)
 
     def write(self, connection: Connection, events: Iterable[Event]) -> None:
         """Number and store events now. For code without a Session: call it once, last before the commit.
@@ -171,6 +176,7 @@ class Outbox:
         for event in listed:
             event.check_size(self._event_bytes_max)
         server_settings.require_durable(connection)
+        sessions.require_transaction(connection)
         with engines.explaining_missing_tables():
             if connection.dialect.name != "postgresql":
                 _counters_first(connection, self.topic, listed, self._clock)
@@ -271,97 +277,3 @@ def _prepared(statement: str, now_us: str) -> TextClause:
 
 def _attributes(event: Event) -> str:
     return json.dumps(event.message_attributes, ensure_ascii=False)
-
-
-class _Unit:
-    """What one session has added and not yet committed, to whatever outboxes."""
-
-    def __init__(self) -> None:
-        self._added: list[_Added] = []
-        self._numbered_in: SessionTransaction | None = None
-        self._kept: SessionTransaction | None = None
-
-    def add(self, session: Session, outbox: Outbox, event: Event) -> None:
-        if not session.in_transaction():
-            session.begin()
-        if session.get_transaction() is self._numbered_in:
-            raise OutboxError(
-                f"event {event.id} was added while its session commits, after the numbers were given; add it earlier,"
-                " in before_flush for example"
-            )
-        within = session.get_nested_transaction() or session.get_transaction()
-        self._added.append(_Added(outbox, event, within))
-
-    def number(self, session: Session) -> None:
-        """Write what was added."""
-        by_topic: dict[str, list[_Added]] = {}
-        for addition in self._added:
-            by_topic.setdefault(addition.outbox.topic, []).append(addition)
-        for _, added in sorted(by_topic.items()):
-            added[0].outbox.write(session.connection(), [addition.event for addition in added])
-        self._numbered_in = session.get_transaction()
-
-    def keep(self, savepoint: SessionTransaction) -> None:
-        """Refuse a commit around an open savepoint: its events would be lost.
-
-        Raises:
-            OutboxError: it is the second time.
-        """
-        if self._added and savepoint is self._kept:
-            raise OutboxError(
-                f"a transaction with event {self._added[0].event.id} commits around an open savepoint; end the"
-                " savepoint first"
-            )
-        self._kept = savepoint
-
-    def forget(self, rolled_back: SessionTransaction) -> None:
-        self._added = [added for added in self._added if not added.is_within(rolled_back)]
-
-    def end(self) -> None:
-        self._added.clear()
-        self._numbered_in = self._kept = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Added:
-    """An event, where to, and the transaction it was added in."""
-
-    outbox: Outbox
-    event: Event
-    transaction: SessionTransaction | None
-
-    def is_within(self, ended: SessionTransaction) -> bool:
-        """Return whether the transaction is that one or was inside of it, committed into it perhaps."""
-        session_transaction = self.transaction
-        while session_transaction is not None and session_transaction is not ended:
-            session_transaction = session_transaction.parent
-        return session_transaction is ended
-
-
-def _unit_of(session: Session) -> _Unit:
-    unit = session.info.setdefault(_UNIT, _Unit())
-    assert isinstance(unit, _Unit)
-    return unit
-
-
-# Of all sessions: the first event of a session may be added by a before_flush hook, in the middle of the commit.
-@hooks.listens_for(Session, "before_commit")
-def _before_commit(session: Session) -> None:
-    """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
-    unit, savepoint = _unit_of(session), session.get_nested_transaction()
-    if savepoint is not None:
-        unit.keep(savepoint)
-        return
-    session.flush()  # what the commit does next anyway
-    unit.number(session)
-
-
-@hooks.listens_for(Session, "after_soft_rollback")
-def _after_rollback(session: Session, previous: SessionTransaction) -> None:
-    _unit_of(session).forget(previous)
-
-
-@hooks.listens_for(Session, "after_transaction_end")
-def _after_end(session: Session, transaction: SessionTransaction) -> None:
-    if transaction.parent is None:
-        _unit_of(session).end()

@@ -1,0 +1,429 @@
+"""What a session has added to outboxes: it is numbered last in the transaction of the session's rows, or refused.
+
+A session's rows may go over several connections, its transaction may belong to somebody else, and a connection can be
+committed without its session. So the connections that a session begins are known from its events, and while an event
+waits for its number, those connections are watched: who commits one without the session is refused, because the rows
+would be there and the event not. What is rolled back to a savepoint of a connection takes its events along.
+
+https://docs.sqlalchemy.org/en/21/orm/events.html, https://docs.sqlalchemy.org/en/21/core/events.html#sql-execution-and-connection-events,
+https://docs.sqlalchemy.org/en/21/orm/session_transaction.html#joining-a-session-into-an-external-transaction-such-as-for-test-suites
+(read 2026-11-26)
+"""
+
+import re
+import sqlite3
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import psycopg
+from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy import event as hooks
+from sqlalchemy.exc import UnboundExecutionError
+from sqlalchemy.orm import InstanceState, Session, SessionTransaction
+
+from sluice.messaging.envelope import Event
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
+
+_UNIT = "sluice_outbox"
+_INSERT = insert(tables.messages)
+_IDLE = psycopg.pq.TransactionStatus.IDLE
+_TRANSACTION_ID_IF_ANY = text("SELECT txid_current_if_assigned()")
+_SPACE = r"(\s|--[^\n]*\n|/\*.*?\*/|;)*"
+_ENDS = re.compile(
+    rf"{_SPACE}(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b"
+    rf"|.*;{_SPACE}(COMMIT|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+# A session's own savepoints too: SQLAlchemy's events know no name of one that begins.
+_SAVEPOINT = re.compile(
+    rf"{_SPACE}(?P<act>SAVEPOINT|RELEASE|ROLLBACK)(\s+(WORK|TRANSACTION))?(\s+TO)?(\s+SAVEPOINT)?\s+(?P<name>\S+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+type Write = Callable[[Connection, Sequence[Event]], None]
+"""Numbers and stores events of one topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """An event, its topic and who writes it, the transaction it was added in, and its place in the session."""
+
+    topic: str
+    write: Write
+    event: Event
+    transaction: SessionTransaction | None
+    place: int
+
+    def is_within(self, ended: SessionTransaction) -> bool:
+        """Return whether the transaction is that one or was inside of it, committed into it perhaps."""
+        session_transaction = self.transaction
+        while session_transaction is not None and session_transaction is not ended:
+            session_transaction = session_transaction.parent
+        return session_transaction is ended
+
+
+class Unit:
+    """What a session's transaction has added and not yet numbered, to whatever outboxes, and what it has begun."""
+
+    def __init__(self) -> None:
+        self._added: list[_Added] = []
+        self._count = 0
+        # Weak: a connection that its session forgot goes back to its pool.
+        self._begun: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()  # with SQLite's count of changes
+        self._open: WeakSet[Connection] = WeakSet()
+        self._savepoints: WeakKeyDictionary[Connection, list[tuple[str, int]]] = WeakKeyDictionary()
+        self._kept: SessionTransaction | None = None
+        self._expunged = -1  # the place of the first event that came after
+        self._has_tried = self._is_committing = self._is_numbered = self._is_lost = self.is_rolled_back = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether an event waits for its number."""
+        return bool(self._added)
+
+    def add(self, session: Session, topic: str, write: Write, event: Event) -> None:
+        """Keep an event until the commit."""
+        if self._is_committing:
+            raise OutboxError(
+                f"event {event.id} was added while its session commits, after the numbers were given; add it earlier,"
+                " in before_flush for example"
+            )
+        if not session.is_active:
+            raise OutboxError(
+                f"event {event.id} was added to a session whose transaction has failed; roll it back first"
+            )
+        for connection in self._begun:
+            require_transaction(connection)
+        within = session.get_nested_transaction() or session.get_transaction()
+        self._added.append(_Added(topic, write, event, within, self._count))
+        self._count += 1
+        for connection in self._begun:
+            self._watch(connection)
+
+    def begin(self, connection: Connection) -> None:
+        """Note a connection that the session has begun.
+
+        Raises:
+            OutboxError: it commits each statement by itself, or comes after the numbers were given elsewhere.
+        """
+        if connection in self._begun:
+            return
+        if self._is_numbered:
+            raise OutboxError(
+                "a session uses another database after its events were numbered, allowed is one; write to it in a"
+                " session of its own"
+            )
+        driver = connection.connection.driver_connection
+        self._begun[connection] = driver.total_changes if isinstance(driver, sqlite3.Connection) else 0
+        if self._added:
+            require_transaction(connection)
+            self._watch(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        _listen(connection.engine)
+        _watching.setdefault(connection, WeakSet()).add(self)
+        self.note_state(connection)
+
+    def note_state(self, connection: Connection) -> None:
+        """Note whether the driver is in a transaction.
+
+        Raises:
+            OutboxError: it was, and somebody has ended it.
+        """
+        match _is_open(connection):
+            case True:
+                self._open.add(connection)
+            case False if connection in self._open and self._added:
+                self._is_lost = True
+                raise OutboxError(
+                    f"the transaction of event {self._added[0].event.id} was ended without its session, so its rows may"
+                    " be there without it; let the session commit"
+                )
+
+    def number(self, session: Session) -> None:
+        """Write what was added."""
+        self._has_tried = True
+        if not self._added:
+            self._is_committing = True
+            return
+        self._require_whole()
+        connection = self._connection(session)
+        by_topic: dict[str, list[_Added]] = {}
+        for addition in self._added:
+            by_topic.setdefault(addition.topic, []).append(addition)
+        for _, added in sorted(by_topic.items()):
+            added[0].write(connection, [addition.event for addition in added])
+        self._added.clear()
+        self._is_committing = self._is_numbered = True
+
+    def _require_whole(self) -> None:
+        first = self._added[0]
+        if self._is_lost:
+            raise OutboxError(
+                f"a connection of the session with event {first.event.id} was rolled back or ended without it; roll the"
+                " session back"
+            )
+        for connection in self._begun:
+            self.note_state(connection)
+        if first.place < self._expunged:
+            raise OutboxError(
+                f"a change was expunged after event {first.event.id} was added, which may be about it; flush before, or"
+                " roll back"
+            )
+
+    def _connection(self, session: Session) -> Connection:
+        """Return the connection to which the session's rows went; where it has none, the one that it would begin.
+
+        Raises:
+            OutboxError: rows went over several, or there is no database.
+        """
+        try:
+            default = session.get_bind(clause=_INSERT)
+        except UnboundExecutionError:
+            default = None
+        except Exception:
+            if not self._begun:
+                raise
+            default = None  # whatever a routing of somebody's own does without a class
+        for connection in self._begun if len(self._begun) == 1 else ():
+            if default in (None, connection, connection.engine):
+                return connection
+        used = [connection for connection in self._begun if self._has_written(connection)]
+        if len(used) > 1:
+            names = " and ".join(sorted(repr(connection.engine.url.render_as_string()) for connection in used))
+            raise OutboxError(
+                f"a session with event {self._added[0].event.id} has written to {names}, allowed is one database: a"
+                " crash between two commits would lose the event; use a session for each"
+            )
+        if used:
+            return used[0]
+        if default is None:
+            raise OutboxError(
+                f"a session with event {self._added[0].event.id} has no bind for it and has written no row; name the"
+                " database of the outbox: session.connection(bind_arguments={'bind': engine})"
+            )
+        return session.connection(bind_arguments={"clause": _INSERT})
+
+    def _has_written(self, connection: Connection) -> bool:
+        """Return whether the transaction has changed anything; of an unknown database that it may have."""
+        driver = connection.connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):
+            return driver.total_changes != self._begun[connection]
+        if connection.dialect.name != "postgresql":
+            return True
+        return connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() is not None
+
+    def keep(self, savepoint: SessionTransaction) -> None:
+        """Refuse a commit around an open savepoint: its events would be lost.
+
+        Raises:
+            OutboxError: it is the second time.
+        """
+        if self._added and savepoint is self._kept:
+            raise OutboxError(
+                f"a transaction with event {self._added[0].event.id} commits around an open savepoint; end the"
+                " savepoint first"
+            )
+        self._kept = savepoint
+
+    def forget(self, rolled_back: SessionTransaction) -> None:
+        """Forget what was added in a transaction of the session."""
+        self._added = [added for added in self._added if not added.is_within(rolled_back)]
+
+    def expunge(self) -> None:
+        """Note that a change has left the session without being written."""
+        self._expunged = self._count
+
+    def note_savepoint(self, connection: Connection, act: str, name: str) -> None:
+        """Forget what was added since a savepoint to which a connection is rolled back.
+
+        One that is unknown is older than all that was added.
+        """
+        names = self._savepoints.setdefault(connection, [])
+        if act == "SAVEPOINT":
+            names.append((name, self._count))
+            return
+        found = max((place for place, (known, _) in enumerate(names) if known == name), default=None)
+        since = 0 if found is None else names[found][1]
+        del names[0 if found is None else found :]
+        if act == "ROLLBACK":
+            self._added = [added for added in self._added if added.place < since]
+            names.append((name, since))
+
+    def lose(self) -> None:
+        """Note that rows of the session are gone, or committed, without it."""
+        self._is_lost = True
+
+    def require_numbered(self) -> None:
+        """Raise where an event would stay behind.
+
+        Raises:
+            OutboxError: it would.
+        """
+        if self._added:
+            raise OutboxError(
+                f"a transaction is committed without the session of event {self._added[0].event.id}, which would be"
+                " lost; let the session commit first"
+            )
+
+    def end(self) -> None:
+        """Let go of the connections, unless one is still in the transaction with the rows; warn of events left."""
+        for connection in list(self._begun):
+            if self._added and not self.is_rolled_back and connection.in_transaction():
+                self._added = [replace(added, transaction=None) for added in self._added]
+                _left.setdefault(connection, []).append(self)
+            else:
+                _watching.get(connection, WeakSet()).discard(self)
+        if self._added and not (self._has_tried or self.is_rolled_back) and sys.exc_info()[0] is None:
+            warnings.warn(
+                f"a session ended with {len(self._added)} events, the first of them {self._added[0].event.id}, neither"
+                " committed nor rolled back: they are not published",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def unit_of(session: Session) -> Unit:
+    """Return what the session's transaction has added."""
+    if _UNIT not in session.info:
+        session.info[_UNIT] = Unit()
+    unit = session.info[_UNIT]
+    assert isinstance(unit, Unit)
+    return unit
+
+
+# Of all sessions: the first event of a session may be added by a before_flush hook, in the middle of the commit.
+@hooks.listens_for(Session, "after_begin")
+def _after_begin(session: Session, _: SessionTransaction, connection: Connection) -> None:
+    unit_of(session).begin(connection)
+
+
+@hooks.listens_for(Session, "before_commit")
+def _before_commit(session: Session) -> None:
+    """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
+    unit, savepoint = unit_of(session), session.get_nested_transaction()
+    if savepoint is not None:
+        unit.keep(savepoint)
+        return
+    session.flush()  # what the commit does next anyway
+    unit.number(session)
+
+
+@hooks.listens_for(Session, "pending_to_transient", raw=True)
+@hooks.listens_for(Session, "persistent_to_detached", raw=True)
+def _after_expunge(session: Session, state: InstanceState[Any]) -> None:
+    unit = session.info.get(_UNIT)
+    # A session that is not active is being rolled back. What has no identity was never written.
+    if unit is not None and unit.is_waiting and session.is_active and (state.identity is None or state.modified):
+        unit.expunge()
+
+
+@hooks.listens_for(Session, "after_rollback")
+def _after_rollback(session: Session) -> None:
+    root = session.get_transaction()
+    unit_of(session).is_rolled_back |= root is None or not root.is_active
+
+
+@hooks.listens_for(Session, "after_soft_rollback")
+def _after_soft_rollback(session: Session, previous: SessionTransaction) -> None:
+    unit_of(session).forget(previous)
+
+
+@hooks.listens_for(Session, "after_transaction_end")
+def _after_end(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None and (unit := session.info.pop(_UNIT, None)) is not None:
+        unit.end()
+
+
+def _listen(engine: Engine) -> None:
+    """Listen to an engine once: to listen to the connection of each transaction takes longer."""
+    with _listening:
+        if engine in _listened:
+            return
+        _listened.add(engine)
+        for name in ("commit", "prepare_twophase", "commit_twophase"):
+            hooks.listen(engine, name, _on_commit)
+        for name in ("rollback", "rollback_twophase"):
+            hooks.listen(engine, name, _on_rollback)
+        hooks.listen(engine, "before_cursor_execute", _on_statement)
+        hooks.listen(engine, "after_cursor_execute", _after_statement)
+
+
+def _on_commit(connection: Connection, *_: object) -> None:
+    try:
+        for unit in list(_watching.get(connection, ())):
+            unit.require_numbered()
+    except OutboxError:
+        # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
+        connection.dialect.do_rollback(connection.connection)
+        _on_rollback(connection)
+        raise
+
+
+def _on_rollback(connection: Connection, *_: object) -> None:
+    _left.pop(connection, None)
+    for unit in _watching.pop(connection, ()):
+        unit.lose()
+
+
+def _on_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
+    units = list(_watching.get(connection, ()))
+    if units and _ENDS.match(statement):
+        for unit in units:
+            unit.require_numbered()
+    elif units and (found := _SAVEPOINT.match(statement)):
+        for unit in units:
+            unit.note_savepoint(connection, found["act"].upper(), found["name"].strip('";').lower())
+
+
+def _after_statement(connection: Connection, *_: object) -> None:
+    for unit in list(_watching.get(connection, ())):
+        unit.note_state(connection)
+
+
+def require_transaction(connection: Connection) -> None:
+    """Refuse a connection that commits each statement by itself.
+
+    https://docs.python.org/3/library/sqlite3.html#sqlite3-transaction-control,
+    https://www.psycopg.org/psycopg3/docs/basic/transactions.html#autocommit-transactions (read 2026-11-26)
+
+    Raises:
+        OutboxError: it does.
+    """
+    if connection.invalidated:
+        return
+    driver: Any = connection.connection.driver_connection
+    if isinstance(driver, sqlite3.Connection):
+        by_itself = driver.autocommit is True or (driver.autocommit != False and driver.isolation_level is None)  # noqa: E712
+        is_autocommit = by_itself and not driver.in_transaction
+    else:
+        is_autocommit = bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
+    if is_autocommit:
+        raise OutboxError(
+            "the connection of an event is in AUTOCOMMIT, allowed is a transaction: rows would be committed without"
+            " their event; take an engine without isolation_level='AUTOCOMMIT' and without a driver's autocommit"
+        )
+
+
+def _is_open(connection: Connection) -> bool | None:
+    """Return whether the driver is in a transaction; None where that is unknown without a round trip."""
+    if connection.closed or connection.invalidated:
+        return None
+    driver = connection.connection.driver_connection
+    if isinstance(driver, sqlite3.Connection):
+        return driver.in_transaction
+    return driver.info.transaction_status != _IDLE if isinstance(driver, psycopg.Connection) else None
+
+
+_watching: WeakKeyDictionary[Connection, WeakSet[Unit]] = WeakKeyDictionary()
+_left: WeakKeyDictionary[Connection, list[Unit]] = (
+    WeakKeyDictionary()
+)  # whose session has ended, and not their transaction
+_listened: WeakSet[Engine] = WeakSet()
+_listening = Lock()

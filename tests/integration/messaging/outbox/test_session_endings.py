@@ -1,0 +1,507 @@
+"""However a session is made, bound and ended, its rows and its events are committed together, or somebody is told.
+
+Each case writes a row and adds an event that names it. Afterwards no event may be there without its row, and no row
+without its event unless the program was refused or warned.
+"""
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, insert, select, text
+from sqlalchemy import event as hooks
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
+
+from sluice.errors import ConfigError
+from sluice.messaging import Event, Outbox
+from sluice.messaging.database import engines
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox import tables
+
+OUTBOX = Outbox("events.fifo")
+
+
+class _Base(DeclarativeBase):
+    pass
+
+
+class Order(_Base):
+    __tablename__ = "orders"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    state: Mapped[str] = mapped_column(default="new")
+
+
+class Note(_Base):
+    """A row that has no event: of the database of somebody else."""
+
+    __tablename__ = "notes"
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class _World:
+    """A database with outbox and orders, another beside it, and what a program was told."""
+
+    def __init__(self, engine: Engine, other: Engine) -> None:
+        self.engine, self.other, self.outer = engine, other, ExitStack()
+        self.notices: list[str] = []
+        for each in (engine, other):
+            tables.metadata.create_all(each)
+            _Base.metadata.create_all(each)
+
+    def place(self, session: Any, number: int, *, is_flushed: bool = True) -> None:
+        """Write an order and add its event."""
+        session.add(Order(id=number))
+        if is_flushed:
+            session.flush()
+        OUTBOX.add(session, Event(type="placed", group="g", data=number))
+
+    def run(self, case: Callable[["_World", Any], object], session: Any) -> None:
+        """Run a case as a program would, with its end: what it is told is kept."""
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            session = session() if isinstance(session, scoped_session) else session
+            for step in (lambda: case(self, session), session.close, self.outer.close):
+                try:
+                    step()
+                except Exception as error:  # whatever a program is told
+                    self.notices.append(f"{type(error).__name__}: {error}")
+        self.notices += [str(warning.message) for warning in warned]
+
+    def stored(self) -> tuple[set[int], set[int]]:
+        """Return the orders and the events that were committed, in both databases."""
+        rows, events = set[int](), set[int]()
+        for each in (self.engine, self.other):
+            with each.connect() as connection:
+                rows |= set(connection.scalars(select(Order.id)))
+                events |= {
+                    int(body.rpartition(":")[2].rstrip("}"))
+                    for body in connection.scalars(select(tables.messages.c.body))
+                }
+        return rows, events
+
+
+@pytest.fixture
+def world(engine: Engine, database_folder: Path) -> Iterator[_World]:
+    other = engines.engine(f"sqlite:///{database_folder / 'other.db'}")
+    yield _World(engine, other)
+    other.dispose()
+
+
+def _of_connection(mode: str, *, is_nested: bool = False) -> Callable[[_World], Session]:
+    def make(world: _World) -> Session:
+        connection = world.outer.enter_context(world.engine.begin())
+        if is_nested:
+            connection.begin_nested()
+        return Session(bind=connection, join_transaction_mode=mode)  # type: ignore[arg-type]
+
+    return make
+
+
+class _Routing(Session):
+    """Orders have a database, everything else another."""
+
+    routes: dict[type, Engine]
+    default: Engine
+
+    def get_bind(self, mapper: Any = None, *_: object, **__: object) -> Any:
+        return self.routes.get(getattr(mapper, "class_", None), self.default)  # type: ignore[arg-type]
+
+
+class _Strict(_Routing):
+    """A routing that knows mapped classes only."""
+
+    def get_bind(self, mapper: Any = None, *_: object, **__: object) -> Any:
+        return self.routes[mapper.class_]
+
+
+def _routed(kind: type[_Routing], *, is_swapped: bool = False) -> Callable[[_World], Session]:
+    def make(world: _World) -> Session:
+        here, there = (world.other, world.engine) if is_swapped else (world.engine, world.other)
+        kind.routes, kind.default = {Order: here, Note: there}, there
+        return kind()
+
+    return make
+
+
+def _listened(world: _World) -> Session:
+    """Return a session on an engine of SQLAlchemy's, whose listener fails at the second commit."""
+    theirs, count = create_engine(world.engine.url), iter(range(9))
+    world.outer.callback(theirs.dispose)
+
+    @hooks.listens_for(theirs, "commit")
+    def fail(_: Connection) -> None:
+        if next(count) == 1:
+            raise DBAPIError("COMMIT", {}, Exception("a listener failed"))
+
+    return Session(theirs)
+
+
+def _of_theirs(world: _World) -> Session:
+    theirs = create_engine(world.engine.url)
+    world.outer.callback(theirs.dispose)
+    return Session(theirs)
+
+
+KINDS: dict[str, Callable[[_World], Any]] = {
+    "plain": lambda world: Session(world.engine),
+    "engine of SQLAlchemy": _of_theirs,
+    "failing listener": _listened,
+    "scoped": lambda world: scoped_session(sessionmaker(world.engine)),
+    "no autoflush": lambda world: Session(world.engine, autoflush=False, expire_on_commit=False),
+    "binds": lambda world: Session(binds={Order: world.engine, Note: world.other}),
+    "binds and bind": lambda world: Session(world.other, binds={Order: world.engine}),
+    "routing": _routed(_Routing),
+    "routing to the other": _routed(_Routing, is_swapped=True),
+    "strict routing": _routed(_Strict),
+    "joined": _of_connection("conditional_savepoint"),
+    "joined in a savepoint": _of_connection("conditional_savepoint", is_nested=True),
+    "joined, rollback only": _of_connection("rollback_only"),
+    "joined, control": _of_connection("control_fully"),
+    "joined, savepoint": _of_connection("create_savepoint"),
+}
+
+
+def _commit(world: _World, session: Any) -> None:
+    world.place(session, 1, is_flushed=False)
+    session.commit()
+    world.place(session, 2)
+    session.commit()
+
+
+def _commit_again(world: _World, session: Any) -> None:
+    """Go on after whatever happened, as a loop over messages does."""
+    for number in (1, 2, 3):
+        with suppress(SQLAlchemyError, OutboxError):
+            world.place(session, number)
+            session.commit()
+        session.rollback()
+
+
+def _roll_back(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.rollback()
+    world.place(session, 2)
+    session.commit()
+
+
+def _close(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.close()
+
+
+def _reset(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.reset()
+    world.place(session, 2)
+    session.commit()
+
+
+def _invalidate(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.invalidate()
+
+
+def _raise_within(world: _World, session: Any) -> None:
+    with suppress(ZeroDivisionError), session.begin():
+        world.place(session, 1)
+        1 / 0  # noqa: B018 (the error)
+
+
+def _expunge_all(world: _World, session: Any) -> None:
+    world.place(session, 1, is_flushed=False)
+    session.expunge_all()
+    session.commit()
+
+
+def _connection_commit(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.connection(bind_arguments={"mapper": Order.__mapper__}).commit()
+    session.commit()
+
+
+def _connection_commit_alone(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.connection(bind_arguments={"mapper": Order.__mapper__}).commit()
+
+
+def _connection_rollback(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.connection(bind_arguments={"mapper": Order.__mapper__}).rollback()
+    session.commit()
+
+
+def _connection_savepoint(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    savepoint = session.connection(bind_arguments={"mapper": Order.__mapper__}).begin_nested()
+    world.place(session, 2)
+    savepoint.rollback()
+    session.expire_all()
+    session.commit()
+
+
+def _execute(statement: str) -> Callable[[_World, Any], None]:
+    def run(world: _World, session: Any) -> None:
+        world.place(session, 1)
+        session.execute(text(statement), bind_arguments={"mapper": Order.__mapper__})
+        session.commit()
+
+    return run
+
+
+def _driver(act: str) -> Callable[[_World, Any], None]:
+    def run(world: _World, session: Any) -> None:
+        world.place(session, 1)
+        connection = session.connection(bind_arguments={"mapper": Order.__mapper__})
+        getattr(connection.connection.driver_connection, act)()
+        session.commit()
+
+    return run
+
+
+def _flush_and_leave(world: _World, session: Any) -> None:
+    """Leave the rows to whoever has the outer transaction."""
+    world.place(session, 1)
+    world.outer.close()
+
+
+def _savepoints(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    with session.begin_nested():
+        world.place(session, 2)
+    inner = session.begin_nested()
+    world.place(session, 3)
+    inner.rollback()
+    world.place(session, 4)
+    session.commit()
+
+
+def _savepoint_first(world: _World, session: Any) -> None:
+    with session.begin_nested():
+        world.place(session, 1)
+    session.rollback()
+
+
+def _add_after_a_failed_flush(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    savepoint = session.begin_nested()
+    session.add(Order(id=1))
+    with suppress(SQLAlchemyError):
+        session.flush()
+    with suppress(OutboxError):
+        OUTBOX.add(session, Event(type="placed", group="g", data=2))
+    savepoint.rollback()
+    session.commit()
+
+
+def _begin_twice(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    with suppress(SQLAlchemyError):
+        session.begin()
+    session.commit()
+
+
+def _prepare(world: _World, session: Any) -> None:
+    world.place(session, 1)
+    session.prepare()
+    session.commit()
+
+
+def _other_session_commits(world: _World, session: Any) -> None:
+    """Let another session on the same connection commit."""
+    world.place(session, 1)
+    connection = session.connection(bind_arguments={"mapper": Order.__mapper__})
+    with Session(connection, join_transaction_mode="control_fully") as other:
+        other.commit()
+
+
+def _two_databases(world: _World, session: Any) -> None:
+    session.add(Note(id=1))
+    world.place(session, 1)
+    session.commit()
+
+
+def _core_insert(world: _World, session: Any) -> None:
+    session.execute(insert(Order).values(id=1))
+    OUTBOX.add(session, Event(type="placed", group="g", data=1))
+    session.commit()
+
+
+ENDINGS: dict[str, Callable[[_World, Any], None]] = {
+    "commit": _commit,
+    "commit again": _commit_again,
+    "rollback": _roll_back,
+    "close": _close,
+    "reset": _reset,
+    "invalidate": _invalidate,
+    "error": _raise_within,
+    "expunge all": _expunge_all,
+    "commit of the connection": _connection_commit,
+    "commit of the connection alone": _connection_commit_alone,
+    "rollback of the connection": _connection_rollback,
+    "savepoint of the connection": _connection_savepoint,
+    "COMMIT": _execute("COMMIT"),
+    "comment and COMMIT": _execute("-- done\nCOMMIT"),
+    "END": _execute("END"),
+    "ROLLBACK": _execute("ROLLBACK"),
+    "SELECT and COMMIT": _execute("SELECT 1; COMMIT"),
+    "COMMIT and BEGIN": _execute("COMMIT; BEGIN"),
+    "COMMIT AND CHAIN": _execute("COMMIT AND CHAIN"),
+    "commit of the driver": _driver("commit"),
+    "rollback of the driver": _driver("rollback"),
+    "left to the outer": _flush_and_leave,
+    "savepoints": _savepoints,
+    "savepoint first": _savepoint_first,
+    "failed flush": _add_after_a_failed_flush,
+    "begun twice": _begin_twice,
+    "prepare": _prepare,
+    "commit of another session": _other_session_commits,
+    "two databases": _two_databases,
+    "insert of Core": _core_insert,
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_rows_and_events_live_or_die_together_or_the_program_gets_an_error(world: _World, ending: str) -> None:
+    """One database for all kinds of sessions."""
+    found: dict[str, object] = {}
+    for kind, make in KINDS.items():
+        session = make(world)
+        world.run(ENDINGS[ending], session)
+        rows, events = world.stored()
+        if events - rows or (rows - events and not world.notices):
+            found[kind] = (rows, events, world.notices)
+        if not rows and not events and not world.notices and ending in ("commit", "savepoints", "insert of Core"):
+            found[kind] = ("nothing was committed, and nobody was told",)
+        world.notices = []
+        for each in (world.engine, world.other):
+            with each.begin() as connection:
+                for table in (*tables.metadata.sorted_tables, *_Base.metadata.sorted_tables):
+                    connection.execute(table.delete())
+
+    assert found == {}
+
+
+def test_a_changed_row_that_is_expunged_takes_its_event_along(world: _World) -> None:
+    with Session(world.engine) as session:
+        order = Order(id=1)
+        session.add(order)
+        session.commit()
+        order.state = "paid"
+        OUTBOX.add(session, Event(type="paid", group="g", data=1, id="e1"))
+        session.expunge(order)
+        with pytest.raises(OutboxError) as refused:
+            session.commit()
+        session.rollback()
+        world.place(session, 2)
+        session.expunge_all()  # of what is written
+        session.commit()
+
+    assert str(refused.value) == (
+        "a change was expunged after event e1 was added, which may be about it; flush before, or roll back"
+    )
+    assert world.stored() == ({1, 2}, {2})
+
+
+def test_a_session_that_writes_to_two_databases_is_refused(world: _World) -> None:
+    """Whichever commits first, a crash before the other would lose the event or the row."""
+    with Session(binds={Order: world.engine, Note: world.other}) as session:
+        session.add(Note(id=1))
+        world.place(session, 1)
+        with pytest.raises(OutboxError, match=r"^a session with event .* has written to '.*' and '.*', allowed is one"):
+            session.commit()
+
+    assert world.stored() == (set(), set())
+
+
+def test_an_event_goes_where_its_rows_are_whatever_else_its_session_reads(world: _World) -> None:
+    with world.other.begin() as connection:
+        connection.execute(insert(Note).values(id=7))
+    for number, bind in enumerate((world.engine, world.other), 1):
+        with Session(world.other, binds={Order: bind, Note: world.other}) as session:
+            assert session.scalars(select(Note.id)).all() == [7]
+            world.place(session, number)
+            session.commit()
+
+    for number, each in enumerate((world.engine, world.other), 1):
+        with each.connect() as connection:
+            assert list(connection.scalars(select(Order.id))) == [number]
+            assert len(connection.scalars(select(tables.messages.c.body)).all()) == 1
+
+
+def test_a_session_without_a_bind_for_events_names_one_by_its_connection(world: _World) -> None:
+    with Session(binds={Order: world.engine}) as session:
+        OUTBOX.add(session, Event(type="placed", group="g", data=1))
+        with pytest.raises(OutboxError, match=r"has no bind for it and has written no row; name the database"):
+            session.commit()
+        session.rollback()
+        session.connection(bind_arguments={"bind": world.engine})
+        OUTBOX.add(session, Event(type="placed", group="g", data=2))
+        session.commit()
+
+    assert world.stored()[1] == {2}
+
+
+_AUTOCOMMIT = {"isolation_level": "AUTOCOMMIT"}
+_AUTOCOMMITS: dict[str, Callable[[Engine], Any]] = {
+    "engine": lambda theirs: create_engine(theirs.url, **_AUTOCOMMIT),
+    "options of the engine": lambda theirs: create_engine(theirs.url).execution_options(**_AUTOCOMMIT),
+    "driver": lambda theirs: create_engine(theirs.url, connect_args={"autocommit": True}),
+    "options of ours": lambda theirs: theirs.execution_options(**_AUTOCOMMIT),
+}
+
+
+@pytest.mark.parametrize("kind", [*_AUTOCOMMITS, "isolation level of SQLite's driver"])
+def test_an_engine_that_commits_each_statement_is_refused_before_the_first(world: _World, kind: str) -> None:
+    """Ours is one on SQLite too: there a statement begins its transaction."""
+    is_sqlite = world.engine.dialect.name == "sqlite"
+    if kind in _AUTOCOMMITS:
+        made = _AUTOCOMMITS[kind](world.engine)
+    else:
+        made = create_engine(
+            world.engine.url, connect_args={"isolation_level": None} if is_sqlite else {"autocommit": 1}
+        )
+    with Session(made) as session:
+        if is_sqlite and kind == "options of ours":
+            world.place(session, 1)
+            session.commit()
+        else:
+            with pytest.raises(OutboxError, match=r"^the connection of an event is in AUTOCOMMIT, allowed is a trans"):
+                _commit(world, session)
+            session.rollback()
+            with made.connect() as connection, pytest.raises(OutboxError, match="is in AUTOCOMMIT"):
+                OUTBOX.write(connection, [Event(type="placed", group="g", data=2)])
+    made.dispose()
+
+    assert world.stored() == (({1}, {1}) if is_sqlite and kind == "options of ours" else (set(), set()))
+
+
+def test_a_session_of_asyncio_is_refused(world: _World) -> None:
+    """What a rolled-back savepoint of it held was published."""
+    session: Any = AsyncSession()
+
+    with pytest.raises(ConfigError) as refused:
+        OUTBOX.add(session, Event(type="placed", group="g", data=1))
+
+    assert str(refused.value) == (
+        "session of Outbox.add is AsyncSession, allowed is SQLAlchemy's Session or scoped_session; asyncio's are not"
+        " supported"
+    )
+    assert world.stored() == (set(), set())
+
+
+def test_a_session_that_is_forgotten_gives_its_connection_back(world: _World) -> None:
+    theirs = create_engine(world.engine.url, pool_size=1, max_overflow=0, pool_timeout=5)
+    for number in range(3):
+        session = Session(theirs)
+        world.place(session, number)
+        del session
+        gc.collect()
+    theirs.dispose()
+
+    assert world.stored() == (set(), set())
