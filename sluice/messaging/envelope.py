@@ -18,13 +18,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from sluice import limits
 from sluice.messaging.errors import EnvelopeError
 
 VERSION = 1
-TOMBSTONE = "sluice.tombstone"
+RESERVED = "sluice."
+"""How the types of Sluice's own events begin; consumers count them, and no handler gets them."""
+TOMBSTONE = f"{RESERVED}tombstone"
 """The type of what is published in place of an event that was skipped: the number is used, nothing happened."""
 _SEQ_MAX = 2**63 - 2  # of a database's largest number, so that there is a next one
 # Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, a third one with its name,
@@ -65,9 +67,12 @@ class Event:
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     at: datetime | None = None
     trace: Mapping[str, str] = field(default_factory=dict, hash=False)
+    _is_own: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _require(_matches(_TYPE, self.type), "type", self.type, "1 to 256 letters, digits and . _ -")
+        is_theirs = self._is_own or not self.type.startswith(RESERVED)
+        _require(is_theirs, "type", self.type, f"one that does not begin with {RESERVED!r}, as Sluice's own do")
         for name, seen in (("group", self.group), ("id", self.id)):
             _require(_matches(_IDENTIFIER, seen), name, seen, "1 to 128 ASCII letters, digits and punctuation")
         is_in_order = self.at is None or _is_instant(self.at)
@@ -122,6 +127,18 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnEvent(Event):
+    """An event of Sluice's own: a number that is accounted for, and nothing happened."""
+
+    _is_own: ClassVar[bool] = True
+
+
+def any_event(*, type: str, **fields: Any) -> Event:  # noqa: A002 (its name)
+    """Return an event of whatever type: a producer's, or Sluice's own."""
+    return (OwnEvent if type.startswith(RESERVED) else Event)(type=type, **fields)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Envelope:
     """An event with its number: what travels.
 
@@ -155,7 +172,8 @@ class Envelope:
 
     def as_tombstone(self) -> "Envelope":
         """Return the tombstone that is published when it is skipped: the same number, without data."""
-        event = replace(self.event, type=TOMBSTONE, data=None, attributes={}, id=str(uuid.uuid4()))
+        of = self.event
+        event = OwnEvent(type=TOMBSTONE, group=of.group, data=None, id=str(uuid.uuid4()), at=of.at, trace=of.trace)
         return replace(self, event=event)
 
 
@@ -179,7 +197,7 @@ def decode(body: str) -> Envelope:
     first = fields.get("first", 1)
     _require(type(first) is int and 1 <= first <= fields["seq"], "first", first, f"1 to seq, which is {fields['seq']}")
     _require("data" in fields, "data", None, "a value")
-    event = Event(
+    event = any_event(
         type=fields["type"],
         group=fields["group"],
         data=fields["data"],

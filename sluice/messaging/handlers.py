@@ -24,13 +24,12 @@ from sluice import limits
 from sluice.declaration import Environment
 from sluice.declaration.validation import is_a, require
 from sluice.errors import ConfigError
-from sluice.messaging.envelope import Event
+from sluice.messaging.envelope import RESERVED, Event
 from sluice.terminal.printable import printable
 
 ANY = "*"
 """The type of a handler for every event that has no handler of its own."""
 _MARK = "__sluice_types__"
-_OURS = "sluice."
 _RAISED_CHARACTERS_MAX = 500
 
 
@@ -117,12 +116,18 @@ def handler(*types: str) -> Callable[[Handler], Handler]:
     """Mark a function as the handler of events of these types; `*` is every type without one of its own.
 
     Raises:
-        ConfigError: no type is named, or something that is none.
+        ConfigError: no type is named, or something that is none, or a type of Sluice's own.
     """
     wrong = [type_ for type_ in types if not isinstance(type_, str) or not type_]
     if wrong or not types:
         given = printable(repr(wrong[0])) if wrong else "()"
         raise ConfigError(f'handler is given {given}, allowed are types of events: @handler("order.placed")')
+    reserved = next((type_ for type_ in types if type_.startswith(RESERVED)), None)
+    if reserved is not None:
+        raise ConfigError(
+            f"handler is given {printable(repr(reserved))}, allowed are types that do not begin with {RESERVED!r}:"
+            " Sluice's own events are counted, and no handler gets them"
+        )
 
     def marked(function: Handler) -> Handler:
         setattr(function, _MARK, types)
@@ -184,7 +189,7 @@ class Handlers:
 
     def find(self, type_: str) -> Handler | None:
         """Return the handler of that type of event, None when there is none; Sluice's own types are done by nothing."""
-        if type_.startswith(_OURS):
+        if type_.startswith(RESERVED):
             return _nothing
         return self._by_type.get(type_, self._by_type.get(ANY))
 

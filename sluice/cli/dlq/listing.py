@@ -75,18 +75,22 @@ def _show_listed(listed: dict[str, Any]) -> None:
     for queue in listed["queues"]:
         output.line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
     for group in listed.get("parked", ()):
-        waits = f"waits for number {group['last_seq'] + 1}"
+        waits = f"waits for number {group['last_seq'] + 1} of epoch {group['epoch']}"
         output.line(
             f"  parked       group {group['group_id']} {waits} since {written(group['parked_at_us'])};"
             f" {group['parked_count']} set aside"
         )
         for held in group["held"]:
-            output.line(f"    held       number {held['seq']} after {held['attempts']} attempts: {held['last_error']}")
+            output.line(
+                f"    held       number {held['seq']} of epoch {held['epoch']} after {held['attempts']} attempts:"
+                f" {held['last_error']}"
+            )
     for gap in listed.get("exceptions", ()):
         numbers = str(gap["seq"]) if gap["seq"] == gap["through"] else f"{gap['seq']} to {gap['through']}"
         why = f": {gap['reason']}" if gap["reason"] else ""
         output.line(
-            f"  {gap['state']:<12} group {gap['group_id']} number {numbers} since {written(gap['seen_at_us'])}{why}"
+            f"  {gap['state']:<12} group {gap['group_id']} number {numbers} of epoch {gap['epoch']}"
+            f" since {written(gap['seen_at_us'])}{why}"
         )
 
 
@@ -108,9 +112,8 @@ def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
         dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
         for dead_letter in dead_letters:
-            groups.setdefault(dead_letter.message_group_id, []).append(
-                _dead_letter_fields(dead_letter, _known(dlq.place, dead_letter))
-            )
+            fields = _dead_letter_fields(dead_letter, **_known(dlq.place, dead_letter))
+            groups.setdefault(dead_letter.message_group_id, []).append(fields)
     if as_json:
         groups_shown = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
         output.as_json({"queue": queue.name, "may_be_more": True, "groups": groups_shown})
@@ -126,14 +129,19 @@ def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
         sys.exit(PARTLY)
 
 
-def _known(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, Any] | None:
+def _known(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, Any]:
     if place.database is None:
-        return None
+        return {"known": None, "is_done_with": None}
     with engines.reading(place.database) as connection, engines.explaining_missing_tables():
-        return operations.known_of(connection, place.consumer.name, dead_letter)
+        return {
+            "known": operations.known_of(connection, place.consumer.name, dead_letter),
+            "is_done_with": operations.is_done_with(connection, place.consumer.name, dead_letter),
+        }
 
 
-def _dead_letter_fields(dead_letter: DeadLetter, known: dict[str, Any] | None) -> dict[str, Any]:
+def _dead_letter_fields(
+    dead_letter: DeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None
+) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "sqs_message_id": dead_letter.sqs_message_id,
         "in_dlq_since": written(dead_letter.sent_at_us),
@@ -142,6 +150,7 @@ def _dead_letter_fields(dead_letter: DeadLetter, known: dict[str, Any] | None) -
             name: attribute.get("StringValue", "(binary)") for name, attribute in dead_letter.attributes.items()
         },
         "known": known,
+        "is_done_with": is_done_with,
     }
     if dead_letter.envelope is None:
         return fields | {"undecodable": dead_letter.fault, "body": dead_letter.body}
@@ -162,6 +171,8 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
         if row["known"] is not None:
             known = row["known"]
             output.line(f"    {known['state']} since {written(known['seen_at_us'])}: {known['reason']}")
+        if row["is_done_with"]:
+            output.line("    its number is handled or given up: the inbox drops it if it is brought back")
         shown = row["body"] if "undecodable" in row else json.dumps(row["data"], ensure_ascii=False)
         cut = "" if len(shown) <= _SHOWN_CHARACTERS else f"… ({len(shown)} characters; --json shows all)"
         output.line(f"    {shown[:_SHOWN_CHARACTERS]}{cut}")

@@ -17,8 +17,12 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.inbox.awaiting import NEVER_US
 from sluice.messaging.inbox.gaps import SequenceGaps
+from sluice.messaging.inbox.groups import position_of
+from sluice.messaging.inbox.sequence import Action, Arrival, decide
 from sluice.messaging.inbox.tables import SKIPPED, audit, exceptions, groups, parked
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter, with_data
+
+_OF_PARKED = ("group_id", "epoch", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,11 +220,11 @@ def listed_groups(
 def parked_groups(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
     """Return up to so many parked groups, those parked longest first.
 
-    Each is a dict of group_id, last_seq, awaits_seq, awaits_until_us, parked_at_us, and of what is set aside in it:
-    parked_count, held (a list of dicts of seq, attempts, last_error).
+    Each is a dict of group_id, epoch, last_seq, awaits_seq, awaits_until_us, parked_at_us, and of what is set aside in
+    it: parked_count, held (a list of dicts of epoch, seq, attempts, last_error).
     """
     here = (groups.c.consumer == consumer, groups.c.parked_at_us.is_not(None))
-    columns = (groups.c[name] for name in ("group_id", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us"))
+    columns = (groups.c[name] for name in _OF_PARKED)
     rows = connection.execute(select(*columns).where(*here).order_by(groups.c.parked_at_us).limit(most))
     return [_parked_group(connection, consumer, dict(row)) for row in rows.mappings().all()]
 
@@ -233,7 +237,7 @@ def _parked_group(connection: Connection, consumer: str, row: Mapping[str, Any])
 def _set_aside(connection: Connection, consumer: str, group_id: str) -> dict[str, Any]:
     here = (parked.c.consumer == consumer, parked.c.group_id == group_id)
     count = connection.execute(select(func.count()).select_from(parked).where(*here)).scalar_one()
-    columns = (parked.c.seq, parked.c.attempts, parked.c.last_error)
+    columns = (parked.c.epoch, parked.c.seq, parked.c.attempts, parked.c.last_error)
     held = select(*columns).where(*here, parked.c.held_at_us.is_not(None)).order_by(parked.c.epoch, parked.c.seq)
     return {"parked_count": count, "held": [dict(row) for row in connection.execute(held.limit(10)).mappings()]}
 
@@ -266,3 +270,24 @@ def known_of(connection: Connection, consumer: str, dead_letter: DeadLetter) -> 
     here = (exceptions.c.consumer == consumer, exceptions.c.group_id == dead_letter.message_group_id)
     row = connection.execute(select(*columns).where(*here, is_same).limit(1)).mappings().one_or_none()
     return None if row is None else dict(row)
+
+
+def is_done_with(connection: Connection, consumer: str, dead_letter: DeadLetter) -> bool:
+    """Return whether the inbox would drop a dead letter that is brought back: its number is handled, or given up."""
+    if dead_letter.envelope is None:
+        return False
+    envelope = dead_letter.envelope
+    place = (groups.c.consumer == consumer, groups.c.group_id == envelope.event.group)
+    row = connection.execute(select(groups).where(*place)).one_or_none()
+    if row is None or row.epoch < envelope.epoch:
+        return False
+    arrival = Arrival(
+        epoch=envelope.epoch,
+        seq=envelope.seq,
+        event_id=envelope.event.id,
+        sqs_message_id="",  # of the copy that is sent
+        receive_count=1,
+        first=envelope.first,
+    )
+    known = SequenceGaps(consumer).known(connection, envelope.event.group, envelope.epoch, envelope.seq)
+    return decide(position_of(row), known, arrival, parks_gaps=False).action is Action.DROP

@@ -11,7 +11,7 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 
 from sluice.declaration import naming
-from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.envelope import Envelope, any_event
 from sluice.messaging.errors import TransientError
 from sluice.messaging.failpoints import Failpoint, unarmed
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading
@@ -31,7 +31,7 @@ _FIFO = {"FifoQueue": "true"}
 
 
 def envelope(group: str, seq: int, **more: Any) -> Envelope:
-    event = Event(**{"type": "order.placed", "group": group, "data": {"n": seq}, "id": f"{group}-{seq}", **more})
+    event = any_event(**{"type": "order.placed", "group": group, "data": {"n": seq}, "id": f"{group}-{seq}", **more})
     return Envelope(event=event, seq=seq, epoch=1)
 
 

@@ -18,7 +18,7 @@ from sluice.clock import Clock
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
-from sluice.messaging.envelope import Envelope, Event, decode
+from sluice.messaging.envelope import Envelope, Event, any_event, decode
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import ANY, Context, Handler, Handlers, Outcome, Reject
 from sluice.messaging.inbox import tables
@@ -58,7 +58,7 @@ def create_tables(engine: Engine) -> None:
 
 
 def envelope(group: str, seq: int, *, type: str = "order.placed", epoch: int = 1, id: str | None = None) -> Envelope:
-    event = Event(type=type, group=group, data={"n": seq}, id=str(uuid.uuid4()) if id is None else id)
+    event = any_event(type=type, group=group, data={"n": seq}, id=str(uuid.uuid4()) if id is None else id)
     return Envelope(event=event, seq=seq, epoch=epoch)
 
 

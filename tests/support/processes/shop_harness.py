@@ -26,8 +26,9 @@ from sluice.clock import clock_id, eventually
 from sluice.declaration import naming
 from sluice.history import events as history
 from sluice.judge.checker import Expectation, Finding, check_group
-from sluice.messaging import Event, Outbox, failpoints
+from sluice.messaging import Outbox, failpoints
 from sluice.messaging.database import engines
+from sluice.messaging.envelope import any_event
 from sluice.messaging.outbox import tables
 from sluice.recorder.journal import SUFFIX, Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder, host_name
@@ -71,7 +72,7 @@ class ShopHarness:
         outbox = Outbox(TOPIC)
         with Session(self.engine) as session:
             for group in session.scalars(select(tables.groups.c.group_id)).all():
-                outbox.add(session, Event(type=history.END_TYPE, group=group, data=None))
+                outbox.add(session, any_event(type=history.END_TYPE, group=group, data=None))
             session.commit()
 
     def relay(self, *options: str, failpoint: str | None = None, endpoint_url: str | None = None) -> MessagingProcess:

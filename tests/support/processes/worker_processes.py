@@ -24,7 +24,7 @@ from sluice.history import events as history
 from sluice.judge.checker import Expectation, Finding
 from sluice.messaging import Event, failpoints
 from sluice.messaging.database import engines
-from sluice.messaging.envelope import Envelope
+from sluice.messaging.envelope import Envelope, any_event
 from sluice.messaging.inbox import tables
 from sluice.recorder.journal import Journal
 from sluice.recorder.recorder import Recorder, host_name
@@ -122,7 +122,7 @@ class WorkerFleet:
 
     def end_groups(self) -> None:
         """Publish an end marker to every group: what comes before it in a queue has come when it has."""
-        self._publish([Event(type=history.END_TYPE, group=group, data=None) for group in self._published])
+        self._publish([any_event(type=history.END_TYPE, group=group, data=None) for group in self._published])
 
     def _publish(self, events: Sequence[Event]) -> None:
         envelopes = []

@@ -75,6 +75,10 @@ def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
         ({"type": ""}, "type is '', allowed is 1 to 256 letters, digits and . _ -"),
         ({"type": "a b"}, "type is 'a b', allowed is 1 to 256 letters, digits and . _ -"),
         ({"type": "a" * 257}, f"type is '{'a' * 198}…, allowed is 1 to 256 letters, digits and . _ -"),
+        (
+            {"type": "sluice.tombstone"},
+            "type is 'sluice.tombstone', allowed is one that does not begin with 'sluice.', as Sluice's own do",
+        ),
         ({"type": None}, "type is None, allowed is 1 to 256 letters, digits and . _ -"),
         ({"group": ""}, f"group is '', allowed is {IDENTIFIER}"),
         ({"group": "a" * 129}, f"group is '{'a' * 129}', allowed is {IDENTIFIER}"),

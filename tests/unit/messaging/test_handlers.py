@@ -116,6 +116,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
+def test_a_handler_of_a_type_of_sluices_own_is_refused() -> None:
+    """No event of it would ever come to the handler."""
+    with pytest.raises(ConfigError) as refused:
+        handler("order.paid", TOMBSTONE)
+
+    assert str(refused.value) == (
+        "handler is given 'sluice.tombstone', allowed are types that do not begin with 'sluice.': Sluice's own events"
+        " are counted, and no handler gets them"
+    )
+
+
 @pytest.mark.parametrize("types", [(), ("",), ("order.placed", 7), (bill,)])
 def test_a_handler_of_nothing_is_refused_where_it_is_written(types: tuple[Any, ...]) -> None:
     """`@handler` without a type would leave a module without handlers, or a function nothing calls."""

@@ -83,9 +83,9 @@ def test_ls_tells_what_the_inbox_waits_for(run: Run, database: Engine) -> None:
 
     shown = run("ls", "--consumer", "billing").stdout
 
-    assert re.search(r"parked +group a waits for number \d+ since 20\S+; 1 set aside", shown)
-    assert re.search(r"held +number 3 after 1 attempts: boom", shown)
-    assert re.search(r"dead +group b number 7 since 20\S+: no such customer", shown)
+    assert re.search(r"parked +group a waits for number \d+ of epoch 1 since 20\S+; 1 set aside", shown)
+    assert re.search(r"held +number 3 of epoch 1 after 1 attempts: boom", shown)
+    assert re.search(r"dead +group b number 7 of epoch 1 since 20\S+: no such customer", shown)
 
 
 def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
@@ -109,6 +109,21 @@ def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database
     assert (first["known"]["state"], first["known"]["reason"]) == ("dead", "no such customer")
     assert second["body"] == '{"sluice": 2}'
     assert second["undecodable"] == "sluice is 2, allowed is 1; upgrade whoever is behind"
+
+
+def test_inspect_tells_of_letters_whose_number_is_done_with(run: Run, harness: DlqHarness, database: Engine) -> None:
+    """A copy that was handled and never deleted, say: it needs no redrive."""
+    inbox = InboxHarness(database)
+    inbox.come(1, 2, 4)
+    for group, seq in (("a", 2), ("a", 3), ("a", 5), ("b", 1)):
+        harness.send(DEAD, envelope(group, seq))
+
+    groups = json.loads(run("inspect", "--json").stdout)["groups"]
+    shown = run("inspect").stdout
+
+    found = {(group["group"], row["seq"]): row["is_done_with"] for group in groups for row in group["messages"]}
+    assert found == {("a", 2): True, ("a", 3): False, ("a", 5): False, ("b", 1): False}
+    assert shown.count("its number is handled or given up: the inbox drops it if it is brought back") == 1
 
 
 def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
