@@ -3,12 +3,53 @@
 AWS's own default is to retry by itself, which a caller that counts attempts cannot see.
 """
 
+from typing import Any
+
+from botocore import exceptions
 from botocore.config import Config
+
+from sluice.error_codes import CREDENTIALS_REFUSED
+from sluice.errors import SET_CREDENTIALS
 
 RECORD_FOLDER = "SLUICE_RECORD"
 """The variable by which a program knows that each boto3 client it makes is recorded."""
 CONNECT_SECONDS = 4
 """A connection that took longer has failed; a client that waits less for an answer waits less for this, too."""
+
+
+_LOGIN = (exceptions.SSOError, exceptions.TokenRetrievalError, getattr(exceptions, "LoginError", exceptions.SSOError))
+_PROFILE = (
+    exceptions.PartialCredentialsError,
+    exceptions.CredentialRetrievalError,
+    exceptions.InvalidConfigError,
+    exceptions.ConfigParseError,
+    exceptions.ConfigNotFound,
+    exceptions.UnknownCredentialError,
+)
+NO_CREDENTIALS: tuple[type[Exception], ...] = (
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.CredentialRetrievalError,
+    *_LOGIN,
+)
+"""Raised before a call is made, for want of credentials."""
+_STEPS: tuple[tuple[Any, str], ...] = (
+    (_LOGIN, "log in again, as with `aws sso login`, or set AWS_PROFILE to another profile"),
+    (exceptions.NoCredentialsError, SET_CREDENTIALS),
+    (exceptions.ProfileNotFound, "correct AWS_PROFILE, or unset it"),
+    (_PROFILE, "correct the profile in AWS's configuration, or set AWS_PROFILE to another one"),
+    (exceptions.NoRegionError, "set AWS_DEFAULT_REGION"),
+    (exceptions.ProxyConnectionError, "look at HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
+    (exceptions.SSLError, "look at AWS_CA_BUNDLE and --endpoint-url"),
+)
+
+
+def next_step(error: BaseException) -> str:
+    """Return what whoever reads of an error of botocore does next."""
+    code = str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, exceptions.ClientError) else ""
+    if code.startswith(CREDENTIALS_REFUSED):
+        return SET_CREDENTIALS
+    return next((step for kinds, step in _STEPS if isinstance(error, kinds)), "look at --endpoint-url")
 
 
 def config(

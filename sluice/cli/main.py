@@ -7,6 +7,7 @@ load neither SQLAlchemy nor boto3.
 
 import atexit
 import os
+import re
 import sys
 import threading
 import traceback
@@ -15,13 +16,14 @@ from typing import NoReturn
 
 import click
 
-from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError, MessagingError, Stopped
+from sluice.errors import ConfigError, EndpointError, MessagingError, Stopped
 from sluice.extras import missing
 from sluice.terminal import output, streams
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.groups import Group, Lazy
 from sluice.terminal.printable import printable
 
+_NO_TEXT = re.compile("[\udc80-\udcff]")  # https://docs.python.org/3/library/codecs.html#error-handlers
 _CHARACTERS_MAX = 5_000  # of what is said of a failure
 _TRACEBACK_CHARACTERS_MAX = 100_000
 COMMANDS = {
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: without the program's name; None takes what the program was started with.
     """
+    _trim_variables()
     try:
         cli(arguments, standalone_mode=False, prog_name="sluice")
     except click.Abort:
@@ -89,6 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(str(needed), REFUSED)
     except Exception as error:  # Python would exit with 1, which means partly done
         _fail_unforeseen(error)
+
+
+def _trim_variables() -> None:
+    """Take white space from around our variables and AWS's: a file that a secret is in often ends in a newline."""
+    for name, value in os.environ.items():
+        if name.startswith(("AWS_", "SLUICE_")) and value != value.strip():
+            os.environ[name] = value.strip()
 
 
 def _extra(arguments: Sequence[str] | None) -> str:
@@ -120,13 +130,30 @@ def _explained(error: Exception) -> MessagingError | None:
         return EndpointError(
             f"the database does not do it ({text[0] if text else type(error).__name__}); look at --dsn"
         )
-    if _is_a(error, "botocore.exceptions", "ProfileNotFound"):
-        return ConfigError(f"{str(error).lower()}; correct AWS_PROFILE, or unset it")
-    if _is_a(error, "botocore.exceptions", "NoCredentialsError"):
-        return EndpointError(f"there are no AWS credentials; {SET_CREDENTIALS}")
     if _is_a(error, "botocore.exceptions", "BotoCoreError", "ClientError"):
-        return EndpointError(f"AWS does not answer as hoped ({error}); look at credentials, region and --endpoint-url")
+        return _explain_aws(error)
+    if isinstance(error, UnicodeEncodeError) and _NO_TEXT.search(error.object):
+        bytes_ = printable(error.object[error.start : error.end])
+        return ConfigError(
+            f"an argument or variable holds bytes that are no text in {sys.getfilesystemencoding()} ({bytes_}); write"
+            " UTF-8, and set PYTHONUTF8=1 where the locale is another one"
+        )
+    if isinstance(error, OSError):
+        return EndpointError(f"the system does not do it ({error}); look at that file, the disk and `ulimit -n`")
     return None
+
+
+def _explain_aws(error: Exception) -> MessagingError:
+    from sluice import sdk
+
+    step = sdk.next_step(error)
+    if _is_a(error, "botocore.exceptions", "ProfileNotFound"):
+        return ConfigError(f"{str(error).lower()}; {step}")
+    if _is_a(error, "botocore.exceptions", "NoCredentialsError"):
+        return EndpointError(f"there are no AWS credentials; {step}")
+    if _is_a(error, "botocore.exceptions", "ClientError"):
+        step = "look at credentials, region and --endpoint-url"
+    return EndpointError(f"AWS does not answer as hoped ({error}); {step}")
 
 
 def _is_a(error: Exception, module: str, *names: str) -> bool:

@@ -20,7 +20,7 @@ class Wait(Protocol):
 
 
 class Stop:
-    """The request to end the process, which ends every wait for it. The first SIGTERM or SIGINT sets it.
+    """The request to end the process, which ends every wait for it. The first SIGTERM, SIGINT or SIGHUP sets it.
 
     Python runs a signal's handler on the main thread, between two instructions of whatever it does: a handler that
     wants a lock waits for ever where that thread has it, as it has while it waits for a `threading.Event`. The `put` of
@@ -34,9 +34,13 @@ class Stop:
         self._requests: SimpleQueue[None] = SimpleQueue()
 
     def on_signals(self) -> None:
-        """Let SIGTERM, which ECS sends, and Ctrl-C ask for it. Runs in the main thread."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.request)
+        """Let SIGTERM, which ECS sends, Ctrl-C and the end of a terminal ask for it. Runs in the main thread.
+
+        Under `nohup` a terminal's end is nothing to it.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self.request)
 
     def request(self, *_: object) -> None:
         """Ask for it, from any thread; also from a signal's handler, and as one."""

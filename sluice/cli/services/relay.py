@@ -15,7 +15,7 @@ from sluice.cli.services.running import log_to, measuring, recording
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url
-from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
+from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import connections, engines, migrations, server_settings
 from sluice.messaging.errors import TransientError
@@ -71,7 +71,7 @@ def run_relay(
     )
     checked = None if endpoint_url is None else checked_url(endpoint_url)
     sns = publisher.client(checked, place.environment.region, kind=process.client)
-    arn = topic_arn or _topic_arn(place.environment, checked)
+    arn = (topic_arn or _topic_arn(place.environment, checked)).strip()
     answer_seconds = max(lease_seconds, _ANSWER_SECONDS)
     connections.end_waits(place.engine, answer_seconds)
     stop = Stop()
@@ -114,8 +114,8 @@ def _check_topic(sns: Any, arn: str, *, until_empty: bool) -> None:
     try:
         publisher.check_topic(sns, arn)
     except TransientError as error:
-        if until_empty and publisher.lacks_credentials(error.__cause__):
-            raise EndpointError(f"AWS takes no credentials ({error}); {SET_CREDENTIALS}") from error
+        if until_empty and (cause := error.__cause__) is not None and publisher.lacks_credentials(cause):
+            raise EndpointError(f"AWS takes no credentials ({error}); {sdk.next_step(cause)}") from error
         _log.warning("the topic could not be looked at", topic_arn=arn, error=str(error))
 
 

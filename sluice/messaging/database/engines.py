@@ -80,7 +80,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         ConfigError: the URL is none, or of another kind of database, or for another driver.
     """
     try:
-        parsed = make_url(url)
+        parsed = make_url(url.strip())  # a file that a secret is in often ends in a newline
         _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
         pooled = {} if is_in_memory(parsed) else {"pool_size": 0}

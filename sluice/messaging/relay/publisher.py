@@ -15,10 +15,6 @@ from typing import Any
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    CredentialRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    SSOError,
 )
 from botocore.parsers import ResponseParserError
 
@@ -89,7 +85,7 @@ def lacks_credentials(error: BaseException | None) -> bool:
     """Return whether a call failed because there are no credentials, or AWS refuses them."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "")).startswith(CREDENTIALS_REFUSED)
-    return isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | SSOError)
+    return isinstance(error, sdk.NO_CREDENTIALS)
 
 
 class BatchRefused(Exception):
@@ -104,7 +100,7 @@ class Publisher:
     """
 
     def __init__(self, sns: Any, topic_arn: str) -> None:
-        self._sns, self._topic_arn = sns, topic_arn
+        self._sns, self._topic_arn = sns, topic_arn.strip()
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         """Publish a batch of `batches`, and return each head's outcome, in the order given.

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from sluice import limits, sdk
 from sluice.aws.client import LIGHT, open_client
-from sluice.errors import SET_CREDENTIALS, EndpointError
+from sluice.errors import EndpointError
 from sluice.messaging.errors import HoldLost, TransientError
 
 _ANSWER_SECONDS = 10
@@ -88,7 +88,7 @@ class Queue:
     """
 
     def __init__(self, sqs: Any, url: str) -> None:
-        self._sqs, self.url = sqs, url
+        self._sqs, self.url = sqs, url.strip()
 
     def receive(self, *, attempt_id: str | None, wait_seconds: int) -> Received | None:
         """Return the next message whose group nobody works on; None when the wait brought none.
@@ -194,8 +194,8 @@ def explained() -> Iterator[None]:
         yield
     # KeyError: botocore misses in an answer that is none of SQS, as a proxy's page may be, what that would have said.
     except (BotoCoreError, ResponseParserError, KeyError) as error:
-        step = SET_CREDENTIALS if isinstance(error, NoCredentialsError) else "look at --endpoint-url"
-        raise TransientError(f"the queue does not answer ({type(error).__name__}: {error}); {step}") from error
+        sentence = f"the queue does not answer ({type(error).__name__}: {error}); {sdk.next_step(error)}"
+        raise TransientError(sentence) from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code.isdigit():  # a page's status, where SQS has a name; botocore would print all of the page

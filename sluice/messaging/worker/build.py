@@ -91,7 +91,7 @@ def build_worker(
     Raises:
         ConfigError: a value, or a URL, cannot be right.
     """
-    url = queue if isinstance(queue, str) else queue.url
+    url = queue.strip() if isinstance(queue, str) else queue.url
     is_ordered = url.endswith(".fifo") if is_ordered is None else is_ordered
     settings = WorkerSettings.declared(consumer, lanes=lanes, idle_seconds=idle_seconds)
     processor_settings = ProcessorSettings.declared(consumer, is_ordered=is_ordered)

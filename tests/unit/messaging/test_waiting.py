@@ -1,6 +1,8 @@
 """A process that waits ends when it is told to, wherever a signal meets it."""
 
 import ast
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -116,3 +118,18 @@ def _calls(handler: ast.expr | ast.FunctionDef) -> Iterator[str]:
     for node in ast.walk(handler):
         if isinstance(node, ast.Call) and node not in raised:
             yield ast.unparse(node.func)
+
+
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["terminal", "nohup"])
+def test_the_end_of_its_terminal_ends_a_wait_unless_it_is_ignored(is_ignored: bool) -> None:  # noqa: FBT001
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    stop = Stop()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+    try:
+        stop.on_signals()
+        os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    assert stop.is_stopped() is not is_ignored

@@ -36,7 +36,7 @@ _STANDARD = f"topic {PLACE}events is a standard topic, allowed is a FIFO topic: 
 WRONG = {
     "nonsense": f"topic is 'nonsense', {_ALLOWED}",
     "": f"topic is '', {_ALLOWED}",
-    f"{ARN}\n": f"topic is '{ARN}\\n', {_ALLOWED}",
+    f"{ARN}\nx": f"topic is '{ARN}\\nx', {_ALLOWED}",
     "arn:aws:sqs:eu-central-1:123456789012:billing.fifo": (
         f"topic is 'arn:aws:sqs:eu-central-1:123456789012:billing.fifo', {_ALLOWED}"
     ),
