@@ -124,8 +124,10 @@ def _calls(handler: ast.expr | ast.FunctionDef) -> Iterator[str]:
 def test_the_end_of_its_terminal_ends_a_wait_unless_it_is_ignored(is_ignored: bool) -> None:  # noqa: FBT001
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     stop = Stop()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
+        if is_ignored:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         stop.on_signals()
         os.kill(os.getpid(), signal.SIGHUP)
     finally:
