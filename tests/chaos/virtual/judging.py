@@ -9,7 +9,7 @@ from sluice.history.events import Event, Kind, Outcome, settle
 from sluice.judge import databases
 from sluice.judge.checker import Expectation, check_group
 from tests.chaos.virtual.schedules import CONSUMER
-from tests.chaos.virtual.world import Evidence
+from tests.chaos.virtual.virtual_run import Evidence
 
 _NAMES = frozenset(column.name for column in fields(Event))
 

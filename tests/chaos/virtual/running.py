@@ -15,7 +15,7 @@ from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind, as_given
 from tests.chaos.shrinking import shrunk
 from tests.chaos.virtual.judging import violations
-from tests.chaos.virtual.schedules import Publish, Story
+from tests.chaos.virtual.schedules import CONSUMER, Publish, Story
 from tests.chaos.virtual.variants import VARIANTS
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of its own is made there; SQLite syncs at each commit)
@@ -51,10 +51,9 @@ def _quiet() -> Iterator[None]:
 def result(whole: Story, variant: str) -> Result:
     """Run a story with a variant, and judge it: the same for the same arguments."""
     with _quiet(), tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
-        world = VARIANTS[variant](whole, Path(folder))
-        evidence = world.run()
+        evidence = VARIANTS[variant](whole, Path(folder)).run()
     return Result(
-        violations=tuple(violations(evidence, queue=world.queue_name)),
+        violations=tuple(violations(evidence, queue=f"{CONSUMER}.fifo")),
         unfinished=evidence.unfinished,
         hits=evidence.hits,
         events=len(evidence.committed),

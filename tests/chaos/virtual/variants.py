@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from botocore.exceptions import BotoCoreError, ClientError
 from sqlalchemy import text
@@ -13,14 +14,15 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.errors import HoldLost, TransientError
 from sluice.messaging.sqs.queue import Queue
 from tests.chaos.virtual.schedules import Publish, Story
-from tests.chaos.virtual.world import Process, World, happened
+from tests.chaos.virtual.virtual_run import Process, VirtualRun, happened
+from tests.support.messaging import world
 
 
 @dataclass(frozen=True, slots=True)
 class _PlainConsumer:
     """A consumer without an inbox: what it receives it handles, and deletes before or after that."""
 
-    world: World
+    run: VirtualRun
     queue: Queue
     deletes_first: bool
 
@@ -30,38 +32,38 @@ class _PlainConsumer:
             message = self.queue.receive(attempt_id=None, wait_seconds=0)
             if message is None:
                 return False
-            self.world.reach("after_receive")
+            self.run.reach("after_receive")
             if self.deletes_first:
                 self.queue.delete(message.receipt_handle)
-                self.world.reach("after_delete")
-            with Session(self.world.engine) as session:
-                self.world.write_effect(session, decode(message.body).event)
-                self.world.reach("before_commit")
+                self.run.reach("after_delete")
+            with Session(self.run.engine) as session:
+                self.run.write_effect(session, decode(message.body).event)
+                self.run.reach("before_commit")
                 session.commit()
-            self.world.reach("after_commit")
+            self.run.reach("after_commit")
             if not self.deletes_first:
                 self.queue.delete(message.receipt_handle)
             return True
         return False
 
 
-class NoInbox(World):
+class NoInbox(VirtualRun):
     """Deletes after the commit, and remembers nothing: what comes again is done again."""
 
     def new_worker(self) -> Process:
         """Return a plain consumer."""
-        return _PlainConsumer(self, Queue(self.client("sqs"), self.queue_url), deletes_first=False)
+        return _PlainConsumer(self, Queue(self.client("sqs"), self.url), deletes_first=False)
 
 
-class DeletesFirst(World):
+class DeletesFirst(VirtualRun):
     """Deletes before the commit: what dies in between is lost."""
 
     def new_worker(self) -> Process:
         """Return a plain consumer that deletes first."""
-        return _PlainConsumer(self, Queue(self.client("sqs"), self.queue_url), deletes_first=True)
+        return _PlainConsumer(self, Queue(self.client("sqs"), self.url), deletes_first=True)
 
 
-class OutsideOutbox(World):
+class OutsideOutbox(VirtualRun):
     """Commits its own row, and hands the event over in a transaction of its own: what dies in between is lost."""
 
     def produce(self, publish: Publish) -> None:
@@ -80,6 +82,15 @@ class OutsideOutbox(World):
         self.reach("after_commit")
 
 
+class DeletesWholeBatches(VirtualRun):
+    """Takes a delete batch as a whole: an entry that failed is forgotten, and its message comes again."""
+
+    def new_worker(self) -> Process:
+        """Return a worker whose queue hides which entries failed."""
+        with mock.patch.object(world, "Queue", _WholeBatches):
+            return super().new_worker()
+
+
 class _WholeBatches(Queue):
     """Takes an answer to a batch for the answer to each of its entries."""
 
@@ -89,16 +100,8 @@ class _WholeBatches(Queue):
         return [None] * len(receipt_handles)
 
 
-class DeletesWholeBatches(World):
-    """Takes a delete batch as a whole: an entry that failed is forgotten, and its message comes again."""
-
-    def queue(self) -> Queue:
-        """Return a queue that hides which entries failed."""
-        return _WholeBatches(self.client("sqs"), self.queue_url)
-
-
-VARIANTS: dict[str, Callable[[Story, Path], World]] = {
-    "sound": World,
+VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
+    "sound": VirtualRun,
     "no-inbox": NoInbox,
     "outside-outbox": OutsideOutbox,
     "delete-first": DeletesFirst,

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import Engine, Row, delete, event, select
+from sqlalchemy import Engine, Row, event, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -25,7 +25,6 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE, Envelope
 from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.handlers import Context, Outcome, Reject, Retry
-from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.operations import InboxOperator
@@ -34,9 +33,8 @@ from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive, new_run
 from sluice.messaging.worker.processing.processor import MessageProcessor
-from tests.support.messaging import worker_harness
 from tests.support.messaging.faulty_calls import Fault, Killed, Place
-from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, World, envelope
+from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, create_tables, envelope
 
 GROUPS = "abc"
 GARBAGE = "no envelope"
@@ -98,15 +96,11 @@ class SimulatedConsumer(World):
         self.at_work: list[Hands] = []
         self.database = Database(engine)
 
-    def start_over(self, policy: Policy) -> None:
+    def begin_again(self, policy: Policy) -> None:
         self.database.be_well()
-        with self.engine.begin() as connection:
-            for table in [*tables.metadata.sorted_tables, worker_harness.effects]:
-                connection.execute(delete(table))
-        self.simulator.reset()
-        self._create_queues()
+        self.start_over()
         self.policy, self.inbox = policy, Inbox(policy, clock=self.clock)
-        self.mood, self._workers = "well", 0
+        self.mood = "well"
         self.is_late.clear()
 
     def _handle(self, session: Session, event: Event, context: Context) -> Outcome | None:
@@ -139,7 +133,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world.start_over(self.policy)
+        self.world.begin_again(self.policy)
         self.next_seq = dict.fromkeys(GROUPS, 1)
         self.sent: dict[Place, Envelope] = {}
         self.withheld: dict[Place, Envelope] = {}
@@ -397,7 +391,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 @contextmanager
 def in_memory_consumer() -> Iterator[SimulatedConsumer]:
     engine = engines.engine("sqlite://")
-    worker_harness.create_tables(engine)
+    create_tables(engine)
     yield SimulatedConsumer(engine)
     engine.dispose()
 

@@ -20,7 +20,7 @@ from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Place
-from tests.support.messaging.worker_harness import Hands, World
+from tests.support.messaging.world import Hands, World
 
 PATIENCE_SECONDS = 30
 BACKOFF = Backoff(base_seconds=0.01, cap_seconds=0.01, floor_seconds=0.01)

@@ -8,7 +8,7 @@ from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import parked
 from tests.support.messaging.faulty_calls import Killed, failing_at
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, create_tables
+from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, create_tables
 
 _PARK = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 

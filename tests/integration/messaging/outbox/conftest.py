@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import Engine
 
-from tests.support.messaging.outbox.simulated_relays import World
+from tests.support.messaging.world import World
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.relay import RelaySettings
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
-from tests.support.messaging.outbox.simulated_relays import TOPIC, World, work
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import TOPIC, World
 
 DAY = 86_400
 SETTINGS = RelaySettings(keep_sent_seconds=7 * DAY, keep_groups_seconds=60 * DAY)

@@ -25,7 +25,8 @@ from sluice.messaging.outbox.operations import OutboxOperator
 from tests.support.command_line import Run, command_line
 from tests.support.declaration import environment
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.outbox.simulated_relays import TOPIC, World, work
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import TOPIC, World
 
 LOCAL_TOPIC = naming.topic_name(environment("local"))
 OPERATOR = OutboxOperator(topic=TOPIC, actor="ada", reason="the cause is mended")

@@ -33,7 +33,8 @@ from tests.support.messaging.outbox.postgres_interleaving import (
     play,
     schedules,
 )
-from tests.support.messaging.outbox.simulated_relays import TOPIC, Meanwhile, World, work
+from tests.support.messaging.outbox.simulated_relays import Meanwhile, work
+from tests.support.messaging.world import TOPIC, World
 from tests.support.processes.worker_processes import DatabaseLine
 
 _COUNT_PLANS = "SELECT count(*) FROM pg_prepared_statements"

@@ -25,10 +25,9 @@ from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter
 from tests.integration.messaging.conftest import private_server
 from tests.support.command_line import command_line
-from tests.support.messaging import worker_harness
 from tests.support.messaging.inbox_harness import arrived
-from tests.support.messaging.outbox import simulated_relays
-from tests.support.messaging.worker_harness import World
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import SETTINGS, TOPIC, World, create_tables, envelope
 from tests.support.project import PROJECT
 
 _PAGE = PROJECT / "docs" / "architecture" / "outbox.md"
@@ -55,7 +54,7 @@ def owner(server: Engine) -> Engine:
 def _prepare(engine: Engine) -> None:
     for versioned in (outbox_tables.versioned, inbox_tables.versioned):
         list(migrations.upgrade(engine, versioned))
-    worker_harness.create_tables(engine)  # those of the handler, too
+    create_tables(engine)  # those of the handler, too
     with engine.begin() as connection:
         for role in _ROLES:
             connection.execute(text(f"CREATE ROLE {role} LOGIN"))
@@ -84,7 +83,7 @@ def _produce(producer: Engine, owner: Engine) -> None:
     """Commit events of a new group and of one that is known."""
     for _ in range(2):
         with Session(producer) as session:
-            Outbox(simulated_relays.TOPIC, notify=True).add(session, Event(type="t", group="a", data=None))
+            Outbox(TOPIC, notify=True).add(session, Event(type="t", group="a", data=None))
             session.commit()
 
     assert _rows(owner, "sluice_outbox", "sluice_outbox_group") == [2, 1]
@@ -92,18 +91,18 @@ def _produce(producer: Engine, owner: Engine) -> None:
 
 def _relay(relaying: Engine, owner: Engine) -> None:
     """Publish what a producer has committed, and forget it, with its group, in the end."""
-    world = simulated_relays.World(relaying)
+    world = World(relaying)
     with Session(owner) as session:
         world.outbox.add(session, Event(type="t", group="a", data=None))
         session.commit()
     relay = world.relay()
     _require(relaying, outbox_tables.versioned)
 
-    simulated_relays.work(relay)
+    work(relay)
     published = world.databases()
-    for seconds in (simulated_relays.SETTINGS.keep_sent_seconds, simulated_relays.SETTINGS.keep_groups_seconds):
+    for seconds in (SETTINGS.keep_sent_seconds, SETTINGS.keep_groups_seconds):
         world.simulator.advance(seconds + 120)
-        simulated_relays.work(relay)
+        work(relay)
     relay.close()
 
     assert (published, world.store.lag().pending_count) == ([("a", 1)], 0)
@@ -118,10 +117,10 @@ def _work(working: Engine, owner: Engine) -> None:
 
     world.says["a", 1], world.says["a", 2] = [Reject("no such customer")], [RuntimeError("the bank is away")]
     world.send("a", "a")
-    world.put(worker_harness.envelope("b", 2))
+    world.put(envelope("b", 2))
     world.work_off(worker, steps_max=20)
     world.redrive()
-    world.put(worker_harness.envelope("b", 1))
+    world.put(envelope("b", 1))
     world.work_off(worker, steps_max=20)
     for _ in range(3):
         worker.drainer.step()
@@ -176,7 +175,7 @@ def _operate(operating: Engine, owner: Engine) -> None:
         connection.execute(text("UPDATE sluice_outbox SET status = 'quarantined' WHERE group_seq = 1"))
         Inbox(Policy(consumer="billing")).record_dead(connection, arrived(1), "refused", is_permanent=True)
     with operating.begin() as connection:
-        outbox = OutboxOperator(actor="me", reason="x", topic=simulated_relays.TOPIC)
+        outbox = OutboxOperator(actor="me", reason="x", topic=TOPIC)
         outbox.skip(connection, "a", 1)
         outbox.begin_epoch(connection)
         InboxOperator(actor="me", reason="x", consumer="billing").skip(connection, "a", 1)

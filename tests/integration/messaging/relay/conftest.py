@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from tests.support.endpoints.capturing_server import Reply, Server, capturing
-from tests.support.messaging.outbox.simulated_relays import World
+from tests.support.messaging.world import World
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from sluice.messaging.relay.calls import Answer, CallsAtOnce
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
-from tests.support.messaging.outbox.simulated_relays import TOPIC
+from tests.support.messaging.world import TOPIC, CallsInTurn
 
 _PATIENCE_SECONDS = 30
 _STEPS_MAX = 500

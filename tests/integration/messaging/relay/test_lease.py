@@ -13,9 +13,9 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Sent, Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
-from tests.support.messaging.outbox.simulated_relays import TOPIC, World, work
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import TOPIC, CallsInTurn, World
 
 HOUR_US = 3_600_000_000
 EXPIRED_SECONDS = 31

@@ -33,9 +33,6 @@ from sluice.messaging.telemetry.metrics import EmbeddedMetrics, RelayMetrics
 from tests.integration.messaging.relay.conftest import Endpoint
 from tests.support.messaging.faulty_calls import Fault, Killed, failing_at, seeded
 from tests.support.messaging.outbox.simulated_relays import (
-    QUEUES,
-    SETTINGS,
-    TOPIC,
     ClaimsRows,
     IgnoresFailed,
     MarksFirst,
@@ -44,13 +41,12 @@ from tests.support.messaging.outbox.simulated_relays import (
     PublishesInTransaction,
     Steps,
     Turns,
-    World,
     head,
-    in_memory_world,
     of_group,
     work,
 )
 from tests.support.messaging.recorded_metrics import RecordedMetrics
+from tests.support.messaging.world import QUEUES, SETTINGS, TOPIC, World, in_memory_world
 
 MINUTE = 60
 PAST_LEASE_SECONDS = SETTINGS.lease_seconds + 1

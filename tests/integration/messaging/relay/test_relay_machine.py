@@ -22,8 +22,6 @@ from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Fault, Killed, seeded
 from tests.support.messaging.inbox_state_machine import run_machine
 from tests.support.messaging.outbox.simulated_relays import (
-    QUEUES,
-    SETTINGS,
     ForgetsWhatItTook,
     IgnoresFailed,
     MarksAllForOne,
@@ -32,10 +30,9 @@ from tests.support.messaging.outbox.simulated_relays import (
     NewIdOnResend,
     PublishesInTransaction,
     Shuffled,
-    World,
-    in_memory_world,
     work,
 )
+from tests.support.messaging.world import QUEUES, SETTINGS, World, in_memory_world
 
 GROUPS = "abc"
 _GROUPS = st.lists(st.sampled_from(GROUPS), min_size=1, max_size=4)

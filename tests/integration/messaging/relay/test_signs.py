@@ -16,8 +16,9 @@ from sluice.messaging.liveness import AliveFile, Liveness, Watch
 from sluice.messaging.relay.relay import RelaySettings, run
 from sluice.messaging.telemetry.metrics import RelayMetrics
 from tests.support.messaging.faulty_calls import seeded
-from tests.support.messaging.outbox.simulated_relays import SETTINGS, Turns, World, in_memory_world
+from tests.support.messaging.outbox.simulated_relays import Turns
 from tests.support.messaging.recorded_metrics import RecordedMetrics
+from tests.support.messaging.world import SETTINGS, World, in_memory_world
 from tests.support.processes.messaging_process import relay_process
 
 STEP_SECONDS = 72

@@ -22,8 +22,8 @@ from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.simulator.hook import Simulator
 from sluice.testing.deployment import Deployed, deploy
-from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
-from tests.support.messaging.outbox.simulated_relays import World, work
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import CallsInTurn, World
 
 
 def _event(bytes_max: int, *, over: int = 0) -> Event:

@@ -25,7 +25,8 @@ from tests.integration.messaging.relay.conftest import Endpoint
 from tests.support.command_line import KEYS, Run, command_line
 from tests.support.declaration import environment
 from tests.support.messaging.faulty_calls import Fault, seeded
-from tests.support.messaging.outbox.simulated_relays import SETTINGS, Turns, World
+from tests.support.messaging.outbox.simulated_relays import Turns
+from tests.support.messaging.world import SETTINGS, World
 from tests.support.processes.messaging_process import MessagingProcess
 
 TOPIC = naming.topic_name(environment("local"))

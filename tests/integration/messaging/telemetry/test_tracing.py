@@ -20,7 +20,8 @@ from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.tracing import Tracing, current_trace, opentelemetry
 from sluice.messaging.worker.hooks import WorkerHookSet
 from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
-from tests.support.messaging.outbox.simulated_relays import World, in_memory_world, work
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import World, in_memory_world
 
 
 class RecordedSpans:

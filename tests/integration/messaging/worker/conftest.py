@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy import Engine
 
 from sluice.messaging.database import engines, schema
-from tests.support.messaging.worker_harness import World, create_tables
+from tests.support.messaging.world import World, create_tables
 
 
 @pytest.fixture

@@ -1,167 +1,22 @@
-"""An outbox, a simulated topic with two queues and any number of relays, on one clock; and relays that are broken.
+"""What relays of a test do besides: steps, waits, calls in any order; and relays that are broken.
 
 The broken ones are kept because a check that never fails proves nothing: each is caught by the check of its pitfall.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Protocol
 
-from botocore.awsrequest import AWSResponse
-from sqlalchemy import Engine, delete, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import select
 
 from sluice.clock import VirtualClock
-from sluice.messaging import Event, Outbox
-from sluice.messaging.database import engines
-from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import store, tables
-from sluice.messaging.outbox.store import Head, PublishOutcome, Sent, Store
+from sluice.messaging.outbox.store import Head, PublishOutcome, Sent
 from sluice.messaging.relay.calls import Answer, Publish, called
-from sluice.messaging.relay.lease import Lease
-from sluice.messaging.relay.publisher import Publisher
-from sluice.messaging.relay.relay import Relay, RelaySettings
-from sluice.simulator.hook import Simulator
-from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place, seeded
-from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
-
-TOPIC = "events.fifo"
-QUEUES = ("billing", "shipping")
-SETTINGS = RelaySettings()
-_ANYBODY_SENDS = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:SendMessage","Resource":"*"}]}'
-_FIFO = {"FifoQueue": "true", "Policy": _ANYBODY_SENDS}
-
-
-class Line(FaultyCalls):
-    """What is between a relay and SNS.
-
-    `poisoned` are groups whose presence gets any call refused as a whole. `requests` is what calls held; `arrived` is
-    what of it is in the topic, `unanswered` what of that nobody was told of.
-    """
-
-    operations, batch, key = ("sns.PublishBatch",), "PublishBatchRequestEntries", "MessageGroupId"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.forget()
-
-    def forget(self) -> None:
-        self.faults.clear()
-        self.log.clear()
-        self.poisoned: set[str] = set()
-        self.arrived: list[dict[str, Any]] = []
-        self.unanswered: list[dict[str, Any]] = []
-
-    @property
-    def requests(self) -> list[list[dict[str, Any]]]:
-        return [params[self.batch] for params in self.calls("PublishBatch")]
-
-    def choose(self, operation: str, params: Mapping[str, Any]) -> Fault:
-        fault = super().choose(operation, params)
-        is_poisoned = self.poisoned & {entry["MessageGroupId"] for entry in params[self.batch]}
-        return Fault(refused="InvalidParameter") if is_poisoned else fault
-
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        successful = {success["Id"] for success in parsed.get("Successful", [])}
-        arrived = [entry for entry in self.log[-1][1][self.batch] if entry["Id"] in successful]
-        self.arrived += arrived
-        self.unanswered += arrived if self._fault.lost else []
-        super().answered(params, parsed, http_response)
-
-
-class World:
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.simulator = Simulator()
-        self.clock = self.simulator.clock
-        self.outbox = Outbox(TOPIC, clock=self.clock)
-        self.store = Store(engine, TOPIC, clock=self.clock)
-        self.sqs = self.simulator.client("sqs")
-        self.sns = self.simulator.client("sns")
-        self.line = Line()
-        self.line.attach(self.sns)
-        self._create()
-
-    def start_over(self) -> None:
-        with self.engine.begin() as connection:
-            for table in tables.metadata.sorted_tables:
-                connection.execute(delete(table))
-        self.simulator.reset()
-        self.line.forget()
-        self._create()
-
-    def _create(self) -> None:
-        self.topic_arn = self.sns.create_topic(Name=TOPIC, Attributes={"FifoTopic": "true"})["TopicArn"]
-        self.urls = {queue: self._subscribed(queue) for queue in QUEUES}
-
-    def _subscribed(self, queue: str) -> str:
-        url = str(self.sqs.create_queue(QueueName=f"{queue}.fifo", Attributes=_FIFO)["QueueUrl"])
-        arn = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        raw = {"RawMessageDelivery": "true"}
-        self.sns.subscribe(TopicArn=self.topic_arn, Protocol="sqs", Endpoint=arn, Attributes=raw)
-        return url
-
-    def commit(self, *groups: str) -> list[Event]:
-        events = [Event(type="order.placed", group=group, data={"n": number}) for number, group in enumerate(groups)]
-        with Session(self.engine) as session:
-            for event in events:
-                self.outbox.add(session, event)
-            session.commit()
-        return events
-
-    def publisher(self) -> Publisher:
-        return Publisher(self.sns, self.topic_arn)
-
-    def lease(self) -> Lease:
-        return Lease(self.engine, TOPIC, lease_seconds=SETTINGS.lease_seconds, clock=self.clock, own_clock=self.clock)
-
-    def relay(self, publish: Publish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
-        publish = self.publisher() if publish is None else publish
-        arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock, "calls": CallsInTurn} | more
-        return kind(self.store, self.lease(), publish, **arguments)
-
-    def statuses(self) -> dict[Place, str]:
-        with self.engine.connect() as connection:
-            columns = (tables.messages.c.group_id, tables.messages.c.group_seq, tables.messages.c.status)
-            return {(group, seq): status for group, seq, status in connection.execute(select(*columns))}
-
-    def change(self, **values: Any) -> None:
-        """Write these values into all unfinished messages, as an operator with SQL does."""
-        with self.engine.begin() as connection:
-            unfinished = tables.messages.c.status != tables.SENT
-            connection.execute(update(tables.messages).where(unfinished).values(**values))
-
-    def received(self, queue: str = QUEUES[0]) -> list[dict[str, Any]]:
-        url, found = self.urls[queue], []
-        while messages := self.sqs.receive_message(
-            QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
-        ).get("Messages"):
-            handles = [{"Id": message["MessageId"], "ReceiptHandle": message["ReceiptHandle"]} for message in messages]
-            self.sqs.delete_message_batch(QueueUrl=url, Entries=handles)
-            found += messages
-        return found
-
-    def databases(self, queue: str = QUEUES[0]) -> list[Place]:
-        """Receive and delete everything that is in a queue; return groups and numbers in the order they came."""
-        return [place(message) for message in self.received(queue)]
-
-
-@contextmanager
-def in_memory_world() -> Iterator[World]:
-    """Yield a world with an SQLite database of its own, for tests with many."""
-    engine = engines.engine("sqlite://")
-    with engine.begin() as connection:
-        tables.metadata.create_all(connection)
-    yield World(engine)
-    engine.dispose()
-
-
-def place(message: Mapping[str, Any]) -> Place:
-    """Return where a received message belongs."""
-    envelope = decode(message["Body"])
-    return envelope.event.group, envelope.seq
+from sluice.messaging.relay.relay import Relay
+from tests.support.messaging.faulty_calls import Place, seeded
+from tests.support.messaging.world import World
 
 
 def head(number: int = 1, **more: Any) -> Head:

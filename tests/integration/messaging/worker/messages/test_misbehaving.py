@@ -23,7 +23,7 @@ from sluice.messaging.worker.processing import async_handlers
 from sluice.terminal.printable import CHARACTERS_MAX
 from tests.support.messaging.broken_workers import CommitsWhatIsThere
 from tests.support.messaging.misbehaving_handlers import ENDINGS, MISDEEDS
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, World, places
+from tests.support.messaging.world import MAX_ATTEMPTS, World, places
 
 _consumers = (f"consumer-{number}" for number in itertools.count())
 

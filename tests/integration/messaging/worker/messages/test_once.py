@@ -15,7 +15,7 @@ from sluice.messaging.worker.processing.processor import Abandon, Delete, Messag
 from tests.support.messaging.broken_workers import DeletesFirst, InboxApart, RemembersInMemory
 from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
-from tests.support.messaging.worker_harness import (
+from tests.support.messaging.world import (
     MAX_ATTEMPTS,
     TIMEOUT_SECONDS,
     Hands,

@@ -16,7 +16,7 @@ from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.broken_workers import DeletesFailed
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
+from tests.support.messaging.world import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
 
 GOOD = json.loads(envelope("a", 2).body)
 

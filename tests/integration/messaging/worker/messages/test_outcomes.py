@@ -17,7 +17,7 @@ from sluice.messaging.envelope import TOMBSTONE, Event
 from sluice.messaging.errors import PermanentError, TransientError
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject, Retry
 from sluice.messaging.worker.processing.processor import Abandon, Delete, Release
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, HandlerStep, World, create_tables, envelope, places
+from tests.support.messaging.world import MAX_ATTEMPTS, HandlerStep, World, create_tables, envelope, places
 
 
 def test_what_was_sent_is_done_once_and_in_order(world_anywhere: World) -> None:

@@ -14,7 +14,7 @@ from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processing.processor import Abandon
 from tests.support.messaging.inbox_harness import arrived
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
+from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
 from tests.support.processes.worker_processes import DatabaseLine
 
 

@@ -7,7 +7,7 @@ from sqlalchemy.exc import OperationalError
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processing.processor import Abandon
 from tests.support.messaging.faulty_calls import Killed, failing_at
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
+from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
 
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 

@@ -12,7 +12,7 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.worker.build import build_worker
-from tests.support.messaging.worker_harness import World
+from tests.support.messaging.world import World
 
 URL = "https://sqs.eu-north-1.amazonaws.com/123456789012/billing.fifo"
 HANDLERS = Handlers({ANY: lambda *_: Ack()})

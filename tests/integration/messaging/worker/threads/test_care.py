@@ -13,7 +13,7 @@ from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.recorded_metrics import RecordedMetrics
-from tests.support.messaging.worker_harness import Hands, World
+from tests.support.messaging.world import Hands, World
 
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
 NOTHING = dict.fromkeys(metrics.INBOX, 0.0)

@@ -20,8 +20,8 @@ from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.waiting import Stop
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.passwords import change_password, execute, owner_of
-from tests.support.messaging.worker_harness import World, create_tables
 from tests.support.messaging.worker_threads import MachineClock, join_threads, running
+from tests.support.messaging.world import World, create_tables
 
 _CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'consumer'"
 

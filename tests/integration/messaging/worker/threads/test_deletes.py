@@ -14,8 +14,8 @@ from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.processing.deleter import DELETED_MAX
 from tests.support.messaging.broken_workers import TakesABatchAsAWhole
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.worker_harness import Hands, Line, World, places
 from tests.support.messaging.worker_threads import PATIENCE_SECONDS, running
+from tests.support.messaging.world import Hands, Line, World, places
 
 BATCH, SINGLE = "DeleteMessageBatch", "DeleteMessage"
 

@@ -22,8 +22,8 @@ from sluice.messaging.worker.drainer import Drainer
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.faulty_calls import seeded
 from tests.support.messaging.recorded_metrics import RecordedMetrics
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, World
 from tests.support.messaging.worker_threads import PATIENCE_SECONDS, MachineClock, hanging, running
+from tests.support.messaging.world import MAX_ATTEMPTS, World
 
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 

@@ -15,8 +15,8 @@ from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.lane import Lane
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.faulty_calls import seeded
-from tests.support.messaging.worker_harness import World, places
 from tests.support.messaging.worker_threads import SETTINGS, MachineClock, hanging, join_threads, running
+from tests.support.messaging.world import World, places
 
 IN_TIME_SECONDS = SETTINGS.drain_seconds + 5
 

@@ -19,7 +19,7 @@ from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks, WorkerHookSe
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.worker_harness import MAX_ATTEMPTS, Hands, World
+from tests.support.messaging.world import MAX_ATTEMPTS, Hands, World
 
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)

@@ -23,8 +23,8 @@ from sluice.messaging.worker.signs import Promises, Signs
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.recorded_metrics import RecordedMetrics
-from tests.support.messaging.worker_harness import Hands, World
 from tests.support.messaging.worker_threads import BACKOFF, PATIENCE_SECONDS, SETTINGS, hanging, join_threads, running
+from tests.support.messaging.world import Hands, World
 
 PROMISED_SECONDS = 1.0
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)

@@ -19,8 +19,8 @@ from sluice.messaging.worker.processing.processor import Abandon, Delete, Messag
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.broken_workers import CommitsUngated
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, World, places
 from tests.support.messaging.worker_threads import MachineClock
+from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, places
 
 EXTEND = "ChangeMessageVisibilityBatch"
 HOUR = 3_600

@@ -16,7 +16,7 @@ from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageL
 from sluice.messaging.worker.processing.processor import Release
 from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.worker_harness import TIMEOUT_SECONDS, Hands, World
+from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World
 
 RECEIVE = "ReceiveMessage"
 

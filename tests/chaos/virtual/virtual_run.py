@@ -20,33 +20,25 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
-from sluice.declaration import Consumer, Environment, Gaps, Poison, naming
-from sluice.messaging import Ack, Context, Event, Outbox, Outcome
+from sluice.declaration import Consumer, Gaps, Poison
+from sluice.messaging import Ack, Context, Event, Outcome
 from sluice.messaging.database import engines
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox import tables as inbox_tables
-from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
-from sluice.messaging.outbox import tables as outbox_tables
 from sluice.messaging.outbox.store import Store
-from sluice.messaging.relay.lease import Lease
-from sluice.messaging.relay.publisher import Publisher
-from sluice.messaging.relay.relay import Relay, RelaySettings
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Received
 from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
-from sluice.messaging.worker.build import assemble_worker
 from sluice.messaging.worker.hooks import Settled, WorkerHooks
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
-from sluice.messaging.worker.worker import Worker
+from sluice.messaging.worker.worker import Parts
 from sluice.recorder.recorder import Recorder
 from sluice.simulator.model import Refusal
 from sluice.testing import SimulatedAws, inbox_view
-from sluice.testing.parts import ClockWait
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import WIRE, FaultKind
 from tests.chaos.virtual.schedules import CONSUMER, PRODUCER, RELAY, WORKERS, Publish, Story
-from tests.support.messaging.outbox.calls_in_turn import CallsInTurn
+from tests.support.messaging.world import TOPIC, World, create_tables
 
 _DRAIN_SECONDS = 900.0
 _STEPS_MAX = 20_000
@@ -55,6 +47,15 @@ _LANES = 3
 _FAILING_SHARE = 0.25  # of batches
 _FREEZES_AT = ("after_receive", "after_commit", "before_delete", "before_publish", "after_publish", "before_mark")
 """Places without an open transaction: SQLite would keep the others waiting in real time."""
+_DECLARED = Consumer(
+    name=CONSUMER,
+    visibility_timeout_seconds=5,
+    stop_timeout_seconds=4,
+    processing_seconds=0.5,
+    max_attempts=1_000,  # a death by attempts is lawful, and not what is looked for here
+    poison=Poison.PARK,
+    gaps=Gaps.HALT,
+)
 _TABLES = (
     "CREATE TABLE committed (id INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER, group_id TEXT)",
     "CREATE TABLE effect (id INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER, group_id TEXT)",
@@ -159,41 +160,33 @@ class _History:
         """Do nothing: nothing is lost."""
 
 
-class World:
+class VirtualRun(World):
     """A run under way. Variants replace its parts."""
 
+    subscribers = (CONSUMER,)
+
     def __init__(self, story: Story, folder: Path) -> None:
-        self.story, self.aws = story, Aws(story.seed)
-        self.clock, self.rng = self.aws.clock, Random(f"run/{story.seed}")  # noqa: S311
-        self.declared = Consumer(
-            name=CONSUMER,
-            visibility_timeout_seconds=5,
-            stop_timeout_seconds=4,
-            processing_seconds=0.5,
-            max_attempts=1_000,  # a death by attempts is lawful, and not what is looked for here
-            poison=Poison.PARK,
-            gaps=Gaps.HALT,
-        )
-        environment = Environment(name="virtual", consumers=(self.declared,))
-        deployed = self.aws.deploy(environment)
-        self.queue_url, self.topic_arn = deployed.queues[CONSUMER], deployed.topic_arn
-        self.queue_name = naming.queue_name(environment, self.declared)
-        self.topic = naming.topic_name(environment)
+        self.story, self.aws, self.rng = story, Aws(story.seed), Random(f"run/{story.seed}")  # noqa: S311
         dsn = f"sqlite:///{folder / 'virtual.db'}"
-        self.calm, self.engine = engines.engine(dsn), engines.engine(dsn)
-        event.listen(self.engine, "before_cursor_execute", self._refuse)
-        event.listen(self.engine, "connect", _never_wait)
-        with self.calm.begin() as connection:
-            for metadata in (inbox_tables.metadata, outbox_tables.metadata):
-                metadata.create_all(connection)
-            for table in _TABLES:
-                connection.execute(text(table))
-        self.outbox = Outbox(self.topic, clock=self.clock)
+        self.calm = engines.engine(dsn)
         self._history, self.hits = _History(), Counter[str]()
         self.deleted = list[tuple[str, int]]()
-        self.recorder = Recorder(
-            self._history, names={self.queue_url: self.queue_name, self.topic_arn: self.topic}, clock=self.clock
+        self.recorder = Recorder(self._history, names={}, clock=self.aws.clock)
+        super().__init__(
+            engines.engine(dsn),
+            consumer=CONSUMER,
+            policy=Policy.declared(_DECLARED),
+            simulator=self.aws,
+            timeout_seconds=_DECLARED.visibility_timeout_seconds,
+            max_attempts=_DECLARED.max_attempts,
         )
+        self.settings = ProcessorSettings.declared(_DECLARED)
+        event.listen(self.engine, "before_cursor_execute", self._refuse)
+        event.listen(self.engine, "connect", _never_wait)
+        create_tables(self.calm)
+        with self.calm.begin() as connection:
+            for table in _TABLES:
+                connection.execute(text(table))
         self._struck: set[Fault[FaultKind]] = set()
         self._places: dict[Fault[FaultKind], int] = {}
         self._current, self._busy = PRODUCER, set[str]()
@@ -212,23 +205,7 @@ class World:
 
     def new_relay(self) -> Process:
         """Return a relay."""
-        settings = RelaySettings()
-        store = Store(self.engine, self.topic, clock=self.clock)
-        lease = Lease(
-            self.engine, self.topic, lease_seconds=settings.lease_seconds, clock=self.clock, own_clock=self.clock
-        )
-        publisher = Publisher(self.client("sns"), self.topic_arn)
-        return Relay(
-            store,
-            lease,
-            publisher,
-            settings=settings,
-            calls=CallsInTurn,
-            clock=self.clock,
-            rng=self.rng,
-            failpoint=self.reach,
-            hooks=[RelayRecording(self.recorder)],
-        )
+        return self.relay(rng=self.rng, failpoint=self.reach, hooks=[RelayRecording(self.recorder)])
 
     def new_worker(self) -> Process:
         """Return a worker of several lanes, whose messages are deleted together."""
@@ -238,25 +215,15 @@ class World:
             return Ack()
 
         deleting = Deleting(self)
-        worker = assemble_worker(
-            queue=self.queue(),
-            engine=self.engine,
+        hands = self.worker(
             handlers=Handlers.of_function(handle),
-            inbox=Inbox(Policy.declared(self.declared), clock=self.clock),
-            settings=replace(WorkerSettings.declared(self.declared, lanes=_LANES), wait_seconds=0),
-            processor_settings=ProcessorSettings.declared(self.declared),
-            wait=ClockWait(self.aws),
-            clock=self.clock,
+            worker_settings=replace(WorkerSettings.declared(_DECLARED, lanes=_LANES), wait_seconds=0),
             rng=self.rng,
             failpoint=deleting.reach,
-            hooks=[WorkerRecording(self.recorder, queue_url=self.queue_url), deleting],
+            hooks=[WorkerRecording(self.recorder, queue_url=self.url), deleting],
         )
-        worker.parts.deleter.begin()
-        return _Steps(worker, deleting, self.rng)
-
-    def queue(self) -> Queue:
-        """Return the queue of a worker."""
-        return Queue(self.client("sqs"), self.queue_url)
+        hands.deleter.begin()
+        return _Steps(hands.parts, deleting, self.rng)
 
     def produce(self, publish: Publish) -> None:
         """Commit an event and its row together."""
@@ -272,7 +239,7 @@ class World:
 
     def client(self, service: str) -> Any:
         """Return a recorded client."""
-        client = self.aws.client(service)
+        client = super().client(service)
         self.recorder.attach(client)
         return client
 
@@ -438,8 +405,8 @@ class World:
         return (
             not self._due
             and all(fault.until_seconds <= self.now for fault in self.story.faults)
-            and not self.aws.bodies(self.queue_url)
-            and Store(self.calm, self.topic, clock=self.clock).is_finished()
+            and not self.aws.bodies(self.url)
+            and Store(self.calm, TOPIC, clock=self.clock).is_finished()
             and inbox_view.next_due_at(self.calm, CONSUMER, self.clock.monotonic()) is None
         )
 
@@ -463,8 +430,8 @@ class World:
 class Deleting(WorkerHooks):
     """What a worker has handed over to be deleted, and what it then takes for deleted."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, run: VirtualRun) -> None:
+        self._run = run
         self._failed = set[str]()
         self.waiting = deque[str]()
 
@@ -479,31 +446,31 @@ class Deleting(WorkerHooks):
     def reach(self, place: str) -> None:
         """Reach a place; after a delete the first that waits is over."""
         if place == "after_delete" and (over := self.waiting.popleft()) not in self._failed:
-            self._world.took_for_deleted(over)
-        self._world.reach(place)
+            self._run.took_for_deleted(over)
+        self._run.reach(place)
 
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
     """A worker on one thread: its lanes take turns, and what they hand over is deleted now and then."""
 
-    worker: Worker
+    parts: Parts
     deleting: Deleting
     rng: Random
 
     def step(self) -> bool:
         """Let each part take a step; what waits is deleted in every second one."""
-        has_worked = bool(self.worker.parts.drainer.step())
-        for lane in self.worker.parts.lanes:
+        has_worked = bool(self.parts.drainer.step())
+        for lane in self.parts.lanes:
             has_worked = lane.step() or has_worked
         if self.deleting.waiting and self.rng.random() < 0.5:
-            self.worker.parts.deleter.step()
+            self.parts.deleter.step()
         return has_worked or bool(self.deleting.waiting)
 
     def end(self) -> None:
         """Delete what waits."""
-        self.worker.parts.deleter.end()
-        while self.worker.parts.deleter.step():
+        self.parts.deleter.end()
+        while self.parts.deleter.step():
             pass
 
 

@@ -1,21 +1,25 @@
-"""One consumer's places: a simulated queue with its DLQ, a database with inbox and effects, and workers on one clock.
+"""The world of a test: one database, one simulated SQS and SNS, one clock; any number of relays and workers.
 
-Nothing runs by itself. A test takes the steps of lane, heartbeat and drainer, and time passes only meanwhile.
+Nothing runs by itself. A test takes the steps of relay, lane, heartbeat and drainer, and time passes only meanwhile.
 """
 
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, insert, select
+from botocore.awsrequest import AWSResponse
+from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
-from sluice.messaging import failpoints
+from sluice.messaging import Outbox, failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, Event, any_event, decode
@@ -24,6 +28,12 @@ from sluice.messaging.handlers import ANY, Context, Handler, Handlers, Outcome, 
 from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.outbox import tables as outbox_tables
+from sluice.messaging.outbox.store import Head, Store
+from sluice.messaging.relay.calls import Answer, Publish, called
+from sluice.messaging.relay.lease import Lease
+from sluice.messaging.relay.publisher import Publisher
+from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.messaging.sqs.queue import Queue, Received
 from sluice.messaging.telemetry.metrics import Tally
 from sluice.messaging.worker import build
@@ -32,12 +42,17 @@ from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from sluice.simulator.hook import Simulator
-from tests.support.messaging.faulty_calls import FaultyCalls, Place, seeded
+from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place, seeded
 
+TOPIC = "events.fifo"
+QUEUES = ("billing", "shipping")
+SETTINGS = RelaySettings()
 TIMEOUT_SECONDS = 30
 MAX_ATTEMPTS = 3
 POLL_SECONDS = 20
 BACKOFF = Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1)
+_TOPIC_ARN = f"arn:aws:sns:us-east-1:000000000000:{TOPIC}"
+_ANYBODY_SENDS = '{"Statement":[{"Effect":"Allow","Principal":"*","Action":"sqs:SendMessage","Resource":"*"}]}'
 
 _metadata = MetaData()
 effects = Table(
@@ -51,10 +66,13 @@ effects = Table(
 )
 
 
+_METADATA = (tables.metadata, outbox_tables.metadata, _metadata)
+
+
 def create_tables(engine: Engine) -> None:
     with engine.begin() as connection:
-        tables.metadata.create_all(connection)
-        _metadata.create_all(connection)
+        for metadata in _METADATA:
+            metadata.create_all(connection)
 
 
 def envelope(group: str, seq: int, *, type: str = "order.placed", epoch: int = 1, id: str | None = None) -> Envelope:
@@ -70,6 +88,63 @@ class Line(FaultyCalls):
             *("ChangeMessageVisibility", "ChangeMessageVisibilityBatch"),
         )
     )
+
+
+class TopicLine(FaultyCalls):
+    """What is between a relay and SNS.
+
+    `poisoned` are groups whose presence gets any call refused as a whole. `requests` is what calls held; `arrived` is
+    what of it is in the topic, `unanswered` what of that nobody was told of.
+    """
+
+    operations, batch, key = ("sns.PublishBatch",), "PublishBatchRequestEntries", "MessageGroupId"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forget()
+
+    def forget(self) -> None:
+        self.faults.clear()
+        self.log.clear()
+        self.poisoned: set[str] = set()
+        self.arrived: list[dict[str, Any]] = []
+        self.unanswered: list[dict[str, Any]] = []
+
+    @property
+    def requests(self) -> list[list[dict[str, Any]]]:
+        return [params[self.batch] for params in self.calls("PublishBatch")]
+
+    def choose(self, operation: str, params: Mapping[str, Any]) -> Fault:
+        fault = super().choose(operation, params)
+        is_poisoned = self.poisoned & {entry["MessageGroupId"] for entry in params[self.batch]}
+        return Fault(refused="InvalidParameter") if is_poisoned else fault
+
+    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        successful = {success["Id"] for success in parsed.get("Successful", [])}
+        arrived = [entry for entry in self.log[-1][1][self.batch] if entry["Id"] in successful]
+        self.arrived += arrived
+        self.unanswered += arrived if self._fault.lost else []
+        super().answered(params, parsed, http_response)
+
+
+class CallsInTurn:
+    """One publishing call at a time, without threads: it has its answer when `begin` returns."""
+
+    most = 1
+
+    def __init__(self, publish: Publish) -> None:
+        self._publish = publish
+        self._answers: list[Answer] = []
+
+    def begin(self, heads: Sequence[Head]) -> None:
+        self._answers.append(called(self._publish, heads))
+
+    def collect(self, _: float) -> list[Answer]:
+        answers, self._answers = self._answers, []
+        return answers
+
+    def __len__(self) -> int:
+        return len(self._answers)
 
 
 class ClockWait:
@@ -118,10 +193,13 @@ type HandlerStep = Outcome | BaseException | Handler | None
 
 
 class World:
-    """One consumer: its queues in a simulator, its database, its handler, and any number of workers.
+    """An outbox with its relays, and one consumer with its handler and workers, which the topic's queues are made for.
 
-    `says` holds, by place, what the handler says to the first, second … call; then it says nothing, which is Ack.
+    `says` holds, by place, what the handler says to the first, second … call; then it says nothing, which is Ack. The
+    topic is made when it is first looked for.
     """
+
+    subscribers: tuple[str, ...] = QUEUES
 
     def __init__(
         self,
@@ -132,15 +210,18 @@ class World:
         simulator: Simulator | None = None,
         is_ordered: bool = True,
         timeout_seconds: int = TIMEOUT_SECONDS,
+        max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self.engine, self.consumer = engine, consumer
         self.policy = Policy(consumer=consumer) if policy is None else policy
         self.simulator = Simulator() if simulator is None else simulator
         self.clock = self.simulator.clock
+        self.outbox = Outbox(TOPIC, clock=self.clock)
+        self.store = Store(engine, TOPIC, clock=self.clock)
         self.inbox = Inbox(self.policy, clock=self.clock)
         self.settings = ProcessorSettings(
             consumer=consumer,
-            max_attempts=MAX_ATTEMPTS,
+            max_attempts=max_attempts,
             timeout_seconds=timeout_seconds,
             hold_seconds_max=10.0 * timeout_seconds,
             is_ordered=is_ordered,
@@ -148,9 +229,30 @@ class World:
         self.says: dict[Place, list[HandlerStep]] = defaultdict(list)
         self.calls: list[Call] = []
         self.handlers = Handlers({ANY: self._handle})
-        self.sqs = self.simulator.client("sqs")
+        self.sqs, self.line = self.simulator.client("sqs"), TopicLine()
         self._numbers: dict[str, int] = defaultdict(int)
         self._workers = 0
+        self._create_queues()
+
+    def client(self, service: str) -> Any:
+        """Return a client for a relay or a worker."""
+        return self.simulator.client(service)
+
+    @cached_property
+    def sns(self) -> Any:
+        client = self.client("sns")
+        self.line.attach(client)
+        return client
+
+    def start_over(self) -> None:
+        with self.engine.begin() as connection:
+            for metadata in _METADATA:
+                for table in metadata.sorted_tables:
+                    connection.execute(delete(table))
+        self.simulator.reset()
+        self.line.forget()
+        self._workers = 0
+        self.__dict__.pop("urls", None)
         self._create_queues()
 
     def _create_queues(self) -> None:
@@ -165,6 +267,77 @@ class World:
 
     def _last_arn(self) -> str:
         return next(reversed(self.simulator.account.sqs.queues))
+
+    @cached_property
+    def urls(self) -> dict[str, str]:
+        """Return the queues that are subscribed to the topic, by name."""
+        self.sns.create_topic(Name=TOPIC, Attributes={"FifoTopic": "true"})
+        return {name: self._subscribed(name) for name in self.subscribers}
+
+    def _subscribed(self, name: str) -> str:
+        url, arn = str(self.url), self.arn
+        if name != self.consumer:
+            url = self.sqs.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+            arn = self._last_arn()
+        self.sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": _ANYBODY_SENDS})
+        raw = {"RawMessageDelivery": "true"}
+        self.sns.subscribe(TopicArn=_TOPIC_ARN, Protocol="sqs", Endpoint=arn, Attributes=raw)
+        return url
+
+    @property
+    def topic_arn(self) -> str:
+        assert self.urls, "nobody is subscribed to the topic"
+        return _TOPIC_ARN
+
+    # --- producers and relays -----------------------------------------------------------------------------------------
+
+    def commit(self, *groups: str) -> list[Event]:
+        events = [Event(type="order.placed", group=group, data={"n": number}) for number, group in enumerate(groups)]
+        with Session(self.engine) as session:
+            for event in events:
+                self.outbox.add(session, event)
+            session.commit()
+        return events
+
+    def publisher(self) -> Publisher:
+        return Publisher(self.sns, self.topic_arn)
+
+    def lease(self) -> Lease:
+        return Lease(self.engine, TOPIC, lease_seconds=SETTINGS.lease_seconds, clock=self.clock, own_clock=self.clock)
+
+    def relay(self, publish: Publish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
+        publish = self.publisher() if publish is None else publish
+        arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock, "calls": CallsInTurn} | more
+        return kind(self.store, self.lease(), publish, **arguments)
+
+    def statuses(self) -> dict[Place, str]:
+        with self.engine.connect() as connection:
+            columns = outbox_tables.messages.c
+            rows = connection.execute(select(columns.group_id, columns.group_seq, columns.status))
+            return {(group, seq): status for group, seq, status in rows}
+
+    def change(self, **values: Any) -> None:
+        """Write these values into all unfinished messages, as an operator with SQL does."""
+        with self.engine.begin() as connection:
+            unfinished = outbox_tables.messages.c.status != outbox_tables.SENT
+            connection.execute(update(outbox_tables.messages).where(unfinished).values(**values))
+
+    def received(self, queue: str = QUEUES[0]) -> list[dict[str, Any]]:
+        """Receive and delete everything that is in a queue."""
+        url, found = self.urls[queue], []
+        while messages := self.sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+        ).get("Messages"):
+            handles = [{"Id": message["MessageId"], "ReceiptHandle": message["ReceiptHandle"]} for message in messages]
+            self.sqs.delete_message_batch(QueueUrl=url, Entries=handles)
+            found += messages
+        return found
+
+    def databases(self, queue: str = QUEUES[0]) -> list[Place]:
+        """Receive and delete everything that is in a queue; return groups and numbers in the order they came."""
+        return places([message["Body"] for message in self.received(queue)])
+
+    # --- the consumer and its workers ---------------------------------------------------------------------------------
 
     def send(self, *groups: str) -> list[Envelope]:
         sent = []
@@ -211,6 +384,8 @@ class World:
         clock: Clock | None = None,
         poll_seconds: int = POLL_SECONDS,
         backoff: Backoff = BACKOFF,
+        worker_settings: WorkerSettings | None = None,
+        rng: Random | None = None,
         hooks: Sequence[WorkerHooks] = (),
         **options: Any,
     ) -> Hands:
@@ -219,25 +394,28 @@ class World:
         It dies at `failpoint`, and measures its leases by `clock`. A poll that brings nothing lasts `poll_seconds`.
         """
         self._workers += 1
-        sqs, line, wait, tally = self.simulator.client("sqs"), Line(), ClockWait(self.simulator), Tally()
+        sqs, line, wait, tally = self.client("sqs"), Line(), ClockWait(self.simulator), Tally()
         line.attach(sqs)
+        settings = WorkerSettings(
+            lanes=1,
+            wait_seconds=poll_seconds,
+            drain_seconds=POLL_SECONDS,
+            keep_inbox_seconds=5_184_000,
+            backoff=backoff,
+        )
         with patch.object(build, "MessageProcessor", kind):
             made = build.assemble_worker(
                 queue=Queue(sqs, self.url),
                 engine=self.engine,
                 handlers=self.handlers if handlers is None else handlers,
                 inbox=self.inbox if inbox is None else inbox,
-                settings=WorkerSettings(
-                    lanes=1,
-                    wait_seconds=poll_seconds,
-                    drain_seconds=POLL_SECONDS,
-                    keep_inbox_seconds=5_184_000,
-                    backoff=backoff,
-                ),
+                settings=settings if worker_settings is None else worker_settings,
                 processor_settings=self.settings,
                 wait=wait,
                 clock=self.clock if clock is None else clock,
-                rng=seeded(self._workers),  # of its own: two that ask with one attempt id are one receive
+                rng=seeded(self._workers)
+                if rng is None
+                else rng,  # of its own: two that ask with one attempt id are one receive
                 failpoint=failpoint,
                 hooks=[tally, *hooks],
                 **options,
@@ -320,3 +498,12 @@ class World:
 def places(bodies: list[str]) -> list[Place]:
     decoded = [decode(body) for body in bodies]
     return [(entry.event.group, entry.seq) for entry in decoded]
+
+
+@contextmanager
+def in_memory_world() -> Iterator[World]:
+    """Yield a world with an SQLite database of its own, for tests with many."""
+    engine = engines.engine("sqlite://")
+    create_tables(engine)
+    yield World(engine)
+    engine.dispose()
