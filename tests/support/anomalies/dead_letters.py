@@ -5,8 +5,7 @@ from typing import Any
 
 from sluice.history.events import Event
 from sluice.judge.checker import Activity, Move, QueueContext
-from tests.support.anomalies.case import Case
-from tests.support.histories.by_hand import END, EXPECTATION, WITHOUT_BILLING, deleted, received, worked_off
+from tests.support.histories.by_hand import END, EXPECTATION, WITHOUT_BILLING, Case, deleted, received, worked_off
 
 _THREE = replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3})
 _MOVE = Move(source="billing-dlq", destination="billing", began_at_us=300_000_000, ended_at_us=301_000_000)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from sluice.history.events import Event, Kind
-from tests.support.anomalies.case import Case
 from tests.support.histories.by_hand import (
     END,
+    Case,
     deleted,
     only,
     publish_of,

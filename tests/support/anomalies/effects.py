@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.history.events import Event, Kind
-from tests.support.anomalies.case import Case
-from tests.support.histories.by_hand import EXPECTATION, handled, only, publish_of, receive_of, sane
+from tests.support.histories.by_hand import EXPECTATION, Case, handled, only, publish_of, receive_of, sane
 
 _RECORDED = replace(EXPECTATION, effects_recorded=("billing",))
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from sluice.history.events import Event, pad_sequence_number
-from tests.support.anomalies.case import Case
 from tests.support.histories.by_hand import (
     END,
     QUEUES,
     WITHOUT_BILLING,
+    Case,
     deleted,
     only,
     publish_of,

@@ -5,11 +5,11 @@ from typing import Any
 
 from sluice.history.events import Event, answer_detail
 from sluice.judge.checker import Activity, QueueContext
-from tests.support.anomalies.case import Case
 from tests.support.histories.by_hand import (
     END,
     EXPECTATION,
     WITHOUT_BILLING,
+    Case,
     deleted,
     publish_of,
     receive_of,

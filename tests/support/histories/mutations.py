@@ -1,13 +1,13 @@
 """Histories with one to three events dropped, moved, doubled or changed."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sluice.history.events import Event, Kind, settle
 
-_VALUES: dict[str, list[Any]] = {
+VALUES: Mapping[str, Sequence[Any]] = {
     "body_hash": ["other", None],
     "outcome": ["info", "fail"],
     "queue": ["billing", "shipping", "billing-dlq", "events", None],
@@ -36,9 +36,10 @@ _VALUES: dict[str, list[Any]] = {
 }
 
 
-def _moved(event: Event, by_ms: int) -> Event:
+def moved(event: Event, by_us: int) -> Event:
+    """Return an event as if it had been so much later."""
     instants = {name: getattr(event, name) for name in ("invoked_at_us", "responded_at_us")}
-    return replace(event, **{name: value + by_ms * 1_000 for name, value in instants.items() if value is not None})
+    return replace(event, **{name: value + by_us for name, value in instants.items() if value is not None})
 
 
 def _put_into_call(events: list[Event], position: int, *, with_its_times: bool) -> None:
@@ -54,19 +55,21 @@ def _put_into_call(events: list[Event], position: int, *, with_its_times: bool) 
     events[second] = replace(events[second], call_id=other.call_id, batch_position=in_front + position % 3, **changes)
 
 
-def mutated(history: Sequence[Event], rng: random.Random) -> list[Event]:
+def mutated(
+    history: Sequence[Event], rng: random.Random, *, values: Mapping[str, Sequence[Any]] = VALUES
+) -> list[Event]:
     """Return the events of a sane group, of which one to three were dropped, moved, doubled or changed."""
     events = list(history)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         position = rng.randrange(len(events))
         edge_ms = rng.choice([299_900, 300_100, 600_000])
         by_ms = rng.choice([rng.randint(-150, 400), rng.randint(-40_000, 40_000), edge_ms])
-        again = _moved(replace(events[position], call_id=f"again/{position}/{by_ms}"), by_ms)
+        again = moved(replace(events[position], call_id=f"again/{position}/{by_ms}"), by_ms * 1_000)
         match rng.randrange(7):
             case 0:
                 del events[position]
             case 1:
-                events[position] = _moved(events[position], by_ms)
+                events[position] = moved(events[position], by_ms * 1_000)
             case 2:
                 events.append(again)
             case 3:
@@ -76,6 +79,6 @@ def mutated(history: Sequence[Event], rng: random.Random) -> list[Event]:
             case 5:
                 _put_into_call(events, position, with_its_times=False)
             case _:
-                name = rng.choice(sorted(_VALUES))
-                events[position] = replace(events[position], **{name: rng.choice(_VALUES[name])})
+                name = rng.choice(sorted(values))
+                events[position] = replace(events[position], **{name: rng.choice(values[name])})
     return settle(events)

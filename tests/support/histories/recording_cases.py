@@ -1,11 +1,11 @@
 """Recordings of every kind, small: whichever engine reads one, what it says of it is the same."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +19,7 @@ from sluice.recorder.journal import SCHEMA, Journal
 from sluice.saboteurs import sabotage
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories.by_hand import QUEUES, RUN, full, published, received, sane, without
+from tests.support.histories.mutations import VALUES, moved, mutated
 from tests.support.histories.recorded_services import DEAD, QUEUE, Shop
 from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
 
@@ -33,6 +34,7 @@ _SHOP = {
 }
 _OF_JOURNAL = ("run", "worker", "task_attempt")
 _RANDOM_GROUPS = 150
+_VALUES = {**VALUES, "message_group_id": [None], "error": ["Throttling", "Timeout"], "clock_id": ["another", None]}
 _TORN_BYTES = 600
 
 
@@ -201,8 +203,8 @@ def around() -> list[Event]:
 
 def broken_at_random(seed: int) -> list[Event]:
     """Return groups in which events were dropped, doubled, moved or changed at random; the same seed, the same ones."""
-    rng = np.random.default_rng(seed)
-    groups = {f"random {number}": _broken(rng) for number in range(_RANDOM_GROUPS)}
+    rng = random.Random(seed)  # noqa: S311 (no secret)
+    groups = {f"random {number}": mutated(full(), rng, values=_VALUES) for number in range(_RANDOM_GROUPS)}
     return [*around(), move_from(122), *(event for name, events in groups.items() for event in in_group(events, name))]
 
 
@@ -212,53 +214,6 @@ def forward(events: Sequence[Event]) -> list[Event]:
         replace(event, responded_at_us=None) if (event.responded_at_us or 0) < (event.invoked_at_us or 0) else event
         for event in events
     ]
-
-
-_CHANGES: Mapping[str, Sequence[Any]] = {
-    "body_hash": ["other", None],
-    "outcome": ["info", "fail"],
-    "queue": ["billing", "shipping", "billing-dlq"],
-    "idx": [0, 1, 2, 7],
-    "sqs_message_id": ["billing 0", "billing 1", "other"],
-    "sns_sequence_number": ["0".zfill(39), "99".zfill(39), None],
-    "receipt_handle_hash": ["billing 0 100", "other", None],
-    "kind": ["visibility_changed", "deleted", "received", "handled", "parked"],
-    "receive_count": [None, 0, 2, 4],
-    "deduplication_id": ["r.0", "billing 1", None],
-    "md5_ok": [False, None],
-    "visibility_timeout_seconds": [0, 1, 600],
-    "message_run": ["older", None],
-    "message_group_id": [None],
-    "responded_at_us": [None, 0, 121_000, 900_000],
-    "error": ["Throttling", "Timeout"],
-    "clock_id": ["another", None],
-}
-
-
-def _broken(rng: np.random.Generator) -> list[Event]:
-    events = full()
-    for _ in range(int(rng.integers(0, 4))):
-        index = int(rng.integers(len(events)))
-        match int(rng.integers(4)):
-            case 0:
-                del events[index]
-            case 1:
-                events.append(replace(events[index], call_id=f"again/{len(events)}"))
-            case 2:
-                events[index] = _later(events[index], int(rng.integers(-150_000, 400_000)))
-            case _:
-                name = sorted(_CHANGES)[int(rng.integers(len(_CHANGES)))]
-                value = _CHANGES[name][int(rng.integers(len(_CHANGES[name])))]
-                events[index] = replace(events[index], **{name: value})
-    return events
-
-
-def _later(event: Event, by_us: int) -> Event:
-    return replace(
-        event,
-        invoked_at_us=(event.invoked_at_us or 0) + by_us,
-        responded_at_us=None if event.responded_at_us is None else event.responded_at_us + by_us,
-    )
 
 
 def _sold(folder: Path, saboteur: str | None = None) -> None:
@@ -280,7 +235,7 @@ def _parquet(events: Sequence[Event], **case: Any) -> RecordingCase:
 
 def by_two_clocks(events: Sequence[Event], *, ahead_us: int, consumers: Sequence[str] = QUEUES) -> list[Event]:
     """Return the events, what consumers of these queues did timed by a clock of theirs that is ahead."""
-    return [replace(_later(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events]
+    return [replace(moved(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events]
 
 
 def _by_several_clocks() -> list[Event]:
@@ -291,7 +246,7 @@ def _by_several_clocks() -> list[Event]:
         for event in by_two_clocks(full(), ahead_us=-5_000_000)
     ]
     deleted_by_another = [
-        replace(_later(event, 90_000_000), clock_id="e") if event.kind == Kind.DELETED else event for event in there
+        replace(moved(event, 90_000_000), clock_id="e") if event.kind == Kind.DELETED else event for event in there
     ]
     return [*in_group(there, "there"), *in_group(back, "back"), *in_group(deleted_by_another, "other")]
 

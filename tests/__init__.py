@@ -1,1 +1,0 @@
-"""Tests of Sluice itself; what AWS promises is in contract_tests."""

@@ -1,1 +1,0 @@
-"""What is harmed: producers, handlers, their tables and database, and the processes."""

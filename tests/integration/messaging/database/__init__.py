@@ -1,1 +1,0 @@
-"""How outbox and inbox connect to their databases, and what each database promises."""

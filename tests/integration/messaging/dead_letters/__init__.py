@@ -1,1 +1,0 @@
-"""Dead letters: reading, redriving, replacing, and what is done to an inbox."""

@@ -1,1 +1,0 @@
-"""The outbox and the relay with real databases."""

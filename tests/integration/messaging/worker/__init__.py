@@ -1,1 +1,0 @@
-"""The worker: from a queue to an effect, once and in order."""

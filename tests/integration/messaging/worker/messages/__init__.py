@@ -1,1 +1,0 @@
-"""What becomes of a message: its order, its outcome, its one effect."""

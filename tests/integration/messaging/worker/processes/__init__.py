@@ -1,1 +1,0 @@
-"""Workers as processes of their own, on a LocalStack: killed, frozen, cut off, told to stop."""

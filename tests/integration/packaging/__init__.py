@@ -1,1 +1,0 @@
-"""Tests of what is installed: the wheel in clean environments."""

@@ -1,1 +1,0 @@
-"""Rehearsals of whole services: what was declared, its deployed policy and hours of traffic."""

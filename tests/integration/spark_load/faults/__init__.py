@@ -1,1 +1,0 @@
-"""What breaks during a load test, and what its verdict makes of it."""

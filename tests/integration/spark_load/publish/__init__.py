@@ -1,1 +1,0 @@
-"""Publishing, against the parts it hands messages to."""

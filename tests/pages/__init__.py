@@ -1,1 +1,0 @@
-"""Tests of the pages in docs/, in a real browser."""

@@ -1,1 +1,0 @@
-"""Servers on loopback that answer instead of AWS, or stand between a client and LocalStack."""

@@ -1,1 +1,0 @@
-"""Histories and recordings of runs: written by hand, simulated, or recorded from services."""

@@ -1,1 +1,0 @@
-"""Workers and inboxes as tests start them, honest and broken; outboxes and relays are in `outbox`."""

@@ -1,1 +1,0 @@
-"""Outboxes and relays as tests start them, honest and broken, and the databases below them."""

@@ -1,1 +1,0 @@
-"""Relays, workers and tools as processes of their own, around a real endpoint."""

@@ -1,1 +1,0 @@
-"""Tests that start nothing. Their folders are those of the packages they test."""

@@ -1,1 +1,0 @@
-"""What a chaos run does and finds, without one."""

@@ -1,1 +1,0 @@
-"""What environments become: their CloudFormation templates, resource by resource."""

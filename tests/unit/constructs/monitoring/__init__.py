@@ -1,1 +1,0 @@
-"""Tests of `sluice.constructs.monitoring`."""

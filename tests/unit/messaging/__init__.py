@@ -1,1 +1,0 @@
-"""What the runtime knows without a database or a network."""

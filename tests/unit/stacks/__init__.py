@@ -1,1 +1,0 @@
-"""Tests of `sluice.stacks`, and of the stage that composes them."""
