@@ -134,6 +134,12 @@ def handled(receive: Event) -> Event:
     )
 
 
+def moved(event: Event, by_us: int) -> Event:
+    """Return an event as if it had been so much later."""
+    instants = {name: getattr(event, name) for name in ("invoked_at_us", "responded_at_us")}
+    return replace(event, **{name: value + by_us for name, value in instants.items() if value is not None})
+
+
 def without(events: list[Event], **match: Any) -> list[Event]:
     return [e for e in events if not all(getattr(e, name) == value for name, value in match.items())]
 

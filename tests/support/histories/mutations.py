@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.history.events import Event, Kind, settle
+from tests.support.histories.by_hand import moved
 
 VALUES: Mapping[str, Sequence[Any]] = {
     "body_hash": ["other", None],
@@ -34,12 +35,6 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "responded_at_us": [None, 0, 121_000, 900_000],
     "receive_request_attempt_id": ["attempt"],
 }
-
-
-def moved(event: Event, by_us: int) -> Event:
-    """Return an event as if it had been so much later."""
-    instants = {name: getattr(event, name) for name in ("invoked_at_us", "responded_at_us")}
-    return replace(event, **{name: value + by_us for name, value in instants.items() if value is not None})
 
 
 def _put_into_call(events: list[Event], position: int, *, with_its_times: bool) -> None:

@@ -2,25 +2,20 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from sluice.history.events import Event, Kind, answer_detail, recording_detail
-from sluice.judge.engine import Engine
-from sluice.judge.parts import InMemory
+from sluice.history.events import Event, Kind, answer_detail
 from sluice.judge.reading import parquet_files
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
-from sluice.recorder.journal import SCHEMA, Journal
 from sluice.saboteurs import sabotage
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories.by_hand import QUEUES, RUN, full, published, received, sane, without
-from tests.support.histories.mutations import VALUES, moved, mutated
+from tests.support.histories.by_hand import QUEUES, RUN, full, moved, published, received, sane, without
+from tests.support.histories.mutations import VALUES, mutated
 from tests.support.histories.recorded_services import DEAD, QUEUE, Shop
+from tests.support.histories.recordings import by_two_clocks, in_group, table_of, write_journal, write_parquet
 from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
 
 KNOWN: Mapping[str, RecordedQueue] = {
@@ -32,7 +27,6 @@ _SHOP = {
         visibility_timeout_seconds=VISIBILITY_SECONDS, dead_letter_queue=DEAD, max_receive_count=RECEIVES_MAX
     )
 }
-_OF_JOURNAL = ("run", "worker", "task_attempt")
 _RANDOM_GROUPS = 150
 _VALUES = {**VALUES, "message_group_id": [None], "error": ["Throttling", "Timeout"], "clock_id": ["another", None]}
 _TORN_BYTES = 600
@@ -51,34 +45,6 @@ class RecordingCase:
     make: Callable[[Path], object]
     queues: Mapping[str, RecordedQueue] = field(default_factory=lambda: KNOWN)
     has_other_producers: bool = False
-
-
-# --- how events are written ------------------------------------------------------------------------------------------
-
-
-def table_of(events: Sequence[Event]) -> pa.Table:
-    return pa.table({name: [getattr(event, name) for event in events] for name in SCHEMA.names}, SCHEMA)
-
-
-def engine_of(events: Sequence[Event]) -> Engine:
-    return Engine(InMemory(table_of(events)))
-
-
-def write_journal(folder: Path, events: Sequence[Event], *, one_group_in: int = 1, name: str = "recorded-1") -> Path:
-    """Write the events as the flight recorder does: nobody planned them, there are no end markers."""
-    with Journal(folder, f"_{name}", common={"run": RUN, "worker": name, "task_attempt": 0}) as journal:
-        journal.add(kind=Kind.TOPOLOGY.value, detail=recording_detail(one_group_in))
-        for event in events:
-            if (event.idx or 0) >= 0:
-                journal.add(**{name: value for name, value in asdict(event).items() if name not in _OF_JOURNAL})
-    return folder
-
-
-def write_parquet(folder: Path, events: Sequence[Event], *, name: str = "events", **how: Any) -> Path:
-    """Write the events as a stranger may: one file, in no buckets."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table_of(events), folder / f"{name}.parquet", **how)
-    return folder
 
 
 def _write_buckets(folder: Path, events: Sequence[Event]) -> None:
@@ -106,45 +72,7 @@ def _write_two_journals(folder: Path) -> None:
         write_journal(folder, events[number::2], name=f"recorded-{number}")
 
 
-# --- how files are damaged ---
-
-
-def _chunk(path: Path, column: str) -> pq.ColumnChunkMetaData:
-    group = pq.read_metadata(path).row_group(0)
-    return next(of for of in map(group.column, range(group.num_columns)) if of.path_in_schema == column)
-
-
-def flip_in(path: Path, column: str) -> None:
-    """Flip a bit of a column's last page: what is left is Parquet."""
-    chunk = _chunk(path, column)
-    begin = chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
-    found = bytearray(path.read_bytes())
-    found[begin + chunk.total_compressed_size - 1] ^= 1
-    path.write_bytes(found)
-
-
-def zeroed(path: Path) -> None:
-    """Write zeros over a page of a column, as a bad disk may."""
-    with path.open("r+b") as file:
-        file.seek(_chunk(path, "idx").data_page_offset)
-        file.write(bytes(20))
-
-
-def cut(path: Path) -> None:
-    """Leave bytes out in the middle, as a broken copy may: the end is there, and says that there is more."""
-    found = path.read_bytes()
-    path.write_bytes(found[:1_000] + found[-9_000:])
-
-
 # --- events ----------------------------------------------------------------------------------------------------------
-
-
-def in_group(events: Sequence[Event], group: str) -> list[Event]:
-    """Return the events as those of another group, in calls of its own."""
-    return [
-        replace(event, message_group_id=group, call_id=None if event.call_id is None else f"{group}/{event.call_id}")
-        for event in events
-    ]
 
 
 def anomalies() -> list[Event]:
@@ -231,11 +159,6 @@ def _journal(events: Sequence[Event], **case: Any) -> RecordingCase:
 
 def _parquet(events: Sequence[Event], **case: Any) -> RecordingCase:
     return RecordingCase(make=lambda folder: write_parquet(folder, events), **case)
-
-
-def by_two_clocks(events: Sequence[Event], *, ahead_us: int, consumers: Sequence[str] = QUEUES) -> list[Event]:
-    """Return the events, what consumers of these queues did timed by a clock of theirs that is ahead."""
-    return [replace(moved(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events]
 
 
 def _by_several_clocks() -> list[Event]:

@@ -181,3 +181,19 @@ EDITED = {
     "staging, without billing": replace(_STAGING, consumers=_STAGING.consumers[1:]),
 }
 """Environments after an edit of their declaration, by what was edited."""
+
+
+def secret_of(environment: Environment) -> tuple[str | None, str | None]:
+    """Return the ARN of the secret of an environment's database, and that of its key."""
+    match environment.database:
+        case NewDatabase():
+            is_local = environment.account == "000000000000"
+            return (
+                f"arn:aws:secretsmanager:{environment.region}:000000000000:secret:rds!cluster-local"
+                if is_local
+                else "MasterUserSecret.SecretArn(DatabaseCluster)",
+                "Arn(DatabaseKey)" if environment.encryption is Encryption.CMK else None,
+            )
+        case ExistingDatabase() as database:
+            return database.secret_arn, database.secret_key_arn
+    return None, None

@@ -6,8 +6,9 @@ What no option changes is compared whole in tests/unit/constructs, or is a rule 
 from collections.abc import Iterator
 from typing import Any
 
-from sluice.declaration import Consumer, Encryption, Environment, ExistingDatabase, NewDatabase, naming
+from sluice.declaration import Consumer, Encryption, Environment, NewDatabase, naming
 from sluice.declaration.alarms import Hearer, alarms
+from tests.support.templates.environments import secret_of
 from tests.support.templates.resources import Resource
 
 _TOPIC, _QUEUE, _KEY = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key"
@@ -129,22 +130,6 @@ def _permissions(found: list[Resource], environment: Environment) -> Iterator[st
         for action in sorted({*seen, *needed}):
             if sorted(seen.get(action, [])) != sorted(needed.get(action, [])):
                 yield f"{consumer.name} may {action} on {', '.join(map(str, seen.get(action, ['nothing'])))}"
-
-
-def secret_of(environment: Environment) -> tuple[str | None, str | None]:
-    """Return the ARN of the secret of an environment's database, and that of its key."""
-    match environment.database:
-        case NewDatabase():
-            is_local = environment.account == "000000000000"
-            return (
-                f"arn:aws:secretsmanager:{environment.region}:000000000000:secret:rds!cluster-local"
-                if is_local
-                else "MasterUserSecret.SecretArn(DatabaseCluster)",
-                "Arn(DatabaseKey)" if environment.encryption is Encryption.CMK else None,
-            )
-        case ExistingDatabase() as database:
-            return database.secret_arn, database.secret_key_arn
-    return None, None
 
 
 def _needed(environment: Environment, consumer: Consumer) -> dict[str, list[str]]:

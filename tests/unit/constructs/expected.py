@@ -3,7 +3,7 @@
 from typing import Any
 
 from sluice.declaration import Encryption, Environment
-from tests.support.templates.invariants import secret_of
+from tests.support.templates.environments import secret_of
 from tests.support.templates.resources import Properties
 
 CONSUMERS = ("billing", "shipping", "audit")

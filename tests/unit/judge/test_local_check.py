@@ -35,14 +35,12 @@ from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, full, sane
 from tests.support.histories.recorded_services import DEAD, QUEUE
-from tests.support.histories.recording_cases import (
-    CASES,
-    RecordingCase,
+from tests.support.histories.recording_cases import CASES, RecordingCase, many_groups
+from tests.support.histories.recordings import (
     cut,
     engine_of,
     flip_in,
     in_group,
-    many_groups,
     table_of,
     write_journal,
     write_parquet,

@@ -28,7 +28,7 @@ from sluice.judge.screening.rollup import Messages
 from sluice.judge.tally import TALLY, Tally, rounded
 from tests.support.histories.by_hand import EXPECTATION, full, published, received
 from tests.support.histories.mutations import mutated
-from tests.support.histories.recording_cases import table_of
+from tests.support.histories.recordings import table_of
 
 _random = np.random.default_rng(5)
 _NUMBER = "18".zfill(21) + "000000000123456789"

@@ -28,7 +28,7 @@ from sluice.recorder.journal import SCHEMA
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, published
-from tests.support.histories.recording_cases import engine_of, table_of
+from tests.support.histories.recordings import engine_of, table_of
 
 
 @pytest.mark.parametrize(

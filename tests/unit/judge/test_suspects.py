@@ -23,7 +23,7 @@ from sluice.judge.screening.rollup import Messages
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, deleted, full, handled, published, received, sane
 from tests.support.histories.mutations import mutated
-from tests.support.histories.recording_cases import table_of
+from tests.support.histories.recordings import table_of
 
 _STRICT = replace(
     EXPECTATION,

@@ -12,7 +12,7 @@ from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.judge.judge import Planned, RunFacts, judge
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, deleted, published, received, sane
-from tests.support.histories.recording_cases import by_two_clocks, engine_of, in_group
+from tests.support.histories.recordings import by_two_clocks, engine_of, in_group
 
 _SECOND_US = 1_000_000
 _NO_THRESHOLDS = Thresholds()

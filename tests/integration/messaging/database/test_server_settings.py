@@ -18,9 +18,8 @@ from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
 from tests.integration.messaging.conftest import private_server
 from tests.support.command_line import command_line
-from tests.support.messaging import worker_harness
-from tests.support.messaging.outbox import simulated_relays
-from tests.support.messaging.worker_harness import World
+from tests.support.messaging.outbox.simulated_relays import work
+from tests.support.messaging.world import TOPIC, World, create_tables, effects, places
 from tests.support.processes import postgres_server
 
 _GROUPS = ("a", "B-2", "a")
@@ -107,7 +106,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         engine = engines.engine(made.get_uri())
         for versioned in (outbox_tables.versioned, inbox_tables.versioned):
             list(migrations.upgrade(engine, versioned))
-        worker_harness.create_tables(engine)
+        create_tables(engine)
         with engine.begin() as connection:
             connection.exec_driver_sql(
                 "CREATE ROLE app LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO app;"
@@ -140,24 +139,24 @@ def _require(engine: Engine) -> None:
 
 def _deliver(engine: Engine) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """Commit, publish and handle; return what consumers got, and the handler's effects."""
-    world = simulated_relays.World(engine)
+    world = World(engine)
     world.start_over()
     relay = world.relay()
     with Session(engine) as session:
         for group in _GROUPS:
             world.outbox.add(session, Event(type="order.placed", group=group, data=_TEXT))
         session.commit()
-    simulated_relays.work(relay)
+    work(relay)
     relay.close()
     with engine.begin() as connection:
-        for table in (*inbox_tables.metadata.sorted_tables, worker_harness.effects):
+        for table in (*inbox_tables.metadata.sorted_tables, effects):
             connection.execute(table.delete())
     inbox = World(engine)
     inbox.send(*_GROUPS)
     inbox.work_off(inbox.worker(poll_seconds=0), steps_max=20)
     received = world.received()
     assert {decode(message["Body"]).event.data for message in received} == {_TEXT}
-    return [simulated_relays.place(message) for message in received], inbox.effects()
+    return places([message["Body"] for message in received]), inbox.effects()
 
 
 def _set(owner: psycopg.Connection[Any], settings: str, *, whose: str = "ROLE app") -> None:
@@ -274,7 +273,7 @@ def test_an_encoding_that_cannot_store_every_text_is_refused_before_tables_are_m
     with engine.begin() as connection:
         outbox_tables.metadata.create_all(connection)
         with pytest.raises(OutboxError) as refused:
-            Outbox(simulated_relays.TOPIC).write(connection, [Event(type="t", group="a", data=None)])
+            Outbox(TOPIC).write(connection, [Event(type="t", group="a", data=None)])
     engine.dispose()
 
     assert applied == (2, "", f"sluice: {line}\n")
@@ -285,7 +284,7 @@ def test_a_producer_whose_connection_cannot_write_every_text_is_refused(server: 
     url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
     theirs = create_engine(url.update_query_dict({"client_encoding": "latin1"}))
     with Session(theirs) as session:
-        Outbox(simulated_relays.TOPIC).add(session, Event(type="t", group="a", data=_TEXT))
+        Outbox(TOPIC).add(session, Event(type="t", group="a", data=_TEXT))
         with pytest.raises(OutboxError) as refused:
             session.commit()
     theirs.dispose()
@@ -341,14 +340,14 @@ def test_what_was_delivered_is_there_after_a_crash_though_commits_do_not_wait_fo
     with engine.begin() as connection:
         connection.exec_driver_sql(f"ALTER {whose} SET synchronous_commit = off")
     engine.dispose()
-    outbox = simulated_relays.World(engine)
+    outbox = World(engine)
     outbox.start_over()
     inbox = World(engine)
     inbox.send("a")
 
     def theirs() -> None:
         with engine.begin() as connection:  # nothing that we keep
-            connection.execute(worker_harness.effects.insert().values(consumer="theirs", group_id="z", seq=0))
+            connection.execute(effects.insert().values(consumer="theirs", group_id="z", seq=0))
 
     found = []
     for act in (theirs, lambda: outbox.commit("a"), lambda: outbox.lease().acquire(), lambda: _work(inbox)):
@@ -359,7 +358,7 @@ def test_what_was_delivered_is_there_after_a_crash_though_commits_do_not_wait_fo
             found.append(
                 [
                     connection.execute(select(func.count()).select_from(table)).scalar_one()
-                    for table in (outbox_tables.messages, outbox_tables.leases, worker_harness.effects)
+                    for table in (outbox_tables.messages, outbox_tables.leases, effects)
                 ]
             )
     engine.dispose()
@@ -385,7 +384,7 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             connection.exec_driver_sql("ALTER SYSTEM SET autovacuum = off")
         with engine.begin() as connection:
             outbox_tables.metadata.create_all(connection)
-        worker_harness.create_tables(engine)
+        create_tables(engine)
         engine.dispose()
         postgres_server.restart(made, "fast")
         yield made

@@ -21,16 +21,8 @@ from sluice.judge.reading.parquet_files import write
 from spark_load.judge import parts
 from spark_load.judge.parts import HistoryOnSpark
 from tests.support.histories.planned_runs import STRICT, judged
-from tests.support.histories.recording_cases import (
-    CASES,
-    RecordingCase,
-    anomalies,
-    broken_at_random,
-    engine_of,
-    forward,
-    table_of,
-    write_parquet,
-)
+from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, forward
+from tests.support.histories.recordings import engine_of, table_of, write_parquet
 
 pytestmark = pytest.mark.spark
 _SLOW = ("sane", "torn", "every anomaly, recorded", "of several clocks, one of them alone", "an honest service")

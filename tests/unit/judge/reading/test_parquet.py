@@ -21,7 +21,7 @@ from sluice.judge.reading.damage import require_undamaged, undamaged
 from sluice.judge.reading.parquet_files import Piece, Rows, pieces, pieces_of, read, read_rows, write
 from sluice.recorder.journal import SCHEMA
 from tests.support.histories.by_hand import sane
-from tests.support.histories.recording_cases import table_of, write_parquet
+from tests.support.histories.recordings import table_of, write_parquet
 
 _METADATA = b"sluice.buckets"
 

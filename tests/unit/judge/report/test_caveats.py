@@ -17,7 +17,8 @@ from sluice.judge.report import junit, page
 from spark_load.cli import ending
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, full
-from tests.support.histories.recording_cases import CASES, KNOWN, engine_of
+from tests.support.histories.recording_cases import CASES, KNOWN
+from tests.support.histories.recordings import engine_of
 
 _NO_SPEED = "it says nothing about speed: its profile sets no latency_seconds_max"
 _NO_LOSS = "loss was not judged (A1, A3, E1): nothing marks where a group ends, so no queue is known to be drained"

@@ -1,22 +1,83 @@
 """A history in several parts, as Spark reads it, is told as it is in one: every anomaly, clocks, charts, mutations."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sluice.errors import HistoryError
 from sluice.history.events import Event, Kind
 from sluice.judge import recording, series
 from sluice.judge.engine import Engine, read_into_memory
-from sluice.judge.parts import InMemory
+from sluice.judge.parts import InMemory, Partial
+from sluice.judge.reading.columns import Events
+from sluice.judge.reading.parquet_files import Rows, pieces, together, write
+from sluice.judge.tally import PLACE_KEYS, TALLY, add_up, shorten
+from spark_load.judge import parts
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories.in_parts import Exchanged, InBuckets
 from tests.support.histories.planned_runs import STRICT, judged
-from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, forward, table_of
+from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, forward
+from tests.support.histories.recordings import table_of
+
+_PARTS = 3
+
+
+class InParts:
+    """A history of which each part is read by itself."""
+
+    def look(self, partial: Partial, rows: Rows | None = None) -> list[pa.Table]:
+        found = [partial(part) for part in self._parts(rows)]
+        return [pa.concat_tables(tables) for tables in zip(*found, strict=True)]
+
+    def tally(self, partial: Partial) -> pa.Table:
+        (found,) = self.look(partial)
+        whole = add_up(found)
+        values = ("value", "count")
+        listed = whole.group_by(PLACE_KEYS, use_threads=False).aggregate([(name, "list") for name in values])
+        tables = [TALLY.empty_table()]
+        for row in listed.to_pylist():
+            rows = len(row["value_list"])
+            columns = {name: [row[name]] * rows for name in PLACE_KEYS} | {name: row[f"{name}_list"] for name in values}
+            tables.append(shorten(pa.table(columns, TALLY)))
+        return pa.concat_tables(tables)
+
+    def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
+        raise NotImplementedError
+
+
+class InBuckets(InParts):
+    """A history in buckets, in files of two row groups each."""
+
+    def __init__(self, table: pa.Table, folder: Path) -> None:
+        folder.mkdir()
+        write([table.slice(0, len(table) // 2), table.slice(len(table) // 2)], folder, "part", _PARTS)
+        self._pieces, self._count = pieces(folder)
+
+    def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
+        for bucket in range(_PARTS):
+            yield parts._events_of([piece for piece in self._pieces if piece.bucket == bucket], rows, self._count)
+
+
+class Exchanged(InParts):
+    """A history in no buckets, whose events are handed to the parts as bytes."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._tables = [table.slice(0, len(table) // 2), table.slice(len(table) // 2)]
+
+    def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
+        shares: list[list[pa.Table]] = [[] for _ in range(_PARTS)]
+        for table in self._tables:
+            batch = parts._batch(
+                parts._shares(Events(table if rows is None else rows.taken(table)), _PARTS, is_whole=rows is not None)
+            )
+            for row in batch.to_pylist():
+                shares[row["number"]].append(parts._table(row["block"]))
+        return (together(share) for share in shares)
+
 
 _UNREADABLE = ("cut in its head", "no journal")
 
