@@ -1,5 +1,6 @@
 """A handler is put through redelivery, crash and poison: effects in the transaction are single, all others are not."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -293,6 +294,29 @@ def test_an_async_handler_and_one_for_a_type_are_taken(worker_harness: Make) -> 
     assert [dead_letter.reason for dead_letter in harness.dead_letters] == [
         "there is no handler for 'order.lost'; add one, or one for '*'"
     ]
+
+
+def test_an_async_handler_is_awaited_where_a_loop_runs_already(worker_harness: Make) -> None:
+    """In an asynchronous test, a notebook or a web server; its loop stays from message to message."""
+    loops = []
+
+    async def place(session: Session, event: Event, context: Context) -> None:
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+        write(session, event, context)
+
+    harness = worker_harness(place, tables=metadata)
+    for data in ("a", "b"):
+        harness.publish("order.placed", "g", data)
+
+    async def run() -> None:
+        harness.run()
+        assert asyncio.get_running_loop() not in loops
+
+    asyncio.run(run())
+
+    assert effects_of(harness) == ["g a", "g b"]
+    assert len(set(loops)) == 1
 
 
 def test_two_consumers_of_one_topic_get_what_their_filters_let_through(worker_harness: Make) -> None:

@@ -4,6 +4,9 @@ The handler has the lane's thread, transaction and deadline like any other; its 
 statement it executes blocks its own lane only. The loop stays from message to message, so that a client that belongs to
 it can be kept. What a handler started and left running is cancelled before its transaction is committed: nothing of an
 attempt outlives it.
+
+A thread on which a loop runs already, as in an asynchronous test, a notebook or a web server, can run no other: there
+the handler's loop is on a thread beside it, for which the first one waits.
 """
 
 import asyncio
@@ -11,10 +14,12 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
 
 
 class _Lane(threading.local):
     runner: asyncio.Runner | None = None
+    beside: ThreadPoolExecutor | None = None
 
 
 _lane = _Lane()
@@ -24,6 +29,10 @@ def awaited(returned: object) -> object:
     """Return a handler's result; await it first if it is awaitable."""
     if not inspect.isawaitable(returned):
         return returned
+    if _is_looping():
+        if _lane.beside is None:
+            _lane.beside = ThreadPoolExecutor(max_workers=1)
+        return _lane.beside.submit(contextvars.copy_context().run, awaited, returned).result()
     if _lane.runner is None:
         _lane.runner = asyncio.Runner()
     loop = _lane.runner.get_loop()
@@ -34,6 +43,15 @@ def awaited(returned: object) -> object:
             _lane.runner = None
         elif asyncio.all_tasks(loop):  # it was stopped in the middle of its work, as by SystemExit
             close()
+
+
+def _is_looping() -> bool:
+    """Return whether an event loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _alone(handling: Awaitable[object]) -> object:
@@ -52,3 +70,7 @@ def close() -> None:
     runner, _lane.runner = _lane.runner, None
     if runner is not None:
         runner.close()
+    beside, _lane.beside = _lane.beside, None
+    if beside is not None:
+        beside.submit(close).result()
+        beside.shutdown()
