@@ -1,7 +1,7 @@
 """A deployed environment is what its declaration says, and an operator hears of a poison message.
 
 Expectations are written from the declaration, not from the stacks. LocalStack enforces no policy: policies are read and
-evaluated (`contract_tests/deployment/policies.py`).
+evaluated (`sluice/simulator/model/policies.py`).
 """
 
 import json
@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from contract_tests.deployment.deployed import Deployment
-from contract_tests.deployment.policies import Decision, Request, decide
 from contract_tests.resources import NotArranged, QueueUnderTest, Resources, Topic, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReached, eventually
@@ -23,12 +22,13 @@ from sluice.declaration import Topic as DeclaredTopic
 from sluice.declaration.alarms import Alarm, Hearer, alarms
 from sluice.declaration.watched import Expression, Metric
 from sluice.limits import FIFO_SUFFIX, MESSAGE_BYTES_MAX
+from sluice.simulator.model.policies import Decision, Request, decide
 
 pytestmark = pytest.mark.deployment
 
 _ALARM_SECONDS = 200  # a LocalStack not started by us looks at an alarm once a minute
 _QUIET_SECONDS = 300  # and at three minutes' data points, where AWS would look at one
-_SECURE = {"aws:SecureTransport": "true"}
+_SECURE = {"aws:securetransport": "true"}
 _STRANGER = "arn:aws:iam::999999999999:user/stranger"
 
 
@@ -204,8 +204,8 @@ def _decisions(policy: dict[str, Any], *, action: str, resource: str, service: s
     def decision_for(principal: str, context: dict[str, str]) -> Decision:
         return decide(policy, Request(principal=principal, action=action, resource=resource, context=context))
 
-    foreign = {"aws:SourceArn": "arn:aws:sns:us-east-1:999999999999:theirs.fifo", "aws:SourceAccount": "999999999999"}
-    plain = {"aws:SecureTransport": "false"}
+    foreign = {"aws:sourcearn": "arn:aws:sns:us-east-1:999999999999:theirs.fifo", "aws:sourceaccount": "999999999999"}
+    plain = {"aws:securetransport": "false"}
     return {
         "on our behalf": decision_for(service, own | _SECURE),
         "on a stranger's behalf": decision_for(service, foreign | _SECURE),
@@ -244,7 +244,7 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
                 action="sqs:SendMessage",
                 resource=deployment.queue_arn(name),
                 service="sns.amazonaws.com",
-                own={"aws:SourceArn": naming.topic_arn(environment, deployment.account, consumer.topic)},
+                own={"aws:sourcearn": naming.topic_arn(environment, deployment.account, consumer.topic)},
             )
     topics = dict.fromkeys(deployment.own_topics, _NOBODY)
     if deployment.environment.alarm_topic_arn is None:  # else its policy is its owner's
@@ -256,7 +256,7 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
             action="sns:Publish",
             resource=arn,
             service="cloudwatch.amazonaws.com",
-            own={"aws:SourceAccount": deployment.account},
+            own={"aws:sourceaccount": deployment.account},
         )
 
     assert seen == expected

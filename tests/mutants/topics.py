@@ -1,12 +1,14 @@
 """What if not? Of every rule of topics, subscriptions, publishes and deliveries."""
 
 # ruff: noqa: E501 (a table: one row per mutant)
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from sluice import limits
+from sluice.simulator.model import policies
 from sluice.simulator.model.message import content_id
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.topics import delivery, publishing, sns, topic
@@ -146,11 +148,17 @@ def _default_of(entry: Mapping[str, Any]) -> str:
 
 def _any_allow(queue: Queue, topic_arn: str) -> bool:
     """Return whether a statement allows it, whatever another one denies."""
-    policy = queue.attributes.get("Policy")
-    statements = [] if policy is None else json.loads(policy)["Statement"]
-    return any(each["Effect"] == "Allow" and delivery._is_about(each, topic_arn) for each in statements)
+    statements = json.loads(queue.attributes.get("Policy", '{"Statement": []}'))["Statement"]
+    return any(_MAY_SEND(_with_policy(queue, {"Statement": [each]}), topic_arn) for each in statements)
 
 
+def _with_policy(queue: Queue, policy: dict[str, Any]) -> Queue:
+    other = copy.copy(queue)
+    other.attributes = queue.attributes | {"Policy": json.dumps(policy)}
+    return other
+
+
+_MAY_SEND = delivery.may_send
 _CHECK_PUBLISH = (sns, "check_publish")
 _CHECK_SUBSCRIPTION = (Sns, "_check_subscription_attribute")
 _CHECK_BATCH = (sns, "check_batch")
@@ -180,7 +188,7 @@ MUTANTS = (
     Mutant("group-to-standard", "a FIFO topic gives a standard queue the group", delivery, "_group_for", lambda _queue, _topic, entry: entry.get("MessageGroupId")),
     Mutant("no-group-to-standard", "a standard topic gives a standard queue no group", delivery, "_group_for", lambda queue, _topic, entry: entry.get("MessageGroupId") if queue.is_fifo else None),
     Mutant("deny-ignored", "a queue policy's Deny has no effect", delivery, "may_send", _any_allow),
-    Mutant("any-source-may-send", "the condition of a queue policy has no effect", delivery, "_holds", returning(value=True)),
+    Mutant("any-source-may-send", "the condition of a queue policy has no effect", policies, "_holds", returning(value=True)),
     Mutant("structure-ignored", "a message by protocol is delivered whole", delivery, "message_of", _whole_message),
     Mutant("protocol-ignored", "a message by protocol is delivered as its default", delivery, "message_of", _default_of),
     # Publishes.

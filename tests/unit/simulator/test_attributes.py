@@ -3,6 +3,7 @@
 Recorded: LocalStack tests/aws/services/sqs/test_sqs.py and sns/test_sns.py, dates at each test.
 """
 
+import json
 from typing import Any
 
 import pytest
@@ -93,6 +94,30 @@ def test_wildcards_of_a_condition_are_those_of_its_operator(
     service.sns("Publish", TopicArn=topic, Message="m", MessageGroupId="g", MessageDeduplicationId="1")
 
     assert len(service.bodies(url)) == is_allowed
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        None,
+        [],
+        ["Allow"],
+        [{"Principal": "*", "Action": "*"}],
+        [{"Effect": "Allow", "NotAction": "sqs:DeleteQueue"}],
+        [{"Effect": "Allow", "Condition": {"DateLessThan": {"aws:CurrentTime": "2030-01-01"}}}],
+        [{"Effect": "Allow", "Resource": "arn:aws:sqs:us-east-1:000000000000:other.fifo"}],
+    ],
+)
+def test_a_policy_that_does_not_let_the_topic_send_keeps_its_messages_out(service: Service, statements: object) -> None:
+    topic, url = service.topic(), service.queue()
+    policy = {} if statements is None else {"Statement": statements}
+    service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
+    service.sns("Subscribe", TopicArn=topic, Protocol="sqs", Endpoint=arn_of(url))
+
+    published = service.sns("Publish", TopicArn=topic, Message="m", MessageGroupId="g", MessageDeduplicationId="1")
+
+    assert "MessageId" in published
+    assert service.bodies(url) == []
 
 
 @pytest.mark.parametrize(("operation", "names"), [("ListQueues", ()), ("ListDeadLetterSourceQueues", ("QueueUrl",))])

@@ -1,14 +1,13 @@
 """How a topic's copies get into queues: to whom, in which envelope, and whether the queue's policy lets them in."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from sluice import limits
 from sluice.simulator.model.message import Message, size_bytes
 from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.policies import Decision, Request, decide
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.topics.publishing import message_of
 from sluice.simulator.model.topics.topic import Archived, Published, Subscription, Topic
@@ -126,47 +125,15 @@ def envelope(topic: Topic, subscription: Subscription, entry: Params, published:
 def may_send(queue: Queue, topic_arn: str) -> bool:
     """Return whether the queue's policy lets the topic send: without one, publishing succeeds in vain [SNS-44].
 
-    Reads what such policies are made of: Effect, the service principal, the action, and a condition on the source.
+    A policy that is none, or uses what is not known here, lets nobody send.
     """
-    policy = queue.attributes.get("Policy")
-    statements = [] if policy is None else json.loads(policy)["Statement"]
-    applying = [
-        statement
-        for statement in (statements if isinstance(statements, list) else [statements])
-        if _is_about(statement, topic_arn)
-    ]
-    effects = {statement["Effect"] for statement in applying}
-    return effects == {"Allow"}
-
-
-def _is_about(statement: Mapping[str, Any], topic_arn: str) -> bool:
-    principal = statement.get("Principal", "*")
-    services = _list(principal.get("Service", principal.get("AWS"))) if isinstance(principal, Mapping) else [principal]
-    actions = {action.lower() for action in _list(statement.get("Action", "*"))}
-    if not {"*", "sns.amazonaws.com"} & set(services) or not {"*", "sqs:*", "sqs:sendmessage"} & actions:
+    context = {
+        "aws:sourcearn": topic_arn,
+        "aws:sourceaccount": topic_arn.split(":")[4],
+        "aws:securetransport": "true",
+    }
+    request = Request(principal="sns.amazonaws.com", action="sqs:SendMessage", resource=queue.arn, context=context)
+    try:
+        return decide(json.loads(queue.attributes.get("Policy", "{}")), request) is Decision.ALLOW
+    except (ValueError, LookupError, AttributeError, TypeError):
         return False
-    for comparison, wanted in statement.get("Condition", {}).items():
-        for name, value in wanted.items():
-            if not _holds(comparison, name, _list(value), topic_arn):
-                return False
-    return True
-
-
-def _holds(comparison: str, name: str, values: list[str], topic_arn: str) -> bool:
-    if name.lower() == "aws:securetransport":
-        return values[0].lower() == "true"
-    if name.lower() not in ("aws:sourcearn", "aws:sourceaccount"):
-        return False
-    seen = topic_arn if name.lower() == "aws:sourcearn" else topic_arn.split(":")[4]
-    has_wildcards = "Like" in comparison or comparison.startswith("Arn")
-    return any(_is_like(seen, value, has_wildcards=has_wildcards) for value in values) != ("Not" in comparison)
-
-
-def _is_like(seen: str, value: str, *, has_wildcards: bool) -> bool:
-    if not has_wildcards:
-        return seen == value
-    return re.fullmatch(re.escape(value).replace(r"\*", ".*").replace(r"\?", "."), seen) is not None
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

@@ -1,0 +1,101 @@
+"""Decides what a resource policy says of one request, by the rules of IAM, for the operators such policies use.
+
+The simulator enforces it. LocalStack stores policies and enforces none of them, so there the contract tests read what a
+policy permits. What a statement leaves out, it says of everything.
+AWS: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html (read 2026-11-21) and
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Any
+
+
+class Decision(Enum):
+    """What a policy says: an explicit deny wins over an allow; NOT_STATED leaves it to the caller's own permissions."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    NOT_STATED = "not stated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request.
+
+    Args:
+        principal: who asks: a service such as `sns.amazonaws.com`, or the ARN of an identity.
+        action: `service:Operation`.
+        resource: ARN of what it is asked of.
+        context: condition keys, in lower case, to values.
+    """
+
+    principal: str
+    action: str
+    resource: str
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+def decide(policy: Mapping[str, Any], request: Request) -> Decision:
+    """Return what the policy says of the request.
+
+    Raises:
+        ValueError: the policy uses something this evaluator does not know; then nothing is known.
+    """
+    statements = _listed(policy.get("Statement", []))
+    effects = {statement["Effect"] for statement in statements if _matches(statement, request)}
+    if "Deny" in effects:
+        return Decision.DENY
+    return Decision.ALLOW if "Allow" in effects else Decision.NOT_STATED
+
+
+def _matches(statement: Mapping[str, Any], request: Request) -> bool:
+    if unknown := sorted(statement.keys() - _KNOWN):
+        raise ValueError(f"the policy has {unknown}, known are {sorted(_KNOWN)}")
+    actions, resources = (_listed(statement.get(name, "*")) for name in ("Action", "Resource"))
+    return (
+        not {"*", request.principal}.isdisjoint(_principals(statement.get("Principal", "*")))
+        and any(_is_like(request.action.lower(), pattern.lower()) for pattern in actions)
+        and any(_is_like(request.resource, pattern) for pattern in resources)
+        and all(
+            _holds(operator, request.context.get(key.lower()), list(map(str, _listed(allowed))))
+            for operator, conditions in statement.get("Condition", {}).items()
+            for key, allowed in conditions.items()
+        )
+    )
+
+
+def _principals(principal: str | Mapping[str, Any]) -> Iterable[str]:
+    if isinstance(principal, str):
+        return [principal]
+    return [name for names in principal.values() for name in _listed(names)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _holds(operator: str, seen: str | None, allowed: list[str]) -> bool:
+    plain = operator.rpartition(":")[2].removesuffix("IfExists")
+    kind = plain.replace("Not", "")
+    if kind not in _COMPARISONS:
+        raise ValueError(f"the policy has condition operator {operator}, which is not known here")
+    if seen is None:
+        return kind != plain or operator.endswith("IfExists")
+    return any(_COMPARISONS[kind](seen, value) for value in allowed) == (kind == plain)
+
+
+def _is_like(seen: str, pattern: str) -> bool:
+    return fnmatchcase(seen, pattern.replace("[", "[[]"))
+
+
+_KNOWN = {"Sid", "Effect", "Principal", "Action", "Resource", "Condition"}
+_COMPARISONS: Mapping[str, Callable[[str, str], bool]] = {
+    "Bool": lambda seen, value: seen.lower() == value.lower(),
+    "StringEquals": str.__eq__,
+    "StringLike": _is_like,
+    "ArnEquals": _is_like,
+    "ArnLike": _is_like,
+}
