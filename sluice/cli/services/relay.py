@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import boto3
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from sluice import sdk
 from sluice.cli.options import ProcessOptions
@@ -157,7 +157,7 @@ def _has_tables(place: DatabaseTarget) -> bool:
         with engines.reading(place.engine) as connection:
             migrations.require(connection, tables.versioned)
             server_settings.require(connection, tables.RELAY_RIGHTS)
-    except (OperationalError, InterfaceError) as error:
+    except DBAPIError as error:
         if not engines.may_pass_at_start(error):
             raise
         return False

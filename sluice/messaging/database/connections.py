@@ -10,11 +10,12 @@ from math import inf
 from typing import Any
 
 import psycopg
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from sluice.clock import SystemClock
+from sluice.messaging.database import failures
 from sluice.messaging.database.answer_watch import AnswerWatch
 
 _IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
@@ -106,6 +107,21 @@ def take_back(engine: Engine) -> None:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
             raise InvalidatePoolError from error
+
+
+def leave_standbys(engine: Engine) -> None:
+    """Drop all pooled connections to a Postgres that only reads, as what was the primary does after a failover.
+
+    The next ones are made anew, to whom the address names by then. Safe to repeat, also with somebody else's engine.
+    https://docs.sqlalchemy.org/en/21/core/events.html#sqlalchemy.events.DialectEvents.handle_error (read 2026-11-26)
+    """
+    if engine.dialect.name == "postgresql" and not event.contains(engine, "handle_error", _note_standby):
+        event.listen(engine, "handle_error", _note_standby)
+
+
+def _note_standby(context: ExceptionContext) -> None:
+    if failures.is_only_read(context.original_exception):
+        context.is_disconnect = True
 
 
 def end_waits(engine: Engine, seconds: float) -> None:

@@ -33,14 +33,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
-    InterfaceError,
     NoSuchModuleError,
-    OperationalError,
 )
 
 from sluice.clock import Clock
 from sluice.errors import ConfigError
-from sluice.messaging.database import connections
+from sluice.messaging.database import connections, failures
 from sluice.messaging.errors import OutboxError
 
 _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
@@ -50,18 +48,14 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
 _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _PORT_MAX = 65_535
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
-_UNTRUSTED = ("certificate verify failed", "does not match host name")  # OpenSSL's and libpq's own
+# OpenSSL's and libpq's own, on this side: no language of the server.
+_UNTRUSTED = ("certificate verify failed", "does not match host name")
 REFUSED = "the database refuses the credentials ({reason}); correct them where they are kept"
 """Said by what ends for that, with what the server said."""
 NO_TABLES = "the {part}'s tables are not in this database; create them with `sluice schema apply {part}`"
 """Said of a database without the tables of outbox or inbox."""
 _UNDEFINED_TABLE = "42P01"
-# SQLSTATE classes and states after which the same transaction may succeed: connection, resources, shutdown, lost races.
-_AWAY = ("08", "53", "57P", "40001", "40P01", "55P03", "25P03", "25006")
-_LOCKED = ("55P03", "40P01")  # lock_timeout, deadlock
-_MISFIT, _FORBIDDEN = "42", "42501"  # syntax error or access rule violation; insufficient_privilege
 _LOCK_MILLISECONDS = 200
-_ONLY_READ = "25006"  # by a connection to what was the primary before a failover
 _ONLY_READS = "sluice_only_reads"
 _NOW_US = {
     "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
@@ -99,6 +93,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         make_durable(made)
     else:
         event.listen(made, "do_connect", connections.open_postgres if connect is None else connect)
+    connections.leave_standbys(made)
     return made
 
 
@@ -179,23 +174,10 @@ def insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
     return _INSERTS[dialect](table)
 
 
-def may_pass(error: DBAPIError) -> bool:
-    """Return whether a retry may succeed: the database was unreachable, or this transaction lost a race.
-
-    Which of the two it is, only another transaction tells.
-    """
-    state = getattr(error.orig, "sqlstate", None)
-    if isinstance(state, str):
-        return state.startswith(_AWAY)
-    is_busy = "database is locked" in str(error.orig)
-    no_answer = isinstance(error, OperationalError | InterfaceError) and not _is_sqlite(error)
-    return error.connection_invalidated or is_busy or no_answer
-
-
 def may_pass_at_start(error: DBAPIError) -> bool:
     """Return whether to wait for a database that has not answered yet: neither it nor we refuse the other."""
     is_untrusted = any(sentence in str(error.orig) for sentence in _UNTRUSTED)
-    return may_pass(error) and not is_refused(error.orig) and not is_untrusted
+    return failures.may_pass(error) and not is_refused(error.orig) and not is_untrusted
 
 
 class RefusedForNow(psycopg.OperationalError):
@@ -233,11 +215,6 @@ def forget_connections(engine: Engine) -> None:
         engine.dispose()
 
 
-def is_only_read(error: DBAPIError) -> bool:
-    """Return whether the server only reads: all connections of the pool are to it, and have to be made anew."""
-    return getattr(error.orig, "sqlstate", None) == _ONLY_READ
-
-
 def wait_briefly(connection: Connection) -> None:
     """Set a short lock timeout for the rest of a transaction on Postgres.
 
@@ -245,26 +222,6 @@ def wait_briefly(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_MILLISECONDS}ms'"))
-
-
-def is_locked(error: DBAPIError) -> bool:
-    """Return whether the transaction failed because of a lock timeout or a deadlock."""
-    return getattr(error.orig, "sqlstate", None) in _LOCKED
-
-
-def does_not_fit(error: DBAPIError) -> bool:
-    """Return whether a statement does not fit what is there: a column that it adds is there, or one it needs is not.
-
-    https://www.postgresql.org/docs/18/errcodes-appendix.html (read 2026-11-23)
-    """
-    state = getattr(error.orig, "sqlstate", None)
-    if isinstance(state, str):
-        return state.startswith(_MISFIT) and state != _FORBIDDEN
-    return _is_sqlite(error) and not may_pass(error)
-
-
-def _is_sqlite(error: DBAPIError) -> bool:
-    return type(error.orig).__module__ == "sqlite3"
 
 
 def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:

@@ -25,7 +25,7 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Tex
 from sqlalchemy.exc import DBAPIError
 
 from sluice.errors import ConfigError
-from sluice.messaging.database import engines, schema
+from sluice.messaging.database import engines, failures, schema
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.failpoints import Failpoint, unarmed
 
@@ -170,7 +170,7 @@ def _step(connection: Connection, tables: VersionedTables, version: int) -> bool
             for statement in tables.steps[version - 1].statements:
                 connection.execute(text(statement))
     except DBAPIError as error:
-        if not engines.does_not_fit(error):
+        if not failures.does_not_fit(error):
             raise
         return False
     return True

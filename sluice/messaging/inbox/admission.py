@@ -4,9 +4,10 @@ A transaction begins by locking the row of the message's group; two workers that
 the other, and the second sees what the first did. Which number comes next is decided by `sequence`.
 """
 
+import uuid
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, false, update
+from sqlalchemy import Connection, Engine, delete, insert
 
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope
@@ -15,6 +16,8 @@ from sluice.messaging.inbox.groups import Arrived, columns_of, position_of
 from sluice.messaging.inbox.parking import Parking
 from sluice.messaging.inbox.sequence import Action, Arrival, Decision, Known, Position, decide, needs_known
 from sluice.messaging.inbox.tables import groups
+
+_PROBE_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +90,16 @@ class Inbox(Parking):
         self._groups.write(connection, group_id, columns_of(position))
 
     def require_writable(self, connection: Connection) -> None:
-        """Change nothing, in a way that fails where the inbox cannot be written."""
-        unchanged = update(groups).where(groups.c.consumer == self.policy.consumer, groups.c.group_id == "", false())
-        connection.execute(unchanged.values(updated_at_us=groups.c.updated_at_us))
+        """Write a group that is none and delete it again: nothing is left, and where there is no room it fails.
+
+        The caller commits: SQLite writes only then. What is written is as large as an event, because a page that is not
+        full yet would have room for less.
+        """
+        probe = {"consumer": self.policy.consumer, "group_id": uuid.uuid4().hex}
+        row = {"epoch": 0, "first_seq": 0, "last_seq": 0, "last_event_id": "-" * _PROBE_CHARACTERS, "updated_at_us": 0}
+        connection.execute(insert(groups).values(probe | row))
+        is_probe = [groups.c[name] == value for name, value in probe.items()]
+        connection.execute(delete(groups).where(*is_probe))
 
     def record_dead(self, connection: Connection, arrived: Arrived, reason: str, *, is_permanent: bool) -> bool:
         """Record that a message is dead: SQS will move it to the DLQ. The caller commits.

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
-from sluice.messaging.database import engines, server_settings
+from sluice.messaging.database import connections, engines, server_settings
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.outbox import sessions, tables
 from sluice.terminal.printable import printable
@@ -177,6 +177,7 @@ class Outbox:
             event.check_size(self._event_bytes_max)
         server_settings.require_durable(connection)
         sessions.require_transaction(connection)
+        connections.leave_standbys(connection.engine)
         with engines.explaining_missing_tables():
             if connection.dialect.name != "postgresql":
                 _counters_first(connection, self.topic, listed, self._clock)

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from sluice.clock import Clock
-from sluice.messaging.database import engines
+from sluice.messaging.database import connections, engines
 from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, USED_EARLIER_US_MAX, groups, messages
 
 HEADS_MAX = 100
@@ -158,6 +158,7 @@ class Store:
 
     def __init__(self, engine: Engine, topic: str, *, clock: Clock | None = None) -> None:
         self._engine, self._topic, self._clock = engine, topic, clock
+        connections.leave_standbys(engine)
         now_us = engines.now_us_text(engine.dialect.name, clock)
         self._heads, self._sent, self._lag = (text(sql.format(now_us=now_us)) for sql in (_HEADS, _MARK_SENT, _LAG))
 

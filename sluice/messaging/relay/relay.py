@@ -10,20 +10,22 @@ minutes, and after that the consumer's inbox does: SNS knows no token.
 
 import logging
 import random
+import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 from sqlalchemy import Connection
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sluice import limits
 from sluice.clock import Clock, SystemClock
 from sluice.declaration.validation import between, checked, declared, require
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database import engines
+from sluice.messaging.database import engines, failures
 from sluice.messaging.errors import LeaseLost, OutboxError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.hooks import HookSet
@@ -356,8 +358,8 @@ class Relay:
                 with self._lease.writing() as connection:
                     if forget(connection, keep_seconds) < DELETED_MAX:
                         break
-        except OperationalError as error:
-            if not engines.is_locked(error):
+        except DBAPIError as error:
+            if not failures.is_locked(error):
                 raise
 
 
@@ -372,12 +374,13 @@ def run(
 ) -> None:
     """Run a relay until it is told to stop; then let another lead, whatever it ended for.
 
-    A database that does not answer is tried again after a while: nothing is lost meanwhile, it is the outbox.
+    A database that does not answer, or only reads, is tried again after a while: nothing is lost meanwhile, it is the
+    outbox.
 
     With `is_notified` commits end the wait, so it always rests for `poll_seconds`.
 
     Raises:
-        OutboxError: it refuses the credentials.
+        OutboxError: the database refuses the credentials, or what a relay does: tables or rights are missing.
     """
     try:
         _run(relay, wait, settings, rng, watch, is_notified=is_notified)
@@ -394,28 +397,46 @@ def _run(
     *,
     is_notified: bool,
 ) -> None:
-    failures = 0
+    failed_count = 0
     while not wait.is_stopped():
         try:
             is_busy = relay.step()
-            failures = 0
-        except (OperationalError, InterfaceError) as error:
-            if (reason := engines.refusal(error.orig)) is not None:
-                raise OutboxError(f"{engines.REFUSED.format(reason=reason)}; start the relay again") from error
-            failures += 1
+            failed_count = 0
+        except (SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
+            _require_waiting(error)
+            failed_count += 1
             is_busy = False
-            _log.error("the database does not answer", error=_log_fields(error))
+            only_reads = failures.is_only_read(error)
+            event = (
+                "the database only reads: new connections are tried" if only_reads else "the database does not answer"
+            )
+            _log.error(event, error=_log_fields(error), failures=failed_count)
         pause_seconds = 0.0
         if not is_busy:
             seconds = settings.poll_seconds if is_notified else relay.rest_seconds
             seconds = seconds if relay.is_leading else _STANDBY_SECONDS
-            if failures:
-                seconds = settings.backoff.seconds(failures, rng.random())
+            if failed_count:
+                seconds = settings.backoff.seconds(failed_count, rng.random())
             pause_seconds = seconds * (0.75 + rng.random() / 2)
         if watch is not None:
             watch.look(pause_seconds)
         if not is_busy:
             wait.wait(pause_seconds)
+
+
+def _require_waiting(error: Exception) -> None:
+    """Refuse to wait for what only another configuration mends.
+
+    Raises:
+        OutboxError: the database refuses the credentials, or what a relay does.
+    """
+    if (reason := engines.refusal(getattr(error, "orig", error))) is not None:
+        raise OutboxError(f"{engines.REFUSED.format(reason=reason)}; start the relay again") from error
+    if not failures.may_pass(error):
+        raise OutboxError(
+            f"the database refuses what the relay does ({_log_fields(error)}); compare its tables and rights with"
+            " `sluice outbox check`, and start the relay again"
+        ) from error
 
 
 def _log_fields(error: Exception) -> str:

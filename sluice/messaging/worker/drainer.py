@@ -23,8 +23,8 @@ from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
-from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
-from sluice.messaging.worker.processing.transactions import is_away
+from sluice.messaging.worker.processing.handler_runner import Attempt, DatabaseFailed, HandlerRunner
+from sluice.messaging.worker.processing.transactions import is_away, reason_of
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.messaging.worker.signs import Signs
 from sluice.terminal.logger import Logger
@@ -91,6 +91,7 @@ class Drainer:
         self._signs = signs
         self._lock = threading.Lock()
         self._claimed: set[str] = set()
+        self._uncounted: dict[str, ParkedMessage] = {}  # attempts that were none, which the database still counts
         self._leases: list[DrainLease] = []
 
     def step(self) -> int:
@@ -117,8 +118,8 @@ class Drainer:
         try:
             with suppress(HoldLost), structlog.contextvars.bound_contextvars(group=group_id):
                 return self._drain(group_id)
-        except DBAPIError as error:
-            _log.error("the database refused", group=group_id, error=printable(error.orig))
+        except (DBAPIError, DatabaseFailed) as error:
+            _log.error("the database refused", group=group_id, error=reason_of(error))
         finally:
             with self._lock:
                 self._claimed.discard(group_id)
@@ -136,6 +137,8 @@ class Drainer:
         return handled
 
     def _handle_next(self, group_id: str) -> bool:
+        if (uncounted := self._uncounted.pop(group_id, None)) is not None:
+            self._end_attempt(uncounted)
         with self._engine.begin() as connection:
             begun = self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts)
         if begun is None:
@@ -181,7 +184,7 @@ class Drainer:
 
         Raises:
             HoldLost: the worker ends; the attempt does not count.
-            DBAPIError: the database is away; neither does it.
+            DatabaseFailed: the database is away; neither does it.
         """
         try:
             attempt = Attempt(
@@ -198,12 +201,12 @@ class Drainer:
                 self._end_attempt(message)
                 raise
             return Retry(reason=str(lost))
-        except DBAPIError as error:
+        except DatabaseFailed as error:
             session.rollback()
             if is_away(self._engine, self._inbox, error):
                 self._end_attempt(message)
                 raise
-            return Retry(reason=printable(error.orig))
+            return Retry(reason=reason_of(error))
 
     @contextmanager
     def _leased(self, message: ParkedMessage) -> Iterator[DrainLease]:
@@ -230,8 +233,12 @@ class Drainer:
         )
 
     def _end_attempt(self, message: ParkedMessage) -> None:
-        with suppress(DBAPIError), self._engine.begin() as connection:  # else it counts: there is nobody to tell
-            self._inbox.end_attempt(connection, message)
+        try:
+            with self._engine.begin() as connection:
+                self._inbox.end_attempt(connection, message)
+        except DBAPIError as error:
+            self._uncounted[message.envelope.event.group] = message
+            _log.warning("an attempt that was none still counts, until the database lets it go", error=reason_of(error))
 
     def _put_back(self, message: ParkedMessage, context: Context, outcome: Retry | Reject) -> None:
         is_held = isinstance(outcome, Reject) or context.is_last_attempt

@@ -1,6 +1,7 @@
 """A lane: receives one message after the other and works on it, on a thread of its own.
 
-It polls for itself, one message at a time. A lane that cannot reach queue or database waits, longer each time.
+It polls for itself, one message at a time. A lane that cannot reach queue or database, or whose messages all fail
+unforeseen, waits, longer each time.
 """
 
 import random
@@ -57,13 +58,15 @@ class Lane:
                 self._attempt = None  # what it brought the first time has been somebody else's, or visible, since
             self.rest()
             return False
-        self._attempt, self._failures = None, 0
+        self._attempt = None
         if message is None:
+            self._failures = 0
             if self._clock.monotonic() - requested_at < self._settings.wait_seconds / 2:
                 self._wait.wait(_EARLY_SECONDS)
             return False
         self._signs.working()
         self._processor.process(message, requested_at=requested_at)
+        self._failures = 0  # not before: the next message may fail as this one would have
         self.active_at = self._clock.monotonic()
         return True
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from sluice.clock import Clock
-from sluice.messaging.database import engines
+from sluice.messaging.database import engines, failures
 from sluice.messaging.errors import HoldLost, OutboxError, TransientError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.maintenance import FORGOTTEN_MAX
@@ -244,7 +244,7 @@ class Worker:
                 self._forgot_at = now
                 self._forget()
         except DBAPIError as error:
-            if not engines.may_pass(error):
+            if not failures.may_pass(error):
                 raise
             _log.warning("the database does not answer", error=str(error.orig).strip())
 

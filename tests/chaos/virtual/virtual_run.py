@@ -5,7 +5,6 @@ between commit and delete, after the publish whose answer it waits for. One that
 the others go on. Everything else goes by the clock, which moves only where somebody waits.
 """
 
-import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -38,6 +37,7 @@ from sluice.testing import SimulatedAws, inbox_view
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import WIRE, FaultKind
 from tests.chaos.virtual.schedules import CONSUMER, PRODUCER, RELAY, WORKERS, Publish, Story
+from tests.support.messaging.database_errors import busy
 from tests.support.messaging.world import TOPIC, World, create_tables
 
 _DRAIN_SECONDS = 900.0
@@ -286,7 +286,7 @@ class VirtualRun(World):
     def _refuse(self, _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         if self._active(FaultKind.LOCK, "database") is not None:
             self.hits["lock"] += 1
-            raise OperationalError(statement, parameters, sqlite3.OperationalError("database is locked"))
+            raise OperationalError(statement, parameters, busy())
 
     def _armed(self, kind: FaultKind) -> Fault[FaultKind] | None:
         found = (

@@ -1,6 +1,5 @@
 """A state machine of one consumer: any event, in any order, against a model of what must come of it."""
 
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -33,6 +32,7 @@ from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive, new_run
 from sluice.messaging.worker.processing.processor import MessageProcessor
+from tests.support.messaging.database_errors import busy
 from tests.support.messaging.faulty_calls import Fault, Killed, Place
 from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, create_tables, envelope
 
@@ -73,7 +73,7 @@ class Database:
             commit(connection)
             if self.loses_commit:
                 self.loses_commit = False
-                raise sqlite3.OperationalError("database is locked")
+                raise busy()
 
         engine.dialect.do_commit = do_commit  # type: ignore[assignment,method-assign]
 
@@ -83,7 +83,7 @@ class Database:
     def _execute(self, *_: object) -> None:
         self._count += 1
         if self._count in self.refuses:
-            raise OperationalError("as told", None, sqlite3.OperationalError("database is locked"))
+            raise OperationalError("as told", None, busy())
 
 
 class SimulatedConsumer(World):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
 from sluice.messaging import failpoints
-from sluice.messaging.database import engines
+from sluice.messaging.database import failures
 from sluice.messaging.database.transactions import BegunTransaction, Mark, TransactionEnded
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLost, PermanentError, TransientError
@@ -26,7 +26,13 @@ from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable, raised, text_of
 
 _log = Logger()
+CALLED = "sluice_handler_called"
+"""In `Session.info` of a transaction once its handler is called: what fails from then on may be the handler's."""
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
+
+
+class DatabaseFailed(Exception):
+    """Raised when the database may be why a handler, or the commit after it, failed; it was raised from that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +66,8 @@ class HandlerRunner:
 
         Raises:
             HoldLost: the message may be somebody else's; nothing was committed.
-            DBAPIError: the database did not do it, or ended the connection; whether it was committed is unknown when
-                that came of the commit.
+            DatabaseFailed: the database did not do it, or ended the connection; whether it was committed is unknown
+                when that came of the commit.
         """
         with self.hooks.handling(attempt.envelope.event, attempt.context) as take:
             outcome = self._run(attempt)
@@ -73,6 +79,7 @@ class HandlerRunner:
         handler = self.handlers.find(type_)
         if handler is None:
             return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
+        attempt.session.info[CALLED] = True
         with BegunTransaction(attempt.session, attempt.transaction_id) as begun:
             outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.context.hold, begun)
             if isinstance(outcome, Ack):
@@ -121,7 +128,7 @@ def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction
 
     Raises:
         HoldLost: the message may really be somebody else's.
-        DBAPIError: the database may be why, and whoever asks it again will know.
+        DatabaseFailed: the database may be why, and whoever asks it again will know.
     """
     try:
         return act()
@@ -131,12 +138,14 @@ def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction
     except PermanentError as error:
         return Reject(_reason(error))
     except (TransientError, TransactionEnded) as error:
+        if failures.is_never_a_messages(error):
+            raise DatabaseFailed from error
         return Retry(reason=_reason(error))
     except BaseException as error:
         if isinstance(error, DatabaseError) and begun.has_refused_driver:
             return Retry(reason=TransactionEnded.ENDED)
-        if isinstance(error, DBAPIError) and engines.may_pass(error):
-            raise
+        if failures.may_pass(error):
+            raise DatabaseFailed from error
         _log.warning("the handler failed", exc_info=True)
         return Retry(reason=raised(error))
 

@@ -1,6 +1,7 @@
 """A message's transactions: tried again when they fail, and waited for while the database is away.
 
-Whether the database is away for everyone, or only this transaction failed, another transaction tells.
+Before its handler was called, a message is at fault only where its data is refused. After that, whether the database is
+away for everyone, or only this transaction failed, another transaction tells.
 """
 
 import random
@@ -11,18 +12,19 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database import engines
+from sluice.messaging.database import connections, engines, failures
 from sluice.messaging.database.transactions import listen
-from sluice.messaging.errors import OutboxError
+from sluice.messaging.errors import HoldLost, OutboxError
 from sluice.messaging.handlers import Holding
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
+from sluice.messaging.worker.processing.handler_runner import CALLED, DatabaseFailed
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
 _log = Logger()
 _TRIES = 3
-"""How often a transaction that fails by itself is tried in one receive."""
+"""How often a transaction that fails by itself after its handler was called is tried in one receive."""
 
 
 class TransactionFailed(Exception):
@@ -38,6 +40,7 @@ class Transactions:
 
     def __init__(self, engine: Engine, inbox: Inbox, *, backoff: Backoff, wait: Wait, rng: random.Random) -> None:
         self._engine, self._inbox, self._backoff, self._wait, self._rng = engine, inbox, backoff, wait, rng
+        connections.leave_standbys(engine)
         listen(engine)  # while no other thread executes: what SQLAlchemy calls may not grow meanwhile
         self.is_database_away = False
 
@@ -45,20 +48,28 @@ class Transactions:
         """Return what a transaction returns; while the database is away, wait for it, so that no attempt is used up.
 
         Raises:
-            HoldLost: it was away for longer than the message can be held.
+            HoldLost: it was away for longer than the message can be held, and the receive counts as an attempt.
             TransactionFailed: this transaction failed, again and again, while another one did not.
             DatabaseAway: the worker stops meanwhile.
         """
-        failures = own_failures = 0
-        while not (failures and self._wait.is_stopped()):
-            lease.check()
+        failed_count = own_count = 0
+        reason = ""
+        while not (failed_count and self._wait.is_stopped()):
             try:
-                with Session(self._engine) as session:
+                lease.check()
+            except HoldLost as lost:
+                if not reason:
+                    raise
+                raise HoldLost(f"{lost}, and its attempt counts though the database failed: {reason}") from lost
+            session = Session(self._engine)
+            try:
+                with session:
                     done = transact(session)
-            except (DBAPIError, OutboxError) as error:
-                failures += 1
-                own_failures += self._failed_alone(error, own_failures + 1, failures)
-                self._wait.wait(self._backoff.seconds(failures, self._rng.random()))
+            except (DBAPIError, OutboxError, DatabaseFailed) as error:
+                failed_count += 1
+                reason = reason_of(error)
+                own_count += self._failed_alone(error, own_count + 1, failed_count, is_called=CALLED in session.info)
+                self._wait.wait(self._backoff.seconds(failed_count, self._rng.random()))
             else:
                 self.is_database_away = False
                 return done
@@ -70,27 +81,41 @@ class Transactions:
             self.is_database_away = not _is_writable(self._engine, self._inbox)
         return not self.is_database_away
 
-    def _failed_alone(self, error: DBAPIError | OutboxError, tries: int, failures: int) -> bool:
-        """Return whether only this transaction failed, and may be tried again.
+    def _failed_alone(self, error: Exception, tries: int, failed_count: int, *, is_called: bool) -> bool:
+        """Return whether the message may be why its transaction failed, which may be tried again.
 
         Raises:
             TransactionFailed: it would fail again, or has too often.
         """
-        if not isinstance(error, DBAPIError) or is_away(self._engine, self._inbox, error):
-            self.is_database_away = True
-            _log.error("the database refused", error=_reason(error), failures=failures)
-            return False
-        if tries == _TRIES or not engines.may_pass(error):
-            raise TransactionFailed(_reason(error)) from error
-        _log.warning("the transaction failed, and is tried again", error=_reason(error))
-        return True
+        is_away = isinstance(error, OutboxError) or not _is_writable(self._engine, self._inbox)
+        self.is_database_away = self.is_database_away or is_away
+        if is_away or not may_be_a_messages(error, is_called=is_called):
+            _log.error("the database refused", error=reason_of(error), failures=failed_count)
+            # A handler's query may end the server each time, and then the database is away each time.
+            is_suspect = is_called and failures.is_lost(error)
+        else:
+            is_suspect = True
+        is_hopeless = not is_away and (not failures.may_pass(error) or failures.is_of_its_query(error))
+        if is_suspect and (tries == _TRIES or is_hopeless):
+            raise TransactionFailed(reason_of(error)) from error
+        if is_suspect and not is_away:
+            _log.warning("the transaction failed, and is tried again", error=reason_of(error))
+        return is_suspect
 
 
-def is_away(engine: Engine, inbox: Inbox, error: DBAPIError) -> bool:
-    """Return whether the database, which refused one transaction, does not let another one write the inbox either."""
-    if engines.is_only_read(error):
-        engines.forget_connections(engine)
-    return not _is_writable(engine, inbox)
+def may_be_a_messages(error: Exception, *, is_called: bool) -> bool:
+    """Return whether a message may be why its transaction failed, where the database lets others write.
+
+    Args:
+        error: what failed.
+        is_called: whether its handler was called before that.
+    """
+    return not failures.is_never_a_messages(error) if is_called else failures.is_of_its_data(error)
+
+
+def is_away(engine: Engine, inbox: Inbox, error: DatabaseFailed) -> bool:
+    """Return whether no attempt was made: the database does not let others write the inbox either, or has no room."""
+    return not _is_writable(engine, inbox) or not may_be_a_messages(error, is_called=True)
 
 
 def _is_writable(engine: Engine, inbox: Inbox) -> bool:
@@ -98,14 +123,15 @@ def _is_writable(engine: Engine, inbox: Inbox) -> bool:
         with engine.begin() as connection:
             inbox.require_writable(connection)
     except DBAPIError as error:
-        _log.error("the database refused", error=_reason(error))
-        if not engines.may_pass(error):
+        _log.error("the database refused", error=reason_of(error))
+        if not failures.may_pass(error) or failures.is_only_read(error):
             # A handler may have set a role, a search path or `query_only`, which stay with the connection it had.
             engines.forget_connections(engine)
         return False
     return True
 
 
-def _reason(error: DBAPIError | OutboxError) -> str:
+def reason_of(error: Exception) -> str:
     """Return what the database says, as a line."""
-    return printable(f"{type(error).__name__}: {str(error.orig if isinstance(error, DBAPIError) else error).strip()}")
+    found = error.__cause__ if isinstance(error, DatabaseFailed) and error.__cause__ is not None else error
+    return printable(f"{type(found).__name__}: {str(found.orig if isinstance(found, DBAPIError) else found).strip()}")

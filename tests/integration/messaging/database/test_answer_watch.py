@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
 from sluice.clock import SystemClock, VirtualClock, eventually
-from sluice.messaging.database import connections, engines
+from sluice.messaging.database import connections, engines, failures
 from sluice.messaging.database.answer_watch import AnswerWatch
 from sluice.messaging.relay.commit_wait import CommitWait
 from sluice.messaging.waiting import Stop
@@ -129,7 +129,7 @@ def test_an_engine_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) 
     engine.dispose()
 
     assert answer == 1
-    assert engines.may_pass(caught.value)
+    assert failures.may_pass(caught.value)
     eventually(lambda: not _watching(), timeout_seconds=10, describe="no thread that watches")
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from sluice.clock import VirtualClock
-from sluice.messaging.database import engines, rotation
+from sluice.messaging.database import engines, failures, rotation
 from sluice.messaging.database.rotation import rotating_engine
 from tests.support.messaging.passwords import change_password, execute, owner_of
 
@@ -97,7 +97,7 @@ def test_between_the_database_and_the_secret_a_refusal_is_a_database_that_is_awa
             OperationalError, match=r"refuses the credentials for now .*password authentication"
         ) as away:
             _user(engine)
-        assert engines.may_pass(away.value)
+        assert failures.may_pass(away.value)
         assert not engines.is_refused(away.value.orig)
     assert (secret.reads, refusals.message) == (4, None)
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from sluice.messaging.database import engines
+from sluice.messaging.database import failures
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from tests.support.messaging.inbox_harness import InboxHarness, arrived, handled
@@ -58,7 +58,7 @@ def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgr
         is_invalidated = broken.invalidated
 
     assert (caught.value.connection_invalidated, is_invalidated) == (True, True)
-    assert engines.may_pass(caught.value)
+    assert failures.may_pass(caught.value)
     with on_postgres.begin() as connection:
         handled(inbox, connection, arrived(1))
     assert InboxHarness(on_postgres).numbers() == (1, 1, 1)

@@ -1,0 +1,125 @@
+"""What an error of the database says: whether the same may succeed later, and whether a handler's own query may be why.
+
+Postgres says so by its SQLSTATE, SQLite by its result code, which has a SQLSTATE here. A text decides nothing: it is in
+the server's language.
+https://www.postgresql.org/docs/18/errcodes-appendix.html, https://www.sqlite.org/rescode.html,
+https://docs.python.org/3/library/sqlite3.html#sqlite3.Error.sqlite_errorcode (read 2026-11-26)
+"""
+
+import sqlite3
+from collections.abc import Iterator
+
+import psycopg
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+LOST = "08000"
+"""Of a connection that failed or was lost, of which libpq knows no SQLSTATE: connection_exception."""
+_ONLY_READS, _FORBIDDEN = "25006", "42501"  # read_only_sql_transaction; insufficient_privilege
+_LOCKED = ("55P03", "40P01")  # lock_not_available, deadlock_detected
+_OF_SQLITE = {
+    sqlite3.SQLITE_ERROR: "42000",
+    sqlite3.SQLITE_PERM: _FORBIDDEN,
+    sqlite3.SQLITE_ABORT: "57014",
+    sqlite3.SQLITE_BUSY: "55P03",
+    sqlite3.SQLITE_LOCKED: "55P03",
+    sqlite3.SQLITE_NOMEM: "53200",
+    sqlite3.SQLITE_READONLY: _ONLY_READS,
+    sqlite3.SQLITE_INTERRUPT: "57014",
+    sqlite3.SQLITE_IOERR: "58030",
+    sqlite3.SQLITE_CORRUPT: "XX001",
+    sqlite3.SQLITE_FULL: "53100",
+    sqlite3.SQLITE_CANTOPEN: "58030",
+    sqlite3.SQLITE_PROTOCOL: "55P03",
+    sqlite3.SQLITE_SCHEMA: "40001",
+    sqlite3.SQLITE_TOOBIG: "54000",
+    sqlite3.SQLITE_CONSTRAINT: "23000",
+    sqlite3.SQLITE_MISMATCH: "22000",
+    sqlite3.SQLITE_AUTH: _FORBIDDEN,
+    sqlite3.SQLITE_NOTADB: "3D000",
+}
+_PRIMARY = 0xFF  # of an extended result code
+# Connection, lost races, locks, ended transactions, resources, operators, files, the server itself.
+_MAY_PASS = (
+    *("08", "40001", "40003", "40P01", "55P03", "25P03", "25P04", _ONLY_READS),
+    *("53", "57", "58", "XX"),
+)
+_NEVER_A_MESSAGES = ("53100", "53300")  # disk_full, too_many_connections
+_OF_ITS_QUERY = ("57014", "25P04", "53200", "53400")  # query_canceled, transaction_timeout, memory, configured limits
+_OF_ITS_DATA = ("22", "23", "54")  # data exception, integrity constraint, program limit
+_CHAIN_MAX = 20
+
+
+def state(error: BaseException | None) -> str | None:
+    """Return the SQLSTATE of an error of SQLAlchemy or of a driver; None where there is none.
+
+    Of an error of another kind, it is that of the error it was raised from, or during.
+    """
+    return next((found for link in _chain(error) if (found := _state(link)) is not None), None)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(_CHAIN_MAX):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ if error.__cause__ is not None or error.__suppress_context__ else error.__context__
+
+
+def _state(error: BaseException) -> str | None:
+    driver = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(driver, sqlite3.Error):
+        found = _OF_SQLITE.get(getattr(driver, "sqlite_errorcode", -1) & _PRIMARY)
+        is_lost = False
+    else:
+        found = getattr(driver, "sqlstate", None) if isinstance(error, DBAPIError | psycopg.Error) else None
+        is_lost = isinstance(
+            error, OperationalError | InterfaceError | psycopg.OperationalError | psycopg.InterfaceError
+        )
+    if isinstance(found, str):
+        return found
+    is_lost = is_lost or (isinstance(error, DBAPIError) and error.connection_invalidated)
+    return LOST if is_lost else None
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether a retry may succeed: the database was unreachable or full, or this transaction lost a race.
+
+    Which of them it is, only another transaction tells.
+    """
+    return (state(error) or "").startswith(_MAY_PASS)
+
+
+def is_never_a_messages(error: BaseException) -> bool:
+    """Return whether no message is at fault, wherever it happened: the disk is full, or there is no connection left."""
+    return state(error) in _NEVER_A_MESSAGES
+
+
+def is_of_its_query(error: BaseException) -> bool:
+    """Return whether a handler's own query may well be why: it took too long, or too much."""
+    return state(error) in _OF_ITS_QUERY
+
+
+def is_of_its_data(error: BaseException) -> bool:
+    """Return whether the database refuses what it is to store: before a handler only that is a message's fault."""
+    return (state(error) or "").startswith(_OF_ITS_DATA)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether the connection was lost, or none could be made."""
+    return (state(error) or "").startswith("08")
+
+
+def is_only_read(error: BaseException) -> bool:
+    """Return whether the server only reads: all connections of the pool are to it, and have to be made anew."""
+    return state(error) == _ONLY_READS
+
+
+def is_locked(error: BaseException) -> bool:
+    """Return whether the transaction failed because of a lock timeout or a deadlock."""
+    return state(error) in _LOCKED
+
+
+def does_not_fit(error: BaseException) -> bool:
+    """Return whether a statement does not fit what is there: a column that it adds is there, or one it needs is not."""
+    found = state(error) or ""
+    return found.startswith("42") and found != _FORBIDDEN

@@ -1,0 +1,116 @@
+"""A relay waits for what passes, and ends for what only another configuration mends; after a failover nobody stays."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog.testing
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from sluice.messaging.database import connections, engines
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.outbox.store import Store
+from sluice.messaging.relay.relay import run
+from tests.support.messaging.faulty_calls import seeded
+from tests.support.messaging.outbox.simulated_relays import Turns
+from tests.support.messaging.world import SETTINGS, TOPIC, World
+
+PASSES = ["08006", "25006", "25P03", "25P04", "40001", "40P01", "53100", "53200", "53300", "53400", "55P03"]
+PASSES += ["57014", "57P01", "57P02", "57P03", "58030", "XX000"]
+STAYS = ["22012", "23505", "28000", "3D000", "3F000", "42P01", "42501", "42703", "0A000"]
+
+
+class Standby:
+    """A Postgres that only reads for connections that are made before it is the primary."""
+
+    def __init__(self) -> None:
+        self.is_primary = False
+        self.connected_count = 0
+
+    def connect(self, dialect: Any, record: Any, arguments: Any, named: Any) -> Any:
+        self.connected_count += 1
+        read_only = "" if self.is_primary else " -cdefault_transaction_read_only=on"
+        options = {"options": f"{named['options']}{read_only}"}
+        return connections.open_postgres(dialect, record, arguments, {**named, **options})
+
+
+@pytest.fixture
+def standby() -> Standby:
+    return Standby()
+
+
+@pytest.fixture
+def failing(postgres: Engine, standby: Standby) -> Iterator[Engine]:
+    made = engines.engine(postgres.url.render_as_string(hide_password=False), connect=standby.connect)
+    yield made
+    made.dispose()
+
+
+class Failover(Turns):
+    """Lets the standby become the primary at the fifth wait."""
+
+    def __init__(self, clock: Any, standby: Standby) -> None:
+        super().__init__(clock, 12)
+        self._standby = standby
+
+    def wait(self, seconds: float) -> None:
+        super().wait(seconds)
+        self._standby.is_primary = len(self.waited) >= 5
+
+
+def test_a_relay_waits_for_a_primary_and_leaves_the_standby(
+    postgres: Engine, failing: Engine, standby: Standby
+) -> None:
+    world = World(postgres)
+    world.commit("a")
+    world.engine, world.store = failing, Store(failing, TOPIC, clock=world.clock)
+
+    with structlog.testing.capture_logs() as logged:
+        run(world.relay(), Failover(world.clock, standby), SETTINGS, rng=seeded(3))
+
+    assert world.statuses() == {("a", 1): "sent"}
+    waited = [entry for entry in logged if entry["event"].startswith("the database only reads")]
+    assert [entry["failures"] for entry in waited] == [1, 2, 3, 4, 5]
+
+
+def test_a_producers_connections_to_a_standby_are_dropped(postgres: Engine, standby: Standby) -> None:
+    """Also of an engine of its own: the first commit after the failover succeeds."""
+    own = create_engine(postgres.url)
+    event.listen(own, "do_connect", standby.connect)
+    world = World(postgres)
+    world.engine = own
+    with pytest.raises(DBAPIError, match="read-only"):
+        world.commit("a")
+    standby.is_primary = True
+
+    world.commit("b")
+
+    assert list(world.statuses()) == [("b", 1)]
+    own.dispose()
+
+
+@pytest.mark.parametrize(("states", "is_awaited"), [(PASSES, True), (STAYS, False)])
+def test_a_relay_waits_for_what_passes_and_ends_with_a_line_for_what_stays(
+    postgres: Engine, states: list[str], *, is_awaited: bool
+) -> None:
+    world = World(postgres)
+    current = ""
+
+    @event.listens_for(postgres, "before_cursor_execute", retval=True)
+    def refuse(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> tuple[str, Any]:
+        if not current:
+            return statement, parameters
+        return f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{current}'; END $$", None
+
+    ends = {}
+    for current in states:
+        wait = Turns(world.clock, 3)
+        try:
+            run(world.relay(), wait, SETTINGS, rng=seeded(3))
+        except OutboxError as error:
+            ends[current] = str(error)
+    current = ""
+
+    assert sorted(ends) == ([] if is_awaited else sorted(states))
+    assert all("the database refuses what the relay does" in line and "\n" not in line for line in ends.values())

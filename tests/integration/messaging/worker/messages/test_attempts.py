@@ -1,0 +1,281 @@
+"""What costs a message an attempt: a failure that may be its own, and none that is the database's.
+
+The errors are the databases' own: Postgres raises each SQLSTATE at the place that a test says, and what can be brought
+about is: locks, timeouts, limits, files without room.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event, make_url, text
+from sqlalchemy.orm import Session
+
+from sluice.messaging.database import engines
+from sluice.messaging.handlers import Reject
+from sluice.messaging.inbox.groups import Policy
+from tests.support.messaging.database_errors import fail_with
+from tests.support.messaging.world import Hands, World
+
+FAILURES = 4
+"""So often each message's fault is there: once more than a transaction is tried in one receive."""
+NEVER, TRIED, DEAD = 1, 2, None
+"""The attempt that succeeds: the first; the second, as the first was used up by three tries; none, as each was used."""
+AFTER_THE_CALL = {
+    **dict.fromkeys(("53100", "53300"), NEVER),
+    **dict.fromkeys(("08006", "40001", "40P01", "55P03", "57P01", "25006", "53000", "58030", "XX000"), TRIED),
+    **dict.fromkeys(("57014", "25P04", "53200", "53400", "22012", "23505", "54000", "42P01", "42501", "P0001"), DEAD),
+}
+"""From the call of the handler to the commit, a failure that only this message has may be its own."""
+BEFORE_THE_CALL = {
+    **dict.fromkeys(AFTER_THE_CALL, NEVER),
+    **dict.fromkeys(("22012", "23505", "54000"), DEAD),
+}
+"""Before it, only what the message holds can be at fault."""
+
+
+class Faults:
+    """Lets Postgres refuse what is done for a group, whose name is the SQLSTATE, until it has failed often enough."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def meet(self, connection: Connection, group_id: str) -> None:
+        if self.counts[group_id] < FAILURES:
+            self.counts[group_id] += 1
+            fail_with(connection, group_id)
+
+    def before(self, call: Callable[..., Any], group_of: Callable[..., str]) -> Callable[..., Any]:
+        """Return a method of the inbox that meets the fault of a group first."""
+
+        def faulty(connection: Connection, *arguments: Any, **options: Any) -> Any:
+            self.meet(connection, group_of(*arguments, **options))
+            return call(connection, *arguments, **options)
+
+        return faulty
+
+
+def _attempts(world: World, states: dict[str, Any]) -> dict[str, int | None]:
+    """Return by group the attempt that had an effect; None where the message is dead."""
+    done = {group for group, _ in world.effects()}
+    last = {call.place[0]: call.attempt for call in world.calls}
+    return {group: last[group] if group in done else None for group in states}
+
+
+def _worked_off(world: World, states: dict[str, Any]) -> dict[str, int | None]:
+    world.send(*states)
+    world.work_off(world.worker(), steps_max=1_000)
+    return _attempts(world, states)
+
+
+def test_before_the_handler_only_refused_data_costs_an_attempt(
+    on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, faults = World(on_postgres), Faults()
+    monkeypatch.setattr(
+        world.inbox, "admit", faults.before(world.inbox.admit, lambda arrived: arrived.envelope.event.group)
+    )
+
+    assert _worked_off(world, BEFORE_THE_CALL) == BEFORE_THE_CALL
+
+
+def test_in_the_handler_a_full_disk_and_a_full_server_cost_no_attempt(on_postgres: Engine) -> None:
+    world, faults = World(on_postgres), Faults()
+    for group in AFTER_THE_CALL:
+        world.says[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
+
+    assert _worked_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+
+
+def test_nor_do_they_in_a_handler_that_asks_the_driver_or_raises_its_own_error(on_postgres: Engine) -> None:
+    world, faults = World(on_postgres), Faults()
+
+    def ask_driver(session: Session, received: Any, _: Any) -> None:
+        with session.connection().connection.driver_connection.cursor() as cursor:  # type: ignore[union-attr]
+            if faults.counts[received.group] < FAILURES:
+                faults.counts[received.group] += 1
+                cursor.execute(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{received.group}'; END $$")
+
+    def wrap(session: Session, received: Any, _: Any) -> None:
+        try:
+            ask_driver(session, received, _)
+        except Exception as error:
+            raise ValueError("the order cannot be stored") from error
+
+    for number, group in enumerate(AFTER_THE_CALL):
+        world.says[group, 1] = [(ask_driver, wrap)[number % 2]] * 100
+
+    assert _worked_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+
+
+def test_nor_do_they_when_the_message_is_marked(on_postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, faults = World(on_postgres), Faults()
+    monkeypatch.setattr(
+        world.inbox, "mark", faults.before(world.inbox.mark, lambda envelope, **_: envelope.event.group)
+    )
+
+    assert _worked_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+
+
+def test_nor_do_they_when_it_is_committed(on_postgres: Engine) -> None:
+    """A deferred trigger fails as the commit itself."""
+    with on_postgres.begin() as connection:
+        connection.execute(text("CREATE TABLE late (state text)"))
+        connection.execute(
+            text(
+                "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS"
+                " $$ BEGIN RAISE EXCEPTION USING ERRCODE = NEW.state; END $$"
+            )
+        )
+        connection.execute(
+            text(
+                "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED"
+                " FOR EACH ROW EXECUTE FUNCTION fail()"
+            )
+        )
+    world, counts = World(on_postgres), Counter[str]()
+
+    def fail_late(session: Session, received: Any, _: Any) -> None:
+        counts[received.group] += 1
+        if counts[received.group] <= FAILURES:
+            session.execute(text("INSERT INTO late VALUES (:state)"), {"state": received.group})
+
+    for group in AFTER_THE_CALL:
+        world.says[group, 1] = [fail_late] * 100
+
+    assert _worked_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+
+
+def test_what_is_dead_is_written_down_when_the_database_can_again(
+    on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of a dead message is no attempt at it: it waits for the database as long as the lease lets it."""
+    world, faults = World(on_postgres), Faults()
+    states = [state for state, attempt in BEFORE_THE_CALL.items() if attempt is NEVER]
+    for group in states:
+        world.says[group, 1] = [Reject("never")]
+    record = faults.before(world.inbox.record_dead, lambda arrived, *_, **__: arrived.envelope.event.group)
+    monkeypatch.setattr(world.inbox, "record_dead", record)
+
+    _worked_off(world, dict.fromkeys(states))
+
+    assert world.exceptions() == {(group, 1): ("dead", "never") for group in states}
+    assert [call.place[0] for call in world.calls] == states
+
+
+@pytest.mark.parametrize("place", ["handler", "before the handler"])
+def test_what_was_set_aside_has_the_same_attempts(
+    on_postgres: Engine, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """One failure is one attempt here: the drainer tries again later, and not in the same receive."""
+    world = World(on_postgres, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    is_called = place == "handler"
+    expected = {
+        state: 1 if not is_called or state in ("53100", "53300") else 2
+        for state, attempt in AFTER_THE_CALL.items()
+        if is_called or attempt is not DEAD
+    }
+    worker = world.park(*sorted(expected))
+    faults = Faults()
+    faults.counts.update(dict.fromkeys(expected, FAILURES - 1))
+    if is_called:
+        for group in expected:
+            world.says[group, 2] = [lambda session, event, _: faults.meet(session.connection(), event.group)]
+    else:
+        taken_up = faults.before(world.inbox.next_parked, lambda group_id: group_id)
+        monkeypatch.setattr(world.inbox, "next_parked", taken_up)
+
+    for _ in range(10):
+        worker.drainer.step()
+        world.simulator.advance(10)
+
+    assert _attempts(world, expected) == expected
+    assert world.parked() == []
+
+
+@contextmanager
+def _held_row(engine: Engine, world: World) -> Iterator[Connection]:
+    """Yield a connection that has the lock of a group's row until it is rolled back."""
+    world.send("a")
+    world.work_off(world.worker())
+    with engine.connect() as connection:
+        connection.execute(text("SELECT * FROM sluice_inbox_group WHERE group_id = 'a' FOR UPDATE"))
+        yield connection
+
+
+def _waiting(world: World, worker: Hands, end: Callable[[], Any]) -> list[int]:
+    """Work off what there is, let the fault end at the tenth wait, and return the attempts that were made."""
+    world.calls.clear()
+    worker.wait.meanwhile = lambda: end() if len(worker.wait.waits) == 10 else None
+    world.work_off(worker)
+    assert len(worker.wait.waits) >= 10
+    return [call.attempt for call in world.calls]
+
+
+@pytest.mark.parametrize("setting", ["statement_timeout", "lock_timeout"])
+def test_a_roles_timeout_while_it_waits_for_the_groups_row_costs_no_attempt(on_postgres: Engine, setting: str) -> None:
+    world = World(on_postgres)
+    with _held_row(on_postgres, world) as holder:
+        options = f"{on_postgres.url.query['options']} -c{setting}=20ms"
+        world.engine = impatient = engines.engine(
+            make_url(on_postgres.url).update_query_dict({"options": options}).render_as_string(hide_password=False)
+        )
+        world.send("a")
+
+        assert _waiting(world, world.worker(), holder.rollback) == [1]
+
+    impatient.dispose()
+
+
+def test_a_server_without_a_connection_left_costs_no_attempt(on_postgres: Engine) -> None:
+    """Its limit is that of a role; libpq tells no SQLSTATE of a connect that failed."""
+    role = f"r{make_url(on_postgres.url).query['application_name']}"
+    schema_name = role.removeprefix("r")
+    with on_postgres.begin() as connection:
+        connection.execute(text(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1 PASSWORD 'some'"))
+        connection.execute(text(f"GRANT ALL ON SCHEMA {schema_name} TO {role}"))
+        connection.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema_name} TO {role}"))
+        connection.execute(text(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema_name} TO {role}"))
+    url = on_postgres.url.set(username=role, password="some").render_as_string(hide_password=False)  # noqa: S106
+    world, limited, greedy = World(on_postgres), engines.engine(url), engines.engine(url)
+    world.send("a", "b")
+    world.engine = limited
+    worker = world.worker()
+    with closing(greedy.connect()) as only:
+        world.engine = on_postgres
+        attempts = _waiting(world, worker, only.invalidate)
+
+    limited.dispose()
+    greedy.dispose()
+    with on_postgres.begin() as connection:
+        connection.execute(text(f"DROP OWNED BY {role}"))
+        connection.execute(text(f"DROP ROLE {role}"))
+    assert attempts == [1, 1]
+
+
+@pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = 1"])
+def test_an_sqlite_file_that_has_no_room_or_only_reads_costs_no_attempt(on_file: Engine, pragma: str) -> None:
+    """The limit is never below what the file has; a handler writes more than its last page can take."""
+    world = World(on_file)
+    is_over: list[bool] = []
+
+    @event.listens_for(on_file, "checkout")
+    def limit(connection: Any, *_: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1000000; " if is_over else f"PRAGMA {pragma}").close()
+        if is_over:
+            connection.execute("PRAGMA query_only = 0").close()
+
+    def write(session: Session, *_: object) -> None:
+        session.execute(text("CREATE TABLE IF NOT EXISTS large (body text)"))
+        session.execute(text("INSERT INTO large VALUES (:body)"), {"body": "-" * 100_000})
+
+    world.send("a", "b")
+    for group in "ab":
+        world.says[group, 1] = [write] * 100
+
+    attempts = _waiting(world, world.worker(), lambda: is_over.append(True))
+
+    assert set(attempts) == {1}
+    assert sorted(world.effects()) == [("a", 1), ("b", 1)]

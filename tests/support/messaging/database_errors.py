@@ -1,0 +1,17 @@
+"""Errors of a database: SQLite's as the driver raises them, Postgres' by the server itself."""
+
+import sqlite3
+
+from sqlalchemy import Connection
+
+
+def busy() -> sqlite3.OperationalError:
+    """Return what SQLite's driver raises where another connection writes."""
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    return error
+
+
+def fail_with(connection: Connection, sqlstate: str) -> None:
+    """Let Postgres refuse a statement of this connection with a SQLSTATE."""
+    connection.exec_driver_sql(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{sqlstate}'; END $$")
