@@ -62,6 +62,10 @@ class Hook:
         self.operations = operations or self.operations
         self._every = every
         self._opportunities = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Make what it remembers from call to call."""
 
     def strikes(self) -> bool:
         """Count one opportunity and return whether it is to be used."""
@@ -70,15 +74,15 @@ class Hook:
 
     def attach(self, client: BaseClient) -> None:
         """Listen to this client."""
-        for event, heard in self._heard(client):
+        for event, heard in self._listeners(client):
             client.meta.events.register(event, heard)
 
     def detach(self, client: BaseClient) -> None:
         """Listen to this client no longer."""
-        for event, heard in self._heard(client):
+        for event, heard in self._listeners(client):
             client.meta.events.unregister(event, heard)
 
-    def _heard(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
+    def _listeners(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
         service = client.meta.service_model.service_name
         for operation in self.operations:
             if operation.split(".")[0] == service:
@@ -96,7 +100,7 @@ class Hook:
     def _after_call(
         self, http_response: AWSResponse, parsed: dict[str, Any], context: dict[str, Any], **_: Any
     ) -> None:
-        self.answered(context[_PARAMS], parsed, http_response)
+        self.edit_answer(context[_PARAMS], parsed, http_response)
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         """Change the parameters in place."""
@@ -105,7 +109,7 @@ class Hook:
         """Answer in the service's place, or return None to let the call go through."""
         return None
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         """Change the answer in place."""
 
 
@@ -116,8 +120,7 @@ class SqsCaller(Hook):
     botocore: https://docs.aws.amazon.com/botocore/latest/topics/events.html (`before-sign`, read 2026-11-26).
     """
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._client: BaseClient | None = None
         self._credentials: Any = None
         self._own: Any = None
@@ -127,8 +130,8 @@ class SqsCaller(Hook):
         if self._client is None or client.meta.service_model.service_name == "sqs":
             self._client, self._own = client, None
 
-    def _heard(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
-        yield from super()._heard(client)
+    def _listeners(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
+        yield from super()._listeners(client)
         yield f"before-sign.{client.meta.service_model.service_name}", self._before_sign
 
     def _before_sign(self, request_signer: Any, signing_name: str, region_name: str, **_: Any) -> None:
@@ -204,7 +207,7 @@ class _OnlyShow(Hook):
         self._shown[_resource(params)] = changes[self._name]
         return answer_with()
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         attributes, shown = parsed.get("Attributes", {}), self._shown.get(_resource(params))
         if shown is not None and (self._name in attributes or "AttributeNames" not in params):
             attributes[self._name] = shown
@@ -235,7 +238,7 @@ class _Editor(Hook):
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         self._edit_params(params)
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if http_response.status_code < 300:
             self._edit_answer(parsed)
 

@@ -25,7 +25,7 @@ from sluice.saboteurs.base import (
 class _WithholdDeadLetters(Hook):
     operations = RECEIVE
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "dlq" in params["QueueUrl"]:
             parsed.pop("Messages", None)
 
@@ -33,11 +33,10 @@ class _WithholdDeadLetters(Hook):
 class _HurryDeadLetters(Hook):
     operations = RECEIVE
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._received: list[dict[str, Any]] = []
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "dlq" not in params["QueueUrl"]:
             self._received += parsed.get("Messages", [])
         elif "Messages" not in parsed and self._received:

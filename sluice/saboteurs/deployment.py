@@ -24,11 +24,10 @@ _SUBSCRIPTION = "sns.GetSubscriptionAttributes"
 class _ShareUndeliveredQueue(Hook):
     operations = (_SUBSCRIPTION,)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._first: str | None = None
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if self._first is None:
             self._first = parsed["Attributes"]["RedrivePolicy"]
         parsed["Attributes"]["RedrivePolicy"] = self._first

@@ -35,14 +35,14 @@ _CALLS = {
 class _HideErrors(Hook):
     operations = ("sqs", "sns")  # a service alone is all of its operations
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         http_response.status_code = 200
 
 
 class _BlurErrors(Hook):
     operations = ("sqs", "sns")
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "Error" in parsed:
             parsed["Error"]["Message"] = "Bad Request"
 
@@ -50,15 +50,14 @@ class _BlurErrors(Hook):
 class _LoseBatchEntries(Hook):
     operations = _BATCHES
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._lost: list[dict[str, Any]] = []
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         self._lost = params["Entries"][1:]
         params["Entries"] = params["Entries"][:1]
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "Successful" in parsed:
             lost = [{"Id": entry["Id"], "MessageId": "lost", "SequenceNumber": "0"} for entry in self._lost]
             parsed["Successful"] += lost

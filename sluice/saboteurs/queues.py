@@ -27,11 +27,10 @@ def _shorten_delay(params: dict[str, Any]) -> None:
 class _MoveQueues(Hook):
     operations = ("sqs.CreateQueue",)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._made: set[str] = set()
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if params["QueueName"] in self._made and "QueueUrl" in parsed:
             parsed["QueueUrl"] = parsed["QueueUrl"].removesuffix(".fifo") + "-moved.fifo"
         self._made.add(params["QueueName"])
@@ -54,8 +53,7 @@ class _IgnorePolicyRemovals(IgnoreCall):
 class _KeepFirstPolicy(IgnoreCall):
     operations = ("sqs.SetQueueAttributes",)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every, self.operations)
+    def begin(self) -> None:
         self._have_one: set[str] = set()
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:

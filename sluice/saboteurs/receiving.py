@@ -35,8 +35,7 @@ _LONG = 6
 class _LeakGroup(Hook):
     operations = ("sqs.SendMessage", *RECEIVE)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._waiting: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._numbers = itertools.count()
 
@@ -44,7 +43,7 @@ class _LeakGroup(Hook):
         if operation == "sqs.SendMessage":
             self._waiting[params["QueueUrl"]].append(copy.deepcopy(params))
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "MessageBody" in params:
             return
         waiting = self._waiting[params["QueueUrl"]]
@@ -66,11 +65,10 @@ class _LeakGroup(Hook):
 class _WithholdLater(Hook):
     operations = RECEIVE
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._served: set[str] = set()
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if params["QueueUrl"] in self._served:
             parsed.pop("Messages", None)
         elif parsed.get("Messages"):
@@ -80,11 +78,10 @@ class _WithholdLater(Hook):
 class _WithholdOtherGroups(Hook):
     operations = RECEIVE
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._group: dict[str, str] = {}
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         groups = [message.get("Attributes", {}).get("MessageGroupId", "") for message in parsed.get("Messages", [])]
         if groups:
             first = self._group.setdefault(params["QueueUrl"], groups[0])
@@ -93,15 +90,15 @@ class _WithholdOtherGroups(Hook):
 
 
 class _BlockStandardQueues(_WithholdLater):
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if not params["QueueUrl"].endswith(".fifo"):
-            super().answered(params, parsed, http_response)
+            super().edit_answer(params, parsed, http_response)
 
 
 class _DropMessages(SqsCaller):
     operations = RECEIVE
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         kept = []
         for message in parsed.pop("Messages", []):
             if self.strikes():
@@ -117,15 +114,14 @@ class _DropMessages(SqsCaller):
 class _DeliverTwice(Hook):
     operations = RECEIVE
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._again: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         again = self._again[params["QueueUrl"]]
         return answer_with(Messages=[again.popleft()]) if again else None
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for message in parsed.get("Messages", []):
             if not message["MessageId"].startswith("again-") and self.strikes():
                 self._again[params["QueueUrl"]].append({**message, "MessageId": "again-" + message["MessageId"]})
@@ -134,15 +130,14 @@ class _DeliverTwice(Hook):
 class _RepeatAttempts(Hook):
     operations = RECEIVE
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._first: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         first = self._first.get((params["QueueUrl"], params.get("ReceiveRequestAttemptId", "")))
         return answer_with(Messages=copy.deepcopy(first)) if first else None
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "ReceiveRequestAttemptId" in params and "Messages" in parsed:
             self._first[params["QueueUrl"], params["ReceiveRequestAttemptId"]] = copy.deepcopy(parsed["Messages"])
 
@@ -150,15 +145,14 @@ class _RepeatAttempts(Hook):
 class _ShortenAttempts(Hook):
     operations = RECEIVE
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._brought: set[str] = set()
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         if params.get("ReceiveRequestAttemptId") in self._brought:
             params["VisibilityTimeout"] = 1
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if parsed.get("Messages"):
             self._brought.add(params.get("ReceiveRequestAttemptId", ""))
 
@@ -166,7 +160,7 @@ class _ShortenAttempts(Hook):
 class _ShiftSentAt(Hook):
     operations = RECEIVE
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for message in parsed.get("Messages", []):
             if "SentTimestamp" in message.get("Attributes", {}) and self.strikes():
                 sent_at = int(message["Attributes"]["SentTimestamp"])
@@ -188,7 +182,7 @@ class _ReverseBatch(Hook):
         super().__init__(every)
         self._applies = applies
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         messages = parsed.get("Messages", [])
         if len(messages) > 1 and self._applies(messages) and self.strikes():
             messages.reverse()
@@ -230,7 +224,7 @@ def _has_waited(messages: list[dict[str, Any]]) -> bool:
 class _InterleaveGroups(Hook):
     operations = RECEIVE
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for message in parsed.get("Messages", []):
             groups[message.get("Attributes", {}).get("MessageGroupId", "")].append(message)
@@ -251,7 +245,7 @@ class _SwapBodies(Hook):
         if operation in self._sends:
             self._sent[params.get("QueueUrl", "")].extend(body(entry) for entry in entries(operation, params))
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for message in parsed.get("Messages", []):
             pair = (self._sent[params["QueueUrl"]] or self._sent[""])[self._pair]
             if message["Body"] in pair:
@@ -263,7 +257,7 @@ class _EachMessage(Hook):
 
     operations = RECEIVE
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for message in parsed.get("Messages", []):
             if self.strikes():
                 self.edit(message)

@@ -43,8 +43,7 @@ class _SaltDeduplicationIds(Hook):
 class _ForgetDeduplication(Hook):
     operations = ALL_SENDS
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._sent: dict[tuple[str, str], int] = defaultdict(int)
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -59,8 +58,8 @@ class _ForgetDeduplication(Hook):
 class _ForgetAfterChange(_ForgetDeduplication):
     operations = (*ALL_SENDS, "sqs.SetQueueAttributes")
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
+        super().begin()
         self._changed: set[str] = set()
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -74,8 +73,7 @@ class _ForgetAfterChange(_ForgetDeduplication):
 class _SwallowRepeats(Hook):
     operations = SENDS
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._first: dict[tuple[str, str], dict[str, Any]] = {}
 
     def key(self, params: Mapping[str, Any]) -> str:
@@ -86,7 +84,7 @@ class _SwallowRepeats(Hook):
         first = self._first.get((address(params), self.key(params)))
         return None if first is None else answer_with(**first)
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         repeated: dict[str, Any] = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
         self._first.setdefault((address(params), self.key(params)), repeated)
 
@@ -99,7 +97,7 @@ class _SwallowBodies(_SwallowRepeats):
 class _FreezeSequenceNumbers(Hook):
     operations = SENDS
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "SequenceNumber" in parsed:
             parsed["SequenceNumber"] = "1"
 
@@ -107,8 +105,7 @@ class _FreezeSequenceNumbers(Hook):
 class _LosePublishes(Hook):
     operations = ("sns.Publish", "sns.PublishBatch")
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._lost: list[dict[str, Any]] = []
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -124,7 +121,7 @@ class _LosePublishes(Hook):
             )
         return None
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "Successful" in parsed:
             parsed["Successful"] += [{"Id": entry["Id"], "MessageId": "lost"} for entry in self._lost]
 

@@ -53,7 +53,7 @@ class _IgnoreTargetArn(Hook):
 class _IgnoreQueuePolicies(SqsCaller):
     operations = ("sns.Subscribe",)
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": params["Endpoint"]}
         url = self.sqs.get_queue_url(QueueName=params["Endpoint"].rpartition(":")[2])["QueueUrl"]
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
@@ -63,12 +63,11 @@ class _IgnoreQueuePolicies(SqsCaller):
 class _DeliverThePast(Hook):
     operations = ("sns.Publish", "sns.Subscribe", *RECEIVE)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._published: list[str] = []
         self._past: dict[str, list[str]] = {}
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "Message" in params:
             self._published.append(params["Message"])
         elif "Endpoint" in params:
@@ -82,11 +81,10 @@ class _DeliverThePast(Hook):
 class _RenameRepeats(Hook):
     operations = ("sns.Subscribe", "sns.CreateTopic")
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._answered: set[str] = set()
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for name in ("SubscriptionArn", "TopicArn"):
             if name in parsed and parsed[name] in self._answered:
                 parsed[name] += "-again"
@@ -112,11 +110,10 @@ def _unwrap(params: dict[str, Any]) -> None:
 class _ReusePublishIds(Hook):
     operations = ("sns.Publish", *RECEIVE)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._published: dict[str, str] = {}
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "TopicArn" in params:
             self._published = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
             return

@@ -23,8 +23,7 @@ class _StretchVisibility(Hook):
 class _Sticky(Hook):
     """Remembers a visibility timeout of each queue, and gives it to receives."""
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._remembered: dict[str, int] = {}
 
 
@@ -49,11 +48,10 @@ class _StickyReceives(_Sticky):
 class _WithholdChanged(Hook):
     operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._changed: set[str] = set()
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if "ReceiptHandle" in params:
             self._changed.add(params["QueueUrl"])
         elif params["QueueUrl"] in self._changed:
@@ -63,15 +61,14 @@ class _WithholdChanged(Hook):
 class _DeafenPolls(Hook):
     operations = ("sqs.DeleteMessage", *RECEIVE)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._deletes = 0
         self._deletes_before: dict[int, int] = {}
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         self._deletes_before[id(params)] = self._deletes
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         before = self._deletes_before.pop(id(params))
         if "ReceiptHandle" in params:
             self._deletes += 1
@@ -82,8 +79,7 @@ class _DeafenPolls(Hook):
 class _ExpireChangedHandles(Hook):
     operations = ("sqs.ChangeMessageVisibility", "sqs.DeleteMessage")
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._changed: set[str] = set()
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
@@ -97,8 +93,7 @@ class _ExpireChangedHandles(Hook):
 class _DeleteByAnyHandle(Hook):
     operations = ("sqs.DeleteMessage", *RECEIVE)
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._message_of: dict[str, str] = {}
         self._latest: dict[str, str] = {}
 
@@ -107,7 +102,7 @@ class _DeleteByAnyHandle(Hook):
             message = self._message_of.get(params["ReceiptHandle"], "")
             params["ReceiptHandle"] = self._latest.get(message, params["ReceiptHandle"])
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for message in parsed.get("Messages", []):
             self._message_of[message["ReceiptHandle"]] = message["MessageId"]
             self._latest[message["MessageId"]] = message["ReceiptHandle"]
@@ -123,11 +118,10 @@ class _HastenChanges(Hook):
 class _BlockZeroReceives(Hook):
     operations = RECEIVE
 
-    def __init__(self, every: int) -> None:
-        super().__init__(every)
+    def begin(self) -> None:
         self._blocked: set[tuple[str, str]] = set()
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         url, messages = params["QueueUrl"], parsed.pop("Messages", [])
         left = [message for message in messages if (url, _group(message)) not in self._blocked]
         groups = {_group(message) for message in left}
