@@ -74,6 +74,7 @@ _UNITS = {
 _UNITS_OF = {
     "Consumer.lanes": "message groups per task",
     "Consumer.cpu": "CPU units, 1,024 a vCPU",
+    "Consumer.types": "types of events",
     "Consumer.filter_policy": "mapping of attribute to conditions",
     "Consumer.joined_at": "aware datetime",
     "Consumer.handlers": "Python module",

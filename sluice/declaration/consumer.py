@@ -1,5 +1,6 @@
 """One consumer of the topic: its queue, its workers, its inbox, and how those numbers have to fit each other."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -53,6 +54,9 @@ class Consumer:
         fifo: False makes a standard queue, which costs less and promises less: messages of a group come in any order,
             side by side and sometimes twice, and nothing may be parked. The inbox still handles each once.
         queue: an existing queue in place of one of the environment's own; `fifo` says of which type.
+        types: types of the events that it is for. It passes over all others: they are counted as handled, so that a
+            missing number is still seen, and no handler is called. None: it is for whatever comes, passes over what
+            other consumers of its topic name here, and what it has no handler for goes to its DLQ.
         filter_policy: SNS filter policy on message attributes, attribute name to conditions, or `$or` to policies one
             of which has to match; None delivers everything. With one, a group's sequence has lawful gaps.
         visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
@@ -84,6 +88,11 @@ class Consumer:
     topic: str | None = None
     fifo: bool = True
     queue: ExistingQueue | None = None
+    types: tuple[str, ...] | None = checked(
+        lambda seen: seen and all(re.fullmatch(r"(?!sluice\.)[A-Za-z0-9_.-]{1,256}", type_) for type_ in seen),
+        "one or more types such as 'order.placed': letters, digits and . _ -, not beginning with 'sluice.'; or None",
+        default=None,
+    )
     filter_policy: Mapping[str, Sequence[object]] | None = field(default=None, hash=False)
     visibility_timeout_seconds: int = between(1, limits.VISIBILITY_TIMEOUT_SECONDS_MAX, "seconds", default=60)
     max_attempts: int = between(limits.MAX_RECEIVE_COUNT_MIN, limits.MAX_RECEIVE_COUNT_MAX, "receives", default=5)

@@ -12,14 +12,14 @@ OUTBOX_PENDING = "OutboxPending"
 OUTBOX_QUARANTINED = "OutboxQuarantined"
 OUTBOX_PUBLISHED = "OutboxPublished"
 
-HANDLED, DUPLICATES, RETRIED = "InboxHandled", "InboxDuplicates", "InboxRetried"
+HANDLED, PASSED_OVER, DUPLICATES, RETRIED = "InboxHandled", "InboxPassedOver", "InboxDuplicates", "InboxRetried"
 DEAD, PARKED, LOST, NOT_DELETED = "InboxDead", "InboxParked", "InboxLost", "InboxNotDeleted"
 OVERDUE = "InboxOverdue"
 PARKED_GROUPS, PARKED_MESSAGES = "InboxParkedGroups", "InboxParkedMessages"
 HELD_MESSAGES, OPEN_EXCEPTIONS = "InboxHeldMessages", "InboxOpenExceptions"
 REDRIVE_OFF = "InboxRedriveOff"
 STUCK_PARTS = "WorkerStuckParts"
-EVENTS = (HANDLED, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE)
+EVENTS = (HANDLED, PASSED_OVER, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE)
 """What a worker counts since it last wrote them."""
 
 COUNTED = frozenset((*EVENTS, OUTBOX_PUBLISHED))

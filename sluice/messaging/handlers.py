@@ -13,7 +13,7 @@ lane, with the same session, transaction and deadline.
 
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -21,10 +21,11 @@ from typing import Protocol
 from sqlalchemy.orm import Session
 
 from sluice import limits
-from sluice.declaration import Environment
+from sluice.declaration import Consumer, Environment
 from sluice.declaration.validation import is_a, require
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import RESERVED, Event
+from sluice.terminal import output
 from sluice.terminal.printable import printable
 
 ANY = "*"
@@ -137,10 +138,33 @@ def handler(*types: str) -> Callable[[Handler], Handler]:
 
 
 class Handlers:
-    """The handlers of one consumer."""
+    """The handlers of one consumer, which passes over what is not for it.
 
-    def __init__(self, by_type: Mapping[str, Handler]) -> None:
-        self._by_type = dict(by_type)
+    Args:
+        by_type: handler by type, `*` for every type without one of its own.
+        types: the types the consumer is for; None where it declares none.
+        elsewhere: types that other consumers of its topic declare.
+    """
+
+    def __init__(
+        self, by_type: Mapping[str, Handler], *, types: Sequence[str] | None = None, elsewhere: Iterable[str] = ()
+    ) -> None:
+        self._by_type, self._elsewhere = dict(by_type), frozenset(elsewhere)
+        self._types = None if types is None else frozenset(types)
+        idle = sorted(self._by_type.keys() - {ANY} - (self._by_type.keys() if self._types is None else self._types))
+        if idle:
+            raise ConfigError(
+                f"there is a handler for {idle[0]!r}, which is not among the types of its consumer: nothing would call"
+                " it; add it to Consumer.types, or remove the handler"
+            )
+
+    def of_consumer(self, consumer: Consumer, environment: Environment | None = None) -> "Handlers":
+        """Return the same for a consumer as it is declared, and where an environment is given, beside the others.
+
+        Raises:
+            ConfigError: one of them is for a type that is not the consumer's.
+        """
+        return Handlers(self._by_type, types=consumer.types, elsewhere=_declared_elsewhere(consumer, environment))
 
     @classmethod
     def of(cls, module: ModuleType) -> "Handlers":
@@ -189,23 +213,72 @@ class Handlers:
 
     def find(self, type_: str) -> Handler | None:
         """Return the handler of that type of event, None when there is none; Sluice's own types are done by nothing."""
-        if type_.startswith(RESERVED):
+        if type_.startswith(RESERVED) or self.passes_over(type_):
             return _nothing
         return self._by_type.get(type_, self._by_type.get(ANY))
 
+    def passes_over(self, type_: str) -> bool:
+        """Return whether events of that type are not for the consumer: they are counted, and no handler is called."""
+        if type_.startswith(RESERVED):
+            return False
+        if self._types is not None:
+            return type_ not in self._types
+        return type_ in self._elsewhere and not self._by_type.keys() & {type_, ANY}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the types that the consumer is for, as far as they are named."""
+        return frozenset(self._by_type.keys() - {ANY}) if self._types is None else self._types
+
+    def describe(self, known: Iterable[str] = ()) -> str | None:
+        """Return in words which types go to the DLQ, and why; None where none does.
+
+        Args:
+            known: types that are published.
+        """
+        if ANY in self._by_type:
+            return None
+        if self._types is not None:
+            lacking = ", ".join(sorted(self._types - self._by_type.keys()))
+            return f"{lacking} go to its DLQ: Consumer.types has them, and no handler" if lacking else None
+        dead = sorted(set(known) - self._by_type.keys() - self._elsewhere)
+        others = [*dead, "every other type" if dead else "every type"]
+        return (
+            f"{', '.join(others)} but {', '.join(sorted(self.names))}"
+            f" goes to its DLQ: it has neither a handler for them nor one for {ANY!r}; to pass over what is for others,"
+            " name its types or theirs in Consumer.types"
+        )
+
 
 def require_handlers(environment: Environment, *, source: str) -> None:
-    """Refuse what workers would refuse when they start; an image of a consumer's own brings handlers of its own.
+    """Refuse what workers would refuse when they start, and say which types of events go to which DLQ.
+
+    An image of a consumer's own brings handlers of its own.
 
     Raises:
         ConfigError: a consumer has no such handlers.
     """
+    loaded = {}
     for consumer in environment.consumers:
         if consumer.handlers is not None and consumer.image is None:
             try:
-                Handlers.load(consumer.handlers)
+                loaded[consumer] = Handlers.load(consumer.handlers).of_consumer(consumer, environment)
             except ConfigError as error:
                 raise ConfigError(f"Consumer({consumer.name!r}) in {source}: {error}") from error
+    for consumer, handlers in loaded.items():
+        beside = environment.consumers_of(environment.topic(consumer.topic))
+        known = (other.names for name, other in loaded.items() if name in beside)
+        dead = None if "type" in (consumer.filter_policy or ()) else handlers.describe(frozenset().union(*known))
+        if dead is not None:
+            output.line(f"Consumer({consumer.name!r}) in {source}: {dead}", is_error=True)
+
+
+def _declared_elsewhere(consumer: Consumer, environment: Environment | None) -> Iterator[str]:
+    """Yield the types that other consumers of the topic declare."""
+    if environment is not None:
+        for other in environment.consumers_of(environment.topic(consumer.topic)):
+            if other.name != consumer.name:
+                yield from other.types or ()
 
 
 def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:

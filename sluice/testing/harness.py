@@ -230,7 +230,7 @@ class WorkerHarness:
         return assemble_worker(
             queue=self._queue,
             engine=self.engine,
-            handlers=self._handlers,
+            handlers=self._handlers.of_consumer(self.consumer),
             inbox=self._inbox,
             settings=settings,
             processor_settings=ProcessorSettings.declared(self.consumer),

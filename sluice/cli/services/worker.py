@@ -24,6 +24,9 @@ from sluice.messaging.worker.build import build_worker, clients
 from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.preflight import faults
 from sluice.messaging.worker.settings import ProcessorSettings
+from sluice.terminal.logger import Logger
+
+_log = Logger()
 
 
 def run_worker(
@@ -40,7 +43,9 @@ def run_worker(
     stop = Stop()
     stop.on_signals()
     consumer, engine = place.consumer, place.engine
-    handlers = _handlers(consumer, module)
+    handlers = _handlers(consumer, module).of_consumer(consumer, place.environment)
+    if (dead := handlers.describe()) is not None:
+        _log.warning("types without a handler", consumer=consumer.name, reason=dead)
     stop.on_signals()  # again: the module may have set its own
     measured = measuring(
         metrics.INBOX,

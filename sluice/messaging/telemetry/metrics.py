@@ -97,6 +97,10 @@ class Tally(WorkerHooks):
         """Count it as handled."""
         self.add(metrics.HANDLED)
 
+    def passed_over(self, _: Envelope) -> None:
+        """Count it, besides as handled."""
+        self.add(metrics.PASSED_OVER)
+
     def retried(self, _: Envelope, __: str) -> None:
         """Count it."""
         self.add(metrics.RETRIED)

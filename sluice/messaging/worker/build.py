@@ -106,7 +106,7 @@ def build_worker(
     return assemble_worker(
         queue=queue,
         engine=database,
-        handlers=handlers,
+        handlers=handlers if consumer.types is None else handlers.of_consumer(consumer),
         inbox=Inbox(Policy.declared(consumer), clock=options.get("clock")),
         settings=settings,
         processor_settings=processor_settings,

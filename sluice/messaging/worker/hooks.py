@@ -61,6 +61,9 @@ class WorkerHooks:
     def drained(self, envelope: Envelope) -> None:
         """Called when the effect of a message that was set aside is committed."""
 
+    def passed_over(self, envelope: Envelope) -> None:
+        """Called when an event of a type that is not the consumer's was marked as handled, without a call."""
+
     def retried(self, envelope: Envelope, reason: str) -> None:
         """Called when a message was not handled, and before it is given back for another attempt."""
 

@@ -9,7 +9,9 @@ APPLICATION = "project-name"  # begins the name of all that is deployed, so that
 
 TABLES = "project_module.tables"  # makes the tables of the handlers, in each task before it starts
 
-INVOICES = Consumer(name="invoices", handlers="project_module.handlers")
+# Its types are what it is for. A new type for another consumer passes it over, and a type of its own without a handler
+# goes to its DLQ. A filter_policy would keep the others from its queue, and then a lost event is no missing number.
+INVOICES = Consumer(name="invoices", handlers="project_module.handlers", types=("order.placed",))
 
 ENVIRONMENTS = (
     Environment(

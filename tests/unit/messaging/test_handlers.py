@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,11 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
+from sluice.declaration import Consumer, Environment, NewDatabase
 from sluice.errors import ConfigError
 from sluice.history import events
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry, handler
 from sluice.messaging.envelope import TOMBSTONE
-from sluice.messaging.handlers import ANY, Handlers
+from sluice.messaging.handlers import ANY, Handlers, require_handlers
 
 
 @handler("order.placed", "order.paid")
@@ -48,6 +51,63 @@ def test_what_sluice_sends_itself_is_for_no_handler(type_: str) -> None:
 
     assert find is not None
     assert find is not log
+
+
+def test_a_type_of_another_consumer_is_passed_over_and_one_of_nobody_is_not() -> None:
+    billing, shipping = Consumer(name="billing"), Consumer(name="shipping", types=("order.sent", "order.paid"))
+    environment = Environment(name="dev", account="000000000000", consumers=(billing, shipping))
+
+    handlers = Handlers.of(a_module(bill=bill)).of_consumer(billing, environment)
+
+    passed = [type_ for type_ in ("order.placed", "order.paid", "order.sent", "x") if handlers.passes_over(type_)]
+    assert (passed, handlers.find("x")) == (["order.sent"], None)
+    assert handlers.find("order.paid") is bill
+    assert handlers.find("order.sent") not in (None, bill)
+    everything = Handlers.of(a_module(bill=bill, log=log)).of_consumer(billing, environment)
+    assert everything.find("order.sent") is log
+
+
+def test_of_declared_types_all_others_are_passed_over() -> None:
+    consumer = Consumer(name="billing", types=("order.placed", "order.paid", "order.gone"))
+
+    handlers = Handlers.of(a_module(bill=bill)).of_consumer(consumer)
+
+    assert [handlers.passes_over(type_) for type_ in ("order.paid", "order.gone", "x")] == [False, False, True]
+    assert (handlers.find("order.gone"), handlers.find("order.paid")) == (None, bill)
+    assert handlers.describe() == "order.gone go to its DLQ: Consumer.types has them, and no handler"
+
+
+def test_a_handler_of_a_type_that_is_not_the_consumers_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Handlers.of(a_module(bill=bill)).of_consumer(Consumer(name="billing", types=("order.placed",)))
+
+    assert str(refused.value) == (
+        "there is a handler for 'order.paid', which is not among the types of its consumer: nothing would call it;"
+        " add it to Consumer.types, or remove the handler"
+    )
+
+
+def test_synthesis_says_which_types_go_to_which_dlq(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("first", "second"):
+        source = f"from sluice.messaging import handler\n@handler('{name}.done')\ndef f(session, event, context): ...\n"
+        (tmp_path / f"sluice_types_{name}.py").write_text(source, encoding="utf-8")
+    consumers = [Consumer(name=name, handlers=f"sluice_types_{name}") for name in ("first", "second")]
+    of = partial(Environment, name="dev", account="000000000000", database=NewDatabase())
+
+    require_handlers(of(consumers=tuple(consumers)), source="environments.py")
+    before = capsys.readouterr().err.splitlines()
+    named = tuple(replace(consumer, types=(f"{consumer.name}.done",)) for consumer in consumers)
+    require_handlers(of(consumers=named), source="environments.py")
+
+    assert before[0] == (
+        "Consumer('first') in environments.py: second.done, every other type but first.done goes to its DLQ: it has"
+        " neither a handler for them nor one for '*'; to pass over what is for others, name its types or theirs in"
+        " Consumer.types"
+    )
+    assert (len(before), capsys.readouterr().err) == (2, "")
 
 
 def test_one_function_under_two_names_is_one_handler() -> None:

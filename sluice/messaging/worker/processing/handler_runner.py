@@ -20,7 +20,7 @@ from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLost, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Holding, Outcome, Reject, Retry
-from sluice.messaging.worker.hooks import WorkerHookSet
+from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable, raised, text_of
@@ -86,6 +86,8 @@ class HandlerRunner:
                 self.failpoint(attempt.before_commit)
                 attempt.context.hold.check()
                 outcome = _shielded(lambda: _committed(attempt, begun), attempt.context.hold, begun)
+        if isinstance(outcome, Ack) and self.handlers.passes_over(type_):
+            self.hooks.call(WorkerHooks.passed_over, attempt.envelope)
         return outcome
 
 

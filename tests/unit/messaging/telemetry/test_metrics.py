@@ -155,6 +155,7 @@ def test_every_metric_has_a_name_in_prometheus() -> None:
         "OutboxQuarantined": "sluice_outbox_quarantined",
         "OutboxPublished": "sluice_outbox_published_total",
         "InboxHandled": "sluice_inbox_handled_total",
+        "InboxPassedOver": "sluice_inbox_passed_over_total",
         "InboxDuplicates": "sluice_inbox_duplicates_total",
         "InboxRetried": "sluice_inbox_retried_total",
         "InboxDead": "sluice_inbox_dead_total",

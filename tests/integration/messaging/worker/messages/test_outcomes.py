@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.orm import Session
 
-from sluice.declaration import metrics
+from sluice.declaration import Consumer, metrics
 from sluice.history import events
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE, Event
@@ -181,6 +181,23 @@ def test_a_type_without_a_handler_is_rejected(world: World) -> None:
     reason = "there is no handler for 'order.placed'; add one, or one for '*'"
     assert world.exceptions() == {("a", 1): ("dead", reason)}
     assert places(world.dead()) == [("a", 1)]
+
+
+def test_a_type_that_is_not_the_consumers_is_counted_and_what_is_missing_behind_it_is_seen(world: World) -> None:
+    """A filter policy would keep it from the queue, and then nobody knows a loss from a message for others."""
+    for seq, type_ in ((1, "order.sent"), (2, "order.placed"), (4, "order.sent"), (5, "order.gone")):
+        world.put(envelope("a", seq, type=type_))
+    consumer = Consumer(name="billing", types=("order.placed", "order.gone"))
+    handlers = Handlers({"order.placed": world.handlers.find("x")}).of_consumer(consumer)  # type: ignore[dict-item]
+    worker = world.worker(handlers=handlers)
+
+    world.work_off(worker)
+
+    counted = worker.tally.take()
+    assert world.called == [("a", 2)]
+    assert (counted["InboxHandled"], counted["InboxPassedOver"], counted["InboxDead"]) == (3, 2, 1)
+    assert {place: state for place, (state, _) in world.exceptions().items()} == {("a", 3): "gap", ("a", 5): "dead"}
+    assert places(world.dead()) == [("a", 5)]
 
 
 def test_a_type_with_a_handler_of_its_own_is_not_for_the_one_for_all(world: World) -> None:
