@@ -5,7 +5,6 @@ The tables of the project itself are made after them by a command of the project
 
 import fcntl
 import os
-import random
 import shlex
 import signal
 import subprocess
@@ -15,14 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Engine, MetaData, text
-from sqlalchemy.exc import DBAPIError
 
-from sluice.cli.services.running import log_to
+from sluice.cli.services.running import await_database, log_to
 from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, migrations, schema, server_settings
 from sluice.messaging.database.migrations import VersionedTables
 from sluice.messaging.database.rotation import SECRET_VARIABLE, runtime_engine
@@ -36,7 +33,6 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _PARTS = {tables.part: tables for tables in (outbox_tables.versioned, inbox_tables.versioned)}
-_BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
 _ANSWER_SECONDS = 60  # for one statement of a step
 _MIGRATION_LOCK = 0x736C756963656D  # "sluicem": of all advisory locks of a database this one is ours
 _LOOK_SECONDS = 0.2
@@ -87,25 +83,15 @@ def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: W
         EndpointError: it was stopped before the end.
         DBAPIError: the database did not do it, and time was up or another try would not succeed either.
     """
-    clock, rng, failures = SystemClock(), random.Random(), 0  # noqa: S311 (jitter is not a secret)
-    while not wait.is_stopped():
-        try:
-            with engines.reading(engine) as connection:
-                server_settings.require(connection, {})
-            for version in migrations.upgrade(engine, tables, failpoint=failpoint):
-                _log.info("upgraded", part=tables.part, version=version)
-        except (DBAPIError, server_settings.OnStandby) as error:
-            failures += 1
-            pause_seconds, left_seconds = _BACKOFF.seconds(failures, rng.random()), ends_at - clock.monotonic()
-            is_lasting = isinstance(error, DBAPIError) and not engines.may_pass_at_start(error)
-            if is_lasting or left_seconds < pause_seconds:
-                raise
-            reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
-            _log.warning("the database does not answer yet", error=reason, left_seconds=round(left_seconds))
-            wait.wait(pause_seconds)
-        else:
-            return
-    raise EndpointError(f"stopped before the {tables.part}'s tables were upgraded; run it again")
+
+    def upgrade_once() -> None:
+        with engines.reading(engine) as connection:
+            server_settings.require(connection, {})
+        for version in migrations.upgrade(engine, tables, failpoint=failpoint):
+            _log.info("upgraded", part=tables.part, version=version)
+
+    if not await_database(upgrade_once, wait, ends_at=ends_at):
+        raise EndpointError(f"stopped before the {tables.part}'s tables were upgraded; run it again")
 
 
 def _split(migration: str) -> list[str]:

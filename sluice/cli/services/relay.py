@@ -78,7 +78,7 @@ def run_relay(
     stop.on_signals()
     failpoint = failpoints.from_environment(os.environ, failpoints.RELAY)
     store = Store(place.engine, place.topic)
-    if _has_tables(place) and (elsewhere := store.pending_elsewhere()):
+    if elsewhere := _pending_elsewhere(place, store):
         _log.warning("events wait for other topics, which this relay does not publish", pending=elsewhere)
     holder = Lease(place.engine, place.topic, lease_seconds=lease_seconds)
     database = place.engine.dialect.name
@@ -151,20 +151,22 @@ class _UntilEmpty:
         return self.is_finished or self._wait.is_stopped()
 
 
-def _has_tables(place: DatabaseTarget) -> bool:
-    """Refuse a database without the outbox's tables; of one that does not answer nothing is known yet."""
+def _pending_elsewhere(place: DatabaseTarget, store: Store) -> dict[str, int]:
+    """Return how many messages wait for other topics; refuse a database without the outbox's tables.
+
+    Of one that does not answer nothing is known yet.
+    """
     try:
         with engines.reading(place.engine) as connection:
             migrations.require(connection, tables.versioned)
             server_settings.require(connection, tables.RELAY_RIGHTS)
+        return store.pending_elsewhere()
     except DBAPIError as error:
         if not engines.may_pass_at_start(error):
             raise
-        return False
     except server_settings.OnStandby as error:
         _log.warning("waiting for a primary", error=str(error))
-        return False
-    return True
+    return {}
 
 
 def _topic_arn(environment: Environment, endpoint_url: str | None) -> str:

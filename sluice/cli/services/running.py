@@ -2,21 +2,31 @@
 
 import gc
 import os
+import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import ConfigError
+from sluice.messaging.backoff import Backoff
+from sluice.messaging.database import engines
+from sluice.messaging.database.server_settings import OnStandby
+from sluice.messaging.liveness import AliveFile, Liveness, Watch
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
+from sluice.messaging.waiting import Wait
 from sluice.terminal import log_text, streams
 from sluice.terminal.logger import Logger
 
 _log = Logger()
+_BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
+_CONNECT_SECONDS = 30.0  # to several addresses, 5 s each, and for a statement's answer
 _ALLOCATIONS = 5_000  # more objects made than freed, before the youngest are looked at; Python has 2,000
 
 
@@ -81,6 +91,41 @@ def recording(folder: Path | None, *, run: str, worker: str, client: Any, names:
         recorder = Recorder(journal, names=names)
         recorder.attach(client)
         yield recorder
+
+
+def await_database(
+    act: Callable[[], None], wait: Wait, *, ends_at: float = inf, alive: AliveFile | None = None
+) -> bool:
+    """Do something with a database that may not answer yet, or only read, trying again; False when stopped before.
+
+    Args:
+        act: what to do; safe to repeat.
+        wait: stops it.
+        ends_at: no further try after that, by the machine's monotonic clock.
+        alive: shows meanwhile that the process is alive.
+
+    Raises:
+        DBAPIError, OnStandby: time was up, or another try would not succeed either.
+    """
+    clock, rng, failed_count = SystemClock(), random.Random(), 0  # noqa: S311 (jitter is not a secret)
+    while not wait.is_stopped():
+        try:
+            act()
+        except (DBAPIError, OnStandby) as error:
+            failed_count += 1
+            pause_seconds, left_seconds = _BACKOFF.seconds(failed_count, rng.random()), ends_at - clock.monotonic()
+            is_lasting = isinstance(error, DBAPIError) and not engines.may_pass_at_start(error)
+            if is_lasting or left_seconds < pause_seconds:
+                raise
+            reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+            left = {} if left_seconds == inf else {"left_seconds": round(left_seconds)}
+            _log.warning("the database does not answer yet", error=reason, **left)
+            if alive is not None:
+                Watch(Liveness(clock), alive, within_seconds=_CONNECT_SECONDS, clock=clock).look(pause_seconds)
+            wait.wait(pause_seconds)
+        else:
+            return True
+    return False
 
 
 def collect_rarely() -> None:

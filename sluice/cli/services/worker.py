@@ -2,10 +2,12 @@
 
 import os
 import sys
+from functools import partial
+from math import inf
 
 from sluice.cli.options import ProcessOptions
 from sluice.cli.place import ConsumerTarget
-from sluice.cli.services.running import collect_rarely, log_to, measuring, recording
+from sluice.cli.services.running import await_database, collect_rarely, log_to, measuring, recording
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError
@@ -55,7 +57,10 @@ def run_worker(
         prometheus=process.prometheus,
     )
     connections.end_waits(engine, ProcessorSettings.declared(consumer).hold_seconds_max)
-    _require_tables(place)
+    # Who ends by itself does not wait for a database.
+    ends_at = inf if idle_seconds is None else 0.0
+    if not await_database(partial(_require_tables, place), stop, ends_at=ends_at, alive=process.alive):
+        return
     sqs, prompt = clients(
         place.endpoint_url,
         place.environment.region,

@@ -1,0 +1,77 @@
+"""A worker, or a command that upgrades, waits for a database that does not answer yet."""
+
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+
+from sluice.cli.services.running import await_database
+from sluice.clock import SystemClock
+from sluice.messaging import alive
+from sluice.messaging.database.server_settings import OnStandby
+from sluice.messaging.liveness import AliveFile
+
+AWAY = OperationalError("SELECT", None, psycopg.OperationalError("connection refused"))
+LASTING = ProgrammingError("SELECT", None, psycopg.errors.InsufficientPrivilege("not you"))
+UNTRUSTED = OperationalError("SELECT", None, psycopg.OperationalError("SSL error: certificate verify failed"))
+
+
+class Turns:
+    """Waits not at all, so many times, and is then stopped."""
+
+    def __init__(self, count: int = 100) -> None:
+        self.waited: list[float] = []
+        self._count = count
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    def is_stopped(self) -> bool:
+        return len(self.waited) == self._count
+
+
+def _raising(*errors: Exception) -> Callable[[], None]:
+    left = list(errors)
+
+    def act() -> None:
+        if left:
+            raise left.pop(0)
+
+    return act
+
+
+@pytest.mark.parametrize("error", [AWAY, OnStandby("the database is a standby")])
+def test_it_is_tried_again_until_it_answers_longer_each_time(error: Exception) -> None:
+    turns = Turns()
+
+    assert await_database(_raising(*[error] * 5), turns)
+    assert len(turns.waited) == 5
+    assert turns.waited[0] <= 1 < max(turns.waited)
+
+
+def test_a_stop_ends_the_wait() -> None:
+    assert not await_database(_raising(*[AWAY] * 9), Turns(3))
+
+
+@pytest.mark.parametrize(("error", "ends_at"), [(LASTING, inf), (UNTRUSTED, inf), (AWAY, 0.0)])
+def test_what_lasts_or_has_no_time_left_is_raised_at_once(error: DBAPIError, ends_at: float) -> None:
+    turns = Turns()
+
+    with pytest.raises(type(error)) as raised:
+        await_database(_raising(error), turns, ends_at=ends_at)
+
+    assert (raised.value, turns.waited) == (error, [])
+
+
+def test_it_is_alive_meanwhile(tmp_path: Path) -> None:
+    shown = AliveFile(tmp_path / "alive", SystemClock())
+    before = alive.read(tmp_path / "alive")
+
+    await_database(_raising(AWAY), Turns(), alive=shown)
+
+    after = alive.read(tmp_path / "alive")
+    assert after.monotonic_seconds > before.monotonic_seconds
+    assert after.overdue == {}
