@@ -1,6 +1,5 @@
 """The services: what each task runs, where, as whom, and what it may do."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -248,25 +247,8 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
     }
 
 
-def test_a_worker_is_given_what_is_declared_of_its_queue(full: list[Resource]) -> None:
-    """So that a changed queue needs no new image, which holds code and no declaration."""
-    container = _first_container(full, "sluice-full-ledger")
-    variables = {variable["Name"]: variable["Value"] for variable in container["Environment"]}
-
-    written = json.loads(variables["SLUICE_TASK_SETTINGS"])
-
-    (ledger,) = written["consumers"]
-    assert (written["name"], written["region"], [topic["name"] for topic in written["topics"]]) == (
-        "full",
-        "eu-central-1",
-        ["orders"],
-    )
-    assert (ledger["name"], ledger["max_attempts"], ledger["visibility_timeout_seconds"]) == ("ledger", 7, 90)
-    assert ledger["filter_policy"]["amount"] == [{"numeric": [">=", 100]}]
-
-
 def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) -> None:
-    """And where the database is, and the ARN of its secret: never the secret itself."""
+    """And what is declared of its queue: a changed one needs no new image. Of the database the secret's ARN alone."""
     definitions = of_kind(full, TASK_DEFINITION)
 
     assert definitions["sluice-full-ledger"] == _task_definition(

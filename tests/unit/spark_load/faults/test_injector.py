@@ -18,7 +18,7 @@ from sluice.errors import HistoryError
 from spark_load.faults import lines as lines_module
 from spark_load.faults import servers
 from spark_load.faults.drawing import Fault
-from spark_load.faults.injector import Held, Injector, Poison
+from spark_load.faults.injector import Held, Injector, Poison, Record
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import FaultKind
@@ -47,6 +47,21 @@ def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float
     return Fault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
 
 
+def _injector(
+    *faults: Fault[FaultKind], processes: _Processes, lines: Lines, record: Record, held: Held | None = None
+) -> Injector:
+    return Injector(
+        faults=faults,
+        begun_us=SystemClock().now_us(),
+        processes=processes,
+        lines=lines,
+        databases=Held({}) if held is None else held,
+        restarts=Restarts(),
+        record=record,
+        clock=SystemClock(),
+    )
+
+
 def _followed(faults: Sequence[Fault[FaultKind]], processes: _Processes) -> dict[FaultKind, bool]:
     """Follow a schedule; return whether each kind of fault was written down as done."""
     written = list[tuple[FaultKind, bool]]()
@@ -57,15 +72,8 @@ def _followed(faults: Sequence[Fault[FaultKind]], processes: _Processes) -> dict
 
     with Lines() as lines:
         lines.open("billing-1:endpoint", lambda: asyncio.open_connection("127.0.0.1", 1))
-        Injector(
-            faults=faults,
-            begun_us=SystemClock().now_us(),
-            processes=processes,
-            lines=lines,
-            databases=Held({"billing": Path("/nowhere/inbox.db")}),
-            restarts=Restarts(),
-            record=record,
-            clock=SystemClock(),
+        _injector(
+            *faults, processes=processes, lines=lines, record=record, held=Held({"billing": Path("/nowhere/inbox.db")})
         ).run()
     assert len(written) == len(faults)
     return dict(written)
@@ -132,15 +140,11 @@ def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
     """A frozen worker would never end, and its folder would be used on."""
     processes = _Processes()
     with Lines() as lines:
-        injector = Injector(
-            faults=(_fault(FaultKind.FREEZE, "billing-0", 0.0, 600.0),),
-            begun_us=SystemClock().now_us(),
+        injector = _injector(
+            _fault(FaultKind.FREEZE, "billing-0", 0.0, 600.0),
             processes=processes,
             lines=lines,
-            databases=Held({}),
-            restarts=Restarts(),
             record=lambda *_: injector.stop(),
-            clock=SystemClock(),
         )
         injector.stop()
         injector._begin(injector.faults[0])
@@ -165,18 +169,12 @@ def test_what_is_under_way_does_not_wait_for_a_restart_that_was_begun_after_it(
             os.write(pipe, b"healed\n")
 
     with Lines() as lines:
-        injector = Injector(
-            faults=(
-                _fault(FaultKind.FREEZE, "billing-0", 0.0, 600.0),
-                _fault(FaultKind.RESTART, "database", 0.0, 600.0),
-            ),
-            begun_us=SystemClock().now_us(),
+        injector = _injector(
+            _fault(FaultKind.FREEZE, "billing-0", 0.0, 600.0),
+            _fault(FaultKind.RESTART, "database", 0.0, 600.0),
             processes=Healing(),
             lines=lines,
-            databases=Held({}),
-            restarts=Restarts(),
             record=lambda fault, _began_us, _ended_us, is_met: written.append((fault.kind, is_met)),
-            clock=SystemClock(),
         )
         for fault in injector.faults:
             injector._begin(fault)
@@ -195,19 +193,13 @@ def test_nothing_stays_harmed_where_nothing_can_be_written_down() -> None:
         raise HistoryError("no space")
 
     with Lines() as lines:
-        Injector(
-            faults=(
-                _fault(FaultKind.FREEZE, "billing-0", 0.0, 0.3),
-                _fault(FaultKind.FREEZE, "billing-1", 0.0, 0.3),
-                _fault(FaultKind.KILL, "billing-0", 0.1, 0.1),
-            ),
-            begun_us=SystemClock().now_us(),
+        _injector(
+            _fault(FaultKind.FREEZE, "billing-0", 0.0, 0.3),
+            _fault(FaultKind.FREEZE, "billing-1", 0.0, 0.3),
+            _fault(FaultKind.KILL, "billing-0", 0.1, 0.1),
             processes=processes,
             lines=lines,
-            databases=Held({}),
-            restarts=Restarts(),
             record=record,
-            clock=SystemClock(),
         ).run()
 
     assert {"no more freeze billing-0", "no more freeze billing-1", "kill billing-0"} <= set(processes.done)
@@ -247,18 +239,13 @@ def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_f
     with Lines() as lines, closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("CREATE TABLE t (n INTEGER)")
         other.execute("BEGIN IMMEDIATE")
-        injector = Injector(
-            faults=(
-                _fault(FaultKind.LOCK, "billing:database", 0.0, 0.6),
-                _fault(FaultKind.KILL, "billing-0", 0.1, 0.1),
-            ),
-            begun_us=SystemClock().now_us(),
+        injector = _injector(
+            _fault(FaultKind.LOCK, "billing:database", 0.0, 0.6),
+            _fault(FaultKind.KILL, "billing-0", 0.1, 0.1),
             processes=processes,
             lines=lines,
-            databases=Held({"billing": file}),
-            restarts=Restarts(),
             record=lambda fault, _began, _ended, is_met: written.append((fault.kind, is_met)),
-            clock=SystemClock(),
+            held=Held({"billing": file}),
         )
         following = threading.Thread(target=injector.run)
         following.start()
@@ -277,15 +264,11 @@ def _restarting(*faults: Fault[FaultKind]) -> Iterator[tuple[_Processes, _Writte
     """Yield what is done by a thread that follows a schedule, and is waited for when the block ends."""
     processes, written = _Processes(), list[tuple[Fault[FaultKind], bool]]()
     with Lines() as lines:
-        injector = Injector(
-            faults=faults,
-            begun_us=SystemClock().now_us(),
+        injector = _injector(
+            *faults,
             processes=processes,
             lines=lines,
-            databases=Held({}),
-            restarts=Restarts(),
             record=lambda fault, _began, _ended, is_met: written.append((fault, is_met)),
-            clock=SystemClock(),
         )
         following = threading.Thread(target=injector.run)
         following.start()
