@@ -1,5 +1,6 @@
 """Kept connections for threads that wait for their answer: a request at a time on each."""
 
+import os
 import select
 import socket
 import weakref
@@ -22,7 +23,7 @@ class Connections:
     """
 
     def __init__(self, address: Address, *, idle_max: int) -> None:
-        self._address, self._idle_max = address, idle_max
+        self._address, self._idle_max, self._pid = address, idle_max, os.getpid()
         self._idle: deque[socket.socket] = deque()
         weakref.finalize(self, _close, self._idle)  # as urllib3's end with a client that nobody closes
 
@@ -59,6 +60,9 @@ class Connections:
         return _clock.monotonic() + connect_seconds + answer_seconds
 
     def _connection(self) -> socket.socket:
+        if self._pid != os.getpid():  # of a child that was forked: its parent would get its answers
+            self._pid = os.getpid()
+            _close(self._idle)
         while self._idle:
             try:
                 connected = self._idle.pop()

@@ -8,6 +8,8 @@ SQLite: https://www.sqlite.org/pragma.html#pragma_synchronous, https://www.sqlit
 SQLAlchemy: https://docs.sqlalchemy.org/en/21/dialects/sqlite.html (read 2026-11-21).
 """
 
+import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +37,7 @@ from sqlalchemy.exc import (
     DBAPIError,
     NoSuchModuleError,
 )
+from sqlalchemy.pool import QueuePool
 
 from sluice.clock import Clock
 from sluice.errors import ConfigError
@@ -94,7 +97,36 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
     else:
         event.listen(made, "do_connect", connections.open_postgres if connect is None else connect)
     connections.leave_standbys(made)
+    _engines.add(made)
     return made
+
+
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def _close_files() -> None:
+    """Close what is idle in SQLite before a fork: the child would believe that it holds its parent's locks.
+
+    https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork_ (read 2026-11-26)
+    """
+    for engine in list(_engines):
+        pool = engine.pool  # what somebody has now is not closed under him
+        if engine.dialect.name == "sqlite" and isinstance(pool, QueuePool) and pool.checkedout() == 0:
+            forget_connections(engine)
+
+
+def _leave_connections() -> None:
+    """Let a child that was forked connect anew: its parent's connections stay its parent's, and open.
+
+    https://docs.sqlalchemy.org/en/21/core/pooling.html#using-connection-pools-with-multiprocessing-or-os-fork (read
+    2026-11-26)
+    """
+    for engine in list(_engines):
+        if not is_in_memory(engine.url):
+            engine.dispose(close=False)
+
+
+os.register_at_fork(before=_close_files, after_in_child=_leave_connections)
 
 
 def _check_url(url: URL) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import logging
+import os
 import socket
 import subprocess
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -763,6 +765,24 @@ def test_threads_have_a_connection_each() -> None:
         client.close()
 
     assert {answer["ResponseMetadata"]["HTTPStatusCode"] for answer in answers} == {200}
+
+
+def test_a_forked_child_has_connections_of_its_own() -> None:
+    """Over its parent's each would get the other's answers."""
+    request = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+    with raw_server.serving() as server:
+        server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+        connections = Connections(Address.of(server.url, connect_seconds=5, answer_seconds=5), idle_max=1)
+        connections.post(request)
+        with warnings.catch_warnings(action="ignore"):  # that threads and fork do not go together
+            child = os.fork()
+        if child == 0:
+            os._exit(0 if connections.post(request).status == 200 else 1)
+
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        eventually(lambda: server.ended_count == 1, timeout_seconds=10, describe="the child's connection to end")
+        assert connections.post(request).body == b"{}"
+        connections.close()
 
 
 def test_the_simulators_server_answers_alike() -> None:
