@@ -10,6 +10,7 @@ there.
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import aws_cdk as cdk
 from aws_cdk import aws_ecs as ecs
@@ -75,9 +76,9 @@ class Task(Construct):
         command: Sequence[str],
         variables: dict[str, str],
         image: TaskImage,
-        cpu: int,
-        memory_mib: int,
         stop_timeout_seconds: int,
+        cpu: int = _SMALL_CPU,
+        memory_mib: int = _SMALL_MEMORY_MIB,
         consumer: Consumer | None = None,
         topic: Topic | ExistingTopic | None = None,
     ) -> None:
@@ -175,6 +176,10 @@ class Task(Construct):
             ecs.ContainerDependency(container=schema, condition=ecs.ContainerDependencyCondition.SUCCESS)
         )
 
+    def allow(self, arn: str, *actions: str) -> None:
+        """Let the task do this with one resource."""
+        self.task_role.add_to_principal_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
+
     def serve(self, *, desired_count: int | None = None) -> ecs.FargateService:
         """Return a service of such tasks.
 
@@ -216,45 +221,31 @@ class ConsumerService(Construct):
     @typed
     def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, consumer: Consumer) -> None:
         super().__init__(scope, id_)
-        environment, image = place.environment, place.images.of(consumer)
-        tasks = Task(
+        environment = place.environment
+        task = partial(
+            Task,
             self,
-            "Worker",
             place=place,
-            name=consumer.name,
-            command=["worker"],
             consumer=consumer,
             variables={"SLUICE_CONSUMER": consumer.name},
-            image=image,
-            cpu=consumer.cpu,
-            memory_mib=consumer.memory_mib,
+            image=place.images.of(consumer),
             stop_timeout_seconds=consumer.stop_timeout_seconds,
         )
+        tasks = task("Worker", name=consumer.name, command=["worker"], cpu=consumer.cpu, memory_mib=consumer.memory_mib)
         self.service = tasks.serve()
         # By literal ARN: an export would forbid to remove a consumer in one deployment.
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
-        tasks.task_role.add_to_principal_policy(iam.PolicyStatement(actions=_CONSUME, resources=[queue_arn]))
+        tasks.allow(queue_arn, *_CONSUME)
         key_arn = None if place.keys is None else place.keys.queues.key_arn
         if consumer.queue is not None:
             key_arn = consumer.queue.key_arn
         if key_arn is not None:
-            tasks.task_role.add_to_principal_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key_arn]))
+            tasks.allow(key_arn, "kms:Decrypt")
         self._let_alarms_take_a_version_back(environment, consumer)
         self._allow_task_protection(tasks, environment=environment)
         if consumer.automatic_redrive is not None:
-            redrive = Task(
-                self,
-                "Redrive",
-                place=place,
-                name=f"{consumer.name}_redrive",  # no consumer has an underscore
-                command=["dlq", "automatic-redrive"],
-                consumer=consumer,
-                variables={"SLUICE_CONSUMER": consumer.name},
-                image=image,
-                cpu=_SMALL_CPU,
-                memory_mib=_SMALL_MEMORY_MIB,
-                stop_timeout_seconds=consumer.stop_timeout_seconds,
-            )
+            # No consumer has an underscore in its name.
+            redrive = task("Redrive", name=f"{consumer.name}_redrive", command=["dlq", "automatic-redrive"])
             AutomaticRedriveRule(
                 self,
                 "AutomaticRedrive",
@@ -288,9 +279,7 @@ class ConsumerService(Construct):
         tasks_of_cluster = f"arn:aws:ecs:{environment.region}:{{}}:task/{naming.cluster_name(environment)}/*"
         account = cdk.Stack.of(self).account
         resource = tasks_of_cluster.format(account)
-        tasks.task_role.add_to_principal_policy(
-            iam.PolicyStatement(actions=["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"], resources=[resource])
-        )
+        tasks.allow(resource, "ecs:GetTaskProtection", "ecs:UpdateTaskProtection")
         seen = tasks_of_cluster.format("<AWS::AccountId>" if cdk.Token.is_unresolved(account) else account)
         acknowledge(
             tasks.task_role,
@@ -319,17 +308,13 @@ class RelayService(Task):
             topic=topic,
             variables={"SLUICE_TOPIC_ARN": topic_arn},
             image=place.images.shared,
-            cpu=_SMALL_CPU,
-            memory_mib=_SMALL_MEMORY_MIB,
             stop_timeout_seconds=_RELAY_STOP_SECONDS,
         )
         self.service = self.serve(desired_count=RELAY_TASKS)
-        self.task_role.add_to_principal_policy(iam.PolicyStatement(actions=["sns:Publish"], resources=[topic_arn]))
+        self.allow(topic_arn, "sns:Publish")
         key_arn = topic_key_arn(topic, place.keys)
         if key_arn is not None:
-            self.task_role.add_to_principal_policy(
-                iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key_arn])
-            )
+            self.allow(key_arn, "kms:Decrypt", "kms:GenerateDataKey")
 
 
 def _spot() -> list[ecs.CapacityProviderStrategy]:
