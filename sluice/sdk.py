@@ -7,6 +7,7 @@ from typing import Any
 
 from botocore import exceptions
 from botocore.config import Config
+from botocore.parsers import ResponseParserError
 
 from sluice.error_codes import CREDENTIALS_REFUSED
 from sluice.errors import SET_CREDENTIALS
@@ -33,6 +34,17 @@ NO_CREDENTIALS: tuple[type[Exception], ...] = (
     *_LOGIN,
 )
 """Raised before a call is made, for want of credentials."""
+UNANSWERED: tuple[type[Exception], ...] = (
+    exceptions.BotoCoreError,
+    ResponseParserError,
+    KeyError,
+    RuntimeError,
+    OSError,
+    ValueError,
+)
+"""Raised of a call that AWS did not answer, which may pass. Not all are botocore's own: KeyError of an answer in XML
+that is none of AWS, as a proxy's page may be; RuntimeError of refreshed credentials that have ended already; OSError
+and ValueError of what credentials and certificates are read from."""
 _STEPS: tuple[tuple[Any, str], ...] = (
     (_LOGIN, "log in again, as with `aws sso login`, or set AWS_PROFILE to another profile"),
     (exceptions.NoCredentialsError, SET_CREDENTIALS),

@@ -15,10 +15,11 @@ from functools import partial
 from typing import Any
 
 import psycopg
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from sqlalchemy import URL, Engine, event
 from sqlalchemy.engine import Dialect, make_url
 
+from sluice import sdk
 from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging.database import connections, credentials, engines
@@ -137,7 +138,7 @@ class _Source:
         """Read the secret; where it cannot be read, keep what it last held."""
         try:
             url = make_url(self._read())
-        except (BotoCoreError, ClientError, ConfigError) as error:
+        except (*sdk.UNANSWERED, ClientError, ConfigError) as error:
             _log.warning("the database's secret was not read, its last credentials are kept", error=str(error))
         else:
             if url != self._url:

@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from botocore.exceptions import (
-    BotoCoreError,
     ClientError,
 )
-from botocore.parsers import ResponseParserError
 
 from sluice import limits, sdk
 from sluice.aws.client import LIGHT, open_client
@@ -77,7 +75,7 @@ def check_topic(sns: Any, topic_arn: str) -> None:
         if code.startswith(("InvalidParameter", "Validation")):
             raise ConfigError(f"topic is {shown}, which SNS does not take ({printable(error)}); {next_step}") from error
         raise TransientError(printable(error)) from error
-    except (BotoCoreError, ResponseParserError, KeyError) as error:
+    except sdk.UNANSWERED as error:
         raise TransientError(printable(f"{type(error).__name__}: {error}")) from error
 
 
@@ -111,8 +109,7 @@ class Publisher:
         entries = [_entry(str(position), head) for position, head in enumerate(heads)]
         try:
             answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
-        # KeyError: botocore misses in an answer that is XML, as a proxy's page may be, what SNS would have said.
-        except (BotoCoreError, ResponseParserError, KeyError) as error:
+        except sdk.UNANSWERED as error:
             return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
         except ClientError as error:
             return _refused(heads, error)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
+from botocore.exceptions import ClientError
 
 from sluice import limits, sdk
 from sluice.aws.client import LIGHT, open_client
@@ -192,8 +191,7 @@ def explained() -> Iterator[None]:
     """Raise what botocore raises as one of the two things it can mean."""
     try:
         yield
-    # KeyError: botocore misses in an answer that is none of SQS, as a proxy's page may be, what that would have said.
-    except (BotoCoreError, ResponseParserError, KeyError) as error:
+    except sdk.UNANSWERED as error:
         sentence = f"the queue does not answer ({type(error).__name__}: {error}); {sdk.next_step(error)}"
         raise TransientError(sentence) from error
     except ClientError as error:

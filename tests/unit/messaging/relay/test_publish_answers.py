@@ -1,5 +1,7 @@
 """What a publisher makes of answers that SNS should not give."""
 
+import socket
+import ssl
 from typing import Any
 
 import boto3
@@ -10,6 +12,7 @@ from sluice.messaging.outbox.store import Retry, Sent
 from sluice.messaging.relay.publisher import Publisher
 from tests.support.messaging.outbox.simulated_relays import head
 
+ARN = "arn:aws:sns:eu-west-1:000000000000:t.fifo"
 SENT = {"Id": "0", "MessageId": "m", "SequenceNumber": "1"}
 UNANSWERED = Retry("the answer does not name it")
 
@@ -30,6 +33,30 @@ def test_an_entry_the_answer_does_not_name_is_tried_again(answer: dict[str, Any]
     ok = AWSResponse("http://aws", 200, {}, None)
     sns.meta.events.register("before-call.sns.PublishBatch", lambda **_: (ok, answer))
 
-    outcomes = Publisher(sns, "arn:aws:sns:eu-west-1:000000000000:t.fifo").publish([head(1), head(2)])
+    outcomes = Publisher(sns, ARN).publish([head(1), head(2)])
 
     assert outcomes == [Sent("m", "1"), UNANSWERED]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
+        ssl.SSLError("certificate verify failed"),
+        socket.gaierror("Name or service not known"),
+        ValueError("Invalid timestamp"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_call_that_ends_without_an_answer_is_tried_again(error: Exception) -> None:
+    """Whatever it ends with: nothing is wrong with the messages, and the relay goes on."""
+    sns = boto3.client("sns", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106
+
+    def fail(**_: Any) -> None:
+        raise error
+
+    sns.meta.events.register("before-call.sns.PublishBatch", fail)
+
+    outcomes = Publisher(sns, ARN).publish([head(1), head(2)])
+
+    assert outcomes == [Retry(f"{type(error).__name__}: {error}")] * 2
