@@ -5,12 +5,14 @@ that emulators are known to break; the other modules ask of every rule of one pa
 `--mutants` runs every promise against every mutant on the simulator.
 """
 
+import importlib
 from collections.abc import Mapping
 
-from tests.mutants import dead_letters, emulators, filters, messages, queues, topics
 from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
 
-_PARTS = (emulators, messages, queues, dead_letters, topics, filters)
-MUTANTS: Mapping[str, Mutant] = {mutant.name: mutant for part in _PARTS for mutant in part.MUTANTS}
+_PARTS = ("emulators", "messages", "queues", "dead_letters", "topics", "filters")
+MUTANTS: Mapping[str, Mutant] = {
+    mutant.name: mutant for part in _PARTS for mutant in importlib.import_module(f"{__name__}.{part}").MUTANTS
+}

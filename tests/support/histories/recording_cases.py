@@ -12,16 +12,11 @@ from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
 from sluice.saboteurs import sabotage
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories.by_hand import QUEUES, RUN, full, moved, published, received, sane, without
+from tests.support.histories.by_hand import RUN, full, moved, published, received, sane, without
 from tests.support.histories.mutations import VALUES, mutated
-from tests.support.histories.recorded_services import DEAD, QUEUE, Shop
-from tests.support.histories.recordings import by_two_clocks, in_group, table_of, write_journal, write_parquet
-from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
+from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, Shop
+from tests.support.histories.recordings import KNOWN, by_two_clocks, in_group, table_of, write_journal, write_parquet
 
-KNOWN: Mapping[str, RecordedQueue] = {
-    name: RecordedQueue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3)
-    for name in QUEUES
-}
 _SHOP = {
     QUEUE: RecordedQueue(
         visibility_timeout_seconds=VISIBILITY_SECONDS, dead_letter_queue=DEAD, max_receive_count=RECEIVES_MAX

@@ -1,6 +1,6 @@
 """Events as a recording has them: how they are written, damaged, and made another's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,14 @@ import pyarrow.parquet as pq
 from sluice.history.events import Event, Kind, recording_detail
 from sluice.judge.engine import Engine
 from sluice.judge.parts import InMemory
+from sluice.judge.recording import RecordedQueue
 from sluice.recorder.journal import SCHEMA, Journal
 from tests.support.histories.by_hand import QUEUES, RUN, moved
 
+KNOWN: Mapping[str, RecordedQueue] = {
+    name: RecordedQueue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3)
+    for name in QUEUES
+}
 _OF_JOURNAL = ("run", "worker", "task_attempt")
 
 

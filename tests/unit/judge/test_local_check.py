@@ -34,7 +34,7 @@ from spark_load.cli.report import report as report_command
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, full, sane
-from tests.support.histories.recorded_services import DEAD, QUEUE
+from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS
 from tests.support.histories.recording_cases import CASES, RecordingCase, many_groups
 from tests.support.histories.recordings import (
     cut,
@@ -46,7 +46,6 @@ from tests.support.histories.recordings import (
     write_parquet,
     zeroed,
 )
-from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
 from tests.support.project import PROJECT
 
 _SHOP_OPTION = f"{QUEUE}={VISIBILITY_SECONDS}:{DEAD}:{RECEIVES_MAX}"

@@ -9,8 +9,17 @@ from botocore.exceptions import ClientError
 from sluice.history.events import Event, Kind
 from sluice.recorder import record
 from sluice.recorder.move_tasks import MoveTasks
-from tests.support.histories.recorded_services import DEAD, QUEUE, Shop, anomalies, judged, recorded
-from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS, queue_arn
+from tests.support.histories.recorded_services import (
+    DEAD,
+    QUEUE,
+    RECEIVES_MAX,
+    VISIBILITY_SECONDS,
+    Shop,
+    anomalies,
+    judged,
+    queue_arn,
+    recorded,
+)
 
 
 def _died_and_came_back(folder: Path, *, is_move_recorded: bool = True) -> list[Event]:

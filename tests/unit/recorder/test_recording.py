@@ -28,14 +28,15 @@ from tests.support.histories.recorded_services import (
     CUSTOMERS,
     DEAD,
     QUEUE,
+    RECEIVES_MAX,
     TOPIC,
+    VISIBILITY_SECONDS,
     Shop,
     anomalies,
     doubts,
     judged,
     recorded,
 )
-from tests.support.histories.simulated_queues import RECEIVES_MAX, VISIBILITY_SECONDS
 from tests.support.processes.forked import forking
 
 

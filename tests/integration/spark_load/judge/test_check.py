@@ -26,8 +26,7 @@ from spark_load.judge.compaction import compact
 from spark_load.judge.parts import HistoryOnSpark
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, RUN, sane
-from tests.support.histories.recording_cases import KNOWN
-from tests.support.histories.recordings import flip_in, table_of, write_journal, write_parquet, zeroed
+from tests.support.histories.recordings import KNOWN, flip_in, table_of, write_journal, write_parquet, zeroed
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.spark

@@ -11,10 +11,10 @@ import pytest
 from sluice.clock import VirtualClock
 from sluice.declaration import metrics
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics
-from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, REDRIVEN
 from tests.support.templates.resources import OBSERVABILITY, Resource, Stacks, of_kind, outputs, resources
 from tests.unit.constructs.expected import of_queue, of_service
+from tools.generate import DOCS
 
 ALARM = "AWS::CloudWatch::Alarm"
 TOPIC, TOPIC_POLICY, SUBSCRIPTION = "AWS::SNS::Topic", "AWS::SNS::TopicPolicy", "AWS::SNS::Subscription"
@@ -308,7 +308,7 @@ def test_every_alarm_is_explained_on_the_page(
     by_environment: Mapping[str, list[Resource]], edited: Mapping[str, Stacks]
 ) -> None:
     """In the table of docs/architecture/stacks.md; the list under it is about no alarm that there is not."""
-    page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
+    page = (DOCS / "architecture" / "stacks.md").read_text(encoding="utf-8")
     every = (*by_environment.values(), resources(edited[REDRIVEN]))
     names = {name for found in every for name in of_kind(found, ALARM)}
     subject = (

@@ -39,7 +39,7 @@ from tests.support.histories.by_hand import (
     without,
     worked_off,
 )
-from tests.support.histories.simulated_queues import activity_of
+from tests.support.histories.recorded_services import activity_of
 
 NOTHING = Finding(violations=(), unknowns=())
 

@@ -18,7 +18,7 @@ from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.simulator.hook import Simulator
 from tests.support.histories.by_hand import moved
-from tests.support.histories.simulated_queues import (
+from tests.support.histories.recorded_services import (
     RECEIVES_MAX,
     VISIBILITY_SECONDS,
     create_queue,

@@ -16,9 +16,8 @@ from sluice.judge.judge import RunFacts, judge
 from sluice.judge.report import junit, page
 from spark_load.cli import ending
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION, full
-from tests.support.histories.recording_cases import CASES, KNOWN
-from tests.support.histories.recordings import engine_of
+from tests.support.histories.by_hand import EXPECTATION, full, sane
+from tests.support.histories.recordings import KNOWN, engine_of, write_journal
 
 _NO_SPEED = "it says nothing about speed: its profile sets no latency_seconds_max"
 _NO_LOSS = "loss was not judged (A1, A3, E1): nothing marks where a group ends, so no queue is known to be drained"
@@ -26,7 +25,7 @@ _THRESHOLDS = {"D3", "E3", "H1", "H3", "H4", "H5", "H6"}
 
 
 def _of_a_recording(folder: Path) -> Verdict:
-    CASES["sane"].make(folder)
+    write_journal(folder, sane(), one_group_in=4)
     engine = opened(folder)
     assert engine is not None
     return recording.check(engine, folder, KNOWN, "endpoint")[0]

@@ -17,8 +17,7 @@ from sluice.recorder import record
 from sluice.recorder.journal import SCHEMA
 from spark_load.judge.arrivals import published
 from spark_load.profiles import profile, trace
-from tests.support.histories.recorded_services import Shop
-from tests.support.histories.simulated_queues import create_queue
+from tests.support.histories.recorded_services import Shop, create_queue
 
 
 def _called(*arguments: str) -> Result:

@@ -24,7 +24,7 @@ from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import Step
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run, TaskContext
-from tests.support.histories.simulated_queues import (
+from tests.support.histories.recorded_services import (
     RECEIVES_MAX,
     VISIBILITY_SECONDS,
     create_queue,
