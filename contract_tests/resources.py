@@ -183,13 +183,25 @@ class QueueUnderTest:
 
     def redrive(self, **more: Any) -> dict[str, Any]:
         """Move the messages of a DLQ, and wait until the move task has ended; return it as it is listed."""
-        self.sqs.start_message_move_task(SourceArn=self.arn, **more)
+        self.start_move(**more)
+        return self.await_move()
 
-        def ended() -> dict[str, Any]:
-            listed = self.sqs.list_message_move_tasks(SourceArn=self.arn).get("Results", [])
-            return next((task for task in listed if task["Status"] not in ("RUNNING", "CANCELLING")), {})
+    def start_move(self, **more: Any) -> str:
+        """Start a move task of a DLQ, and return its handle."""
+        return str(self.sqs.start_message_move_task(SourceArn=self.arn, **more).get("TaskHandle", ""))
 
-        return eventually(ended, timeout_seconds=self.patience_seconds, describe=f"the move task of {self.name} to end")
+    def moves(self, **more: Any) -> list[dict[str, Any]]:
+        """Return the move tasks of a DLQ, the newest first, as they are listed."""
+        return list(self.sqs.list_message_move_tasks(SourceArn=self.arn, **more).get("Results", []))
+
+    def await_move(self) -> dict[str, Any]:
+        """Wait until the newest move task of a DLQ has ended, and return it as it is listed."""
+        return eventually(
+            lambda: next(iter(self.moves()), {}),
+            until=lambda task: task.get("Status", "RUNNING") not in ("RUNNING", "CANCELLING"),
+            timeout_seconds=self.patience_seconds,
+            describe=f"the move task of {self.name} to end",
+        )
 
     def attributes(self, *names: str) -> dict[str, str]:
         answer = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=list(names))

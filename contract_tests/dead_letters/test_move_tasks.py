@@ -21,29 +21,6 @@ from contract_tests.resources import (
     refusal,
 )
 from contract_tests.targets.binding import Target
-from sluice.clock import eventually
-
-
-def _start(dead_letters: QueueUnderTest, **more: Any) -> str:
-    """Start a move task and return its handle."""
-    answer = dead_letters.sqs.start_message_move_task(SourceArn=dead_letters.arn, **more)
-    return str(answer.get("TaskHandle", ""))
-
-
-def _tasks(dead_letters: QueueUnderTest, **more: Any) -> list[dict[str, Any]]:
-    """Return the move tasks of a DLQ as listed."""
-    answer = dead_letters.sqs.list_message_move_tasks(SourceArn=dead_letters.arn, **more)
-    return list(answer.get("Results", []))
-
-
-def _await_ended(dead_letters: QueueUnderTest) -> dict[str, Any]:
-    """Wait until the latest move task has ended, and return it as listed."""
-    return eventually(
-        lambda: next(iter(_tasks(dead_letters)), {}),
-        until=lambda task: task.get("Status", "RUNNING") not in ("RUNNING", "CANCELLING"),
-        timeout_seconds=dead_letters.patience_seconds,
-        describe=f"the move task of {dead_letters.name} to end",
-    )
 
 
 def _without_time(task: dict[str, Any]) -> dict[str, Any]:
@@ -58,8 +35,7 @@ def test_a_move_task_takes_dead_letters_to_another_queue_in_order(resources: Res
     destination = resources.fifo_queue(hint="destination")
     queue.dead_letter("m1", "m2", "m3")
 
-    _start(dead_letters, DestinationArn=destination.arn)
-    _await_ended(dead_letters)
+    dead_letters.redrive(DestinationArn=destination.arn)
 
     moved = destination.drain(3)
     assert bodies(moved) == ["m1", "m2", "m3"]
@@ -72,8 +48,7 @@ def test_a_move_task_takes_a_dead_letter_back_to_its_source_inside_the_window(re
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     queue.dead_letter("m1")
 
-    _start(dead_letters)
-    _await_ended(dead_letters)
+    dead_letters.redrive()
 
     # Whether the receive count starts anew is disputed [MOV-19]: without the policy it can be received.
     queue.set_attributes(RedrivePolicy="")
@@ -89,7 +64,7 @@ def test_a_moved_message_is_a_new_message(resources: Resources) -> None:
     dead = dead_letters.await_message(visibility=1)
     dead_letters.await_message(visibility=0)  # a second later
 
-    _start(dead_letters, DestinationArn=destination.arn)
+    dead_letters.start_move(DestinationArn=destination.arn)
     (moved,) = destination.drain(1)
 
     assert moved["Body"] == "m1"
@@ -104,9 +79,9 @@ def test_without_destination_dead_letters_return_to_their_source(resources: Reso
     queue = resources.standard_queue(dead_letters=dead_letters, max_receive_count=1)
     queue.dead_letter("m1", "m2", group=None)
 
-    _start(dead_letters)
+    dead_letters.start_move()
 
-    assert _without_time(_await_ended(dead_letters)) == {
+    assert _without_time(dead_letters.await_move()) == {
         "Status": "COMPLETED",
         "SourceArn": dead_letters.arn,
         "ApproximateNumberOfMessagesMoved": 2,
@@ -126,9 +101,8 @@ def test_without_destination_each_dead_letter_returns_to_its_own_source(resource
     first.dead_letter("m1", "m2", group=None)
     second.dead_letter("m3", "m4", group=None)
 
-    _start(dead_letters)
+    ended = dead_letters.redrive()
 
-    ended = _await_ended(dead_letters)
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 4)
     first.set_attributes(RedrivePolicy="")
     second.set_attributes(RedrivePolicy="")
@@ -142,8 +116,7 @@ def test_a_completed_move_task_is_listed_with_what_it_moved(resources: Resources
     destination = resources.fifo_queue(hint="destination")
     queue.dead_letter("m1", "m2")
 
-    _start(dead_letters, DestinationArn=destination.arn)
-    ended = _await_ended(dead_letters)
+    ended = dead_letters.redrive(DestinationArn=destination.arn)
 
     assert abs(ended["StartedTimestamp"] - target.clock.now_us() // 1_000) < CLOCKS_APART_MILLISECONDS_MAX
     assert _without_time(ended) == {
@@ -159,9 +132,8 @@ def test_a_completed_move_task_is_listed_with_what_it_moved(resources: Resources
 def test_a_move_task_of_an_empty_dlq_completes(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
 
-    _start(dead_letters)
+    ended = dead_letters.redrive()
 
-    ended = _await_ended(dead_letters)
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 0)
 
 
@@ -170,7 +142,7 @@ def test_a_task_handle_is_the_task_id_and_the_source(resources: Resources) -> No
     """AWS documents the handle as opaque; this is what was recorded."""
     _, dead_letters = resources.queue_with_dlq()
 
-    handle = _start(dead_letters)
+    handle = dead_letters.start_move()
 
     assert b64decode(handle).startswith(b"{"), handle
     read = json.loads(b64decode(handle))
@@ -184,7 +156,7 @@ def test_a_move_task_keeps_to_its_rate(resources: Resources) -> None:
     destination = resources.fifo_queue(hint="destination")
     queue.dead_letter("m1", "m2", "m3")
 
-    _start(dead_letters, DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
+    dead_letters.start_move(DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
     moved = destination.drain(3)
 
     assert bodies(moved) == ["m1", "m2", "m3"]
@@ -197,15 +169,15 @@ def test_a_dlq_has_one_move_task_at_a_time(resources: Resources) -> None:
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     destination = resources.fifo_queue(hint="destination")
     queue.dead_letter("m1", "m2")
-    _start(dead_letters, DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
+    dead_letters.start_move(DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
 
-    second = refusal(_start, dead_letters, DestinationArn=destination.arn)
-    _await_ended(dead_letters)
+    second = refusal(dead_letters.start_move, DestinationArn=destination.arn)
+    dead_letters.await_move()
 
     assert second == invalid_parameter_value(
         "There is already a task running. Only one active task is allowed for a source queue arn at a given time."
     )
-    assert _start(dead_letters, DestinationArn=destination.arn)
+    assert dead_letters.start_move(DestinationArn=destination.arn)
 
 
 @pytest.mark.promise("MOV-11")
@@ -213,12 +185,12 @@ def test_a_running_move_task_is_listed_with_its_handle_and_can_be_cancelled(reso
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     destination = resources.fifo_queue(hint="destination")
     queue.dead_letter("m1", "m2", "m3", "m4")
-    handle = _start(dead_letters, DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
+    handle = dead_letters.start_move(DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
 
-    (running,) = _tasks(dead_letters)
+    (running,) = dead_letters.moves()
     assert running["Status"] == "RUNNING"
     cancelled = dead_letters.sqs.cancel_message_move_task(TaskHandle=handle)
-    ended = _await_ended(dead_letters)
+    ended = dead_letters.await_move()
 
     moved = running.pop("ApproximateNumberOfMessagesMoved")
     assert _without_time(running) == {
@@ -239,12 +211,12 @@ def test_a_move_task_whose_destination_goes_fails_with_the_reason(resources: Res
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     destination = resources.fifo_queue(hint="destination")
     queue.dead_letter("m1", "m2", "m3")
-    _start(dead_letters, DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
+    dead_letters.start_move(DestinationArn=destination.arn, MaxNumberOfMessagesPerSecond=1)
     destination.await_message()
 
     destination.delete_queue()
 
-    ended = _await_ended(dead_letters)
+    ended = dead_letters.await_move()
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"] < 3) == ("FAILED", True)
     assert ended.get("FailureReason") == "AWS.SimpleQueueService.NonExistentQueue"
     assert bodies(dead_letters.receive())[:1] == [f"m{1 + ended['ApproximateNumberOfMessagesMoved']}"]
@@ -255,9 +227,8 @@ def test_without_destination_a_message_that_has_no_source_fails_the_task(resourc
     _, dead_letters = resources.queue_with_dlq()
     dead_letters.send("m1", id="m1")
 
-    _start(dead_letters)
+    ended = dead_letters.redrive()
 
-    ended = _await_ended(dead_letters)
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("FAILED", 0)
     assert ended.get("FailureReason")  # which one is not recorded
 
@@ -268,7 +239,7 @@ def test_with_destination_a_message_that_has_no_source_is_moved(resources: Resou
     destination = resources.fifo_queue(hint="destination")
     dead_letters.send("m1", id="m1")
 
-    _start(dead_letters, DestinationArn=destination.arn)
+    dead_letters.start_move(DestinationArn=destination.arn)
 
     assert bodies(destination.drain(1)) == ["m1"]
 
@@ -281,10 +252,10 @@ def test_a_dead_letter_in_flight_is_not_moved(resources: Resources) -> None:
     queue.dead_letter("waiting", group="g2")
     in_flight = dead_letters.await_message(visibility=60)
 
-    _start(dead_letters, DestinationArn=destination.arn)
+    dead_letters.start_move(DestinationArn=destination.arn)
 
     assert [in_flight["Body"], *bodies(destination.drain(1))] == ["in-flight", "waiting"]
-    _await_ended(dead_letters)
+    dead_letters.await_move()
     assert destination.receive() == []
 
 
@@ -292,13 +263,11 @@ def test_a_dead_letter_in_flight_is_not_moved(resources: Resources) -> None:
 def test_move_tasks_are_listed_newest_first_one_unless_more_are_asked_for(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
     destination = resources.fifo_queue(hint="destination")
-    _start(dead_letters)
-    _await_ended(dead_letters)
-    _start(dead_letters, DestinationArn=destination.arn)
-    _await_ended(dead_letters)
+    dead_letters.redrive()
+    dead_letters.redrive(DestinationArn=destination.arn)
 
-    newest = [task.get("DestinationArn") for task in _tasks(dead_letters)]
-    both = [task.get("DestinationArn") for task in _tasks(dead_letters, MaxResults=10)]
+    newest = [task.get("DestinationArn") for task in dead_letters.moves()]
+    both = [task.get("DestinationArn") for task in dead_letters.moves(MaxResults=10)]
 
     assert newest == [destination.arn]
     assert both == [destination.arn, None]
@@ -308,7 +277,9 @@ def test_move_tasks_are_listed_newest_first_one_unless_more_are_asked_for(resour
 def test_a_move_task_from_a_queue_that_is_no_dlq_is_refused(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
-    assert refusal(_start, queue) == invalid_parameter_value("Source queue must be configured as a Dead Letter Queue.")
+    assert refusal(queue.start_move) == invalid_parameter_value(
+        "Source queue must be configured as a Dead Letter Queue."
+    )
 
 
 @pytest.mark.promise("MOV-25")
@@ -317,14 +288,14 @@ def test_the_dlq_of_a_subscription_is_no_dlq_of_a_queue(resources: Resources) ->
     redrive = json.dumps({"deadLetterTargetArn": dead_letters.arn})
     resources.fifo_topic().subscribe(resources.fifo_queue(), RedrivePolicy=redrive)
 
-    assert refusal(_start, dead_letters)[1] == 400  # code and text are recorded for a queue that is no DLQ [MOV-01]
+    assert refusal(dead_letters.start_move)[1] == 400  # code and text are recorded for a queue that is no DLQ [MOV-01]
 
 
 @pytest.mark.promise("MOV-02")
 def test_the_destination_of_a_move_task_must_exist(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
 
-    assert refusal(_start, dead_letters, DestinationArn=_absent(dead_letters)) == (
+    assert refusal(dead_letters.start_move, DestinationArn=_absent(dead_letters)) == (
         "ResourceNotFoundException",
         404,
         "The resource that you specified for the DestinationArn parameter doesn't exist.",
@@ -336,14 +307,14 @@ def test_source_and_destination_of_a_move_task_are_of_one_type(resources: Resour
     _, dead_letters = resources.queue_with_dlq()
     standard = resources.standard_queue()
 
-    assert refusal(_start, dead_letters, DestinationArn=standard.arn)[1] == 400  # code and text are not recorded
+    assert refusal(dead_letters.start_move, DestinationArn=standard.arn)[1] == 400  # code and text are not recorded
 
 
 @pytest.mark.promise("MOV-22")
 def test_source_and_destination_of_a_move_task_differ(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
 
-    assert refusal(_start, dead_letters, DestinationArn=dead_letters.arn)[1] == 400  # code and text are not recorded
+    assert refusal(dead_letters.start_move, DestinationArn=dead_letters.arn)[1] == 400  # code and text are not recorded
 
 
 @pytest.mark.promise("MOV-23")
@@ -357,10 +328,9 @@ def test_the_source_of_a_move_task_is_an_arn(resources: Resources) -> None:
 def test_the_rate_of_a_move_task_is_1_to_500(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
 
-    _start(dead_letters, MaxNumberOfMessagesPerSecond=500)
-    _await_ended(dead_letters)
-    too_slow = refusal(_start, dead_letters, MaxNumberOfMessagesPerSecond=0)
-    too_fast = refusal(_start, dead_letters, MaxNumberOfMessagesPerSecond=501)
+    dead_letters.redrive(MaxNumberOfMessagesPerSecond=500)
+    too_slow = refusal(dead_letters.start_move, MaxNumberOfMessagesPerSecond=0)
+    too_fast = refusal(dead_letters.start_move, MaxNumberOfMessagesPerSecond=501)
 
     assert [too_slow[1], too_fast[1]] == [400, 400]  # codes and texts are not recorded
 
@@ -369,8 +339,8 @@ def test_the_rate_of_a_move_task_is_1_to_500(resources: Resources) -> None:
 def test_at_most_ten_move_tasks_are_listed(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
 
-    none = _tasks(dead_letters, MaxResults=10)
-    refused = refusal(_tasks, dead_letters, MaxResults=11)
+    none = dead_letters.moves(MaxResults=10)
+    refused = refusal(dead_letters.moves, MaxResults=11)
 
     assert none == []
     assert refused[1] == 400
@@ -379,8 +349,8 @@ def test_at_most_ten_move_tasks_are_listed(resources: Resources) -> None:
 @pytest.mark.promise("MOV-13")
 def test_a_move_task_that_has_ended_cannot_be_cancelled(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
-    handle = _start(dead_letters)
-    assert _await_ended(dead_letters)["Status"] == "COMPLETED"
+    handle = dead_letters.start_move()
+    assert dead_letters.await_move()["Status"] == "COMPLETED"
 
     refused = refusal(dead_letters.sqs.cancel_message_move_task, TaskHandle=handle)
 
