@@ -1,4 +1,6 @@
-"""What a filter policy costs SNS, by which it refuses one: combinations of its values, and points of its wildcards.
+"""Filter policies, as declaration, simulator and relay all know them: what can match what, and what one costs SNS.
+
+SNS refuses a policy by its combinations of values, and by the points of its wildcards.
 
 AWS: https://docs.aws.amazon.com/sns/latest/dg/subscription-filter-policy-constraints.html (read 2026-11-23); the points
 through chaosreload.github.io/aws-hands-on-lab/serverless/sns-message-filtering-operators (2026-03-28).
@@ -11,9 +13,34 @@ from typing import Any
 from sluice import limits
 
 OR = "$or"
+SENT_TYPE = "String"
+"""The data type of all message attributes that an outbox sends."""
+COMPARED: Mapping[str, frozenset[str]] = {
+    "String": frozenset({"string"}),
+    "Number": frozenset({"number"}),
+    "String.Array": frozenset({"string", "number", "boolean", "null"}),
+    "Binary": frozenset(),
+}
+"""Data type of a message attribute to the kinds of JSON values that a filter policy compares with it.
+
+AWS: sns/latest/dg/sns-message-attributes.html, string-value-matching.html, numeric-value-matching.html (read
+2026-11-26).
+"""
 OPERATORS = frozenset(
     ("anything-but", "cidr", "equals-ignore-case", "exists", "numeric", "prefix", "suffix", "wildcard")
 )
+
+
+def compared(data_type: str) -> frozenset[str]:
+    """Return the kinds of values of an attribute; a type may have a name of one's own behind it: Number.int."""
+    return COMPARED[data_type if data_type in COMPARED else data_type.partition(".")[0]]
+
+
+def kind_of(value: object) -> str:
+    """Return the kind of a JSON value that is no object and no list."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    return "string" if isinstance(value, str) else "number"
 
 
 def is_or(name: str, rules: Any) -> bool:

@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from sluice import limits
+from sluice.filter_cost import SENT_TYPE
 from sluice.messaging.errors import EnvelopeError
 
 VERSION = 1
@@ -212,7 +213,7 @@ def decode(body: str) -> Envelope:
 
 def attributes_bytes(attributes: Mapping[str, str]) -> int:
     """Return the size of text attributes in bytes: name, type and value."""
-    return sum(len(name.encode()) + len("String") + len(value.encode()) for name, value in attributes.items())
+    return sum(len(name.encode()) + len(SENT_TYPE) + len(value.encode()) for name, value in attributes.items())
 
 
 def _require(is_met: object, name: str, seen: object, allowed: str) -> None:

@@ -1,9 +1,10 @@
 """SNS filter policies on message attributes: what SNS takes, and takes as it is meant.
 
 An operator SNS does not know fails a deployment half-way. A name no message attribute can have is worse: SNS takes it,
-and the consumer never gets a message.
+and the consumer never gets a message. So is a condition that no attribute of an event can meet: an outbox sends all of
+them as text, which is never a number, true or null.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/string-value-matching.html, numeric-value-matching.html,
-attribute-key-matching.html and and-or-logic.html there (read 2026-11-21).
+attribute-key-matching.html and and-or-logic.html there (read 2026-11-26).
 """
 
 import ipaddress
@@ -28,6 +29,12 @@ _OPERANDS = {
 _CONDITIONS = "attribute names, each with a list of conditions such as ['eu', {'prefix': 'us-'}]"
 # https://docs.aws.amazon.com/sns/latest/dg/sns-message-attributes.html (read 2026-11-21)
 _NAME = re.compile(r"(?!(aws|amazon)\.)(?=.{1,256}\Z)[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII | re.IGNORECASE)
+_MATCHING = (
+    "a condition that text can meet, as all attributes of events are text, none of it empty: a string, exists, prefix,"
+    " suffix, wildcard, equals-ignore-case, cidr, or anything-but with strings"
+)
+_TYPE = "type"  # of each event, which is an attribute too
+_OF_TYPE = "a condition that a type can meet: each event has one, of letters, digits and . _ -"
 
 
 class Fault(NamedTuple):
@@ -94,7 +101,36 @@ def _fault_of_condition(name: str, condition: object, whole: object) -> Fault | 
             found = Fault(f"[{name!r}]", condition, f"{operator!r} with {_OPERANDS[operator]}")
     elif condition is not None and not _is_value(condition):
         found = Fault("", whole, _CONDITIONS)
-    return found
+    return _fault_of_match(name, condition) if found is None else found
+
+
+def _fault_of_match(name: str, condition: object) -> Fault | None:
+    """Return a fault where no event can meet a condition, or each does though it seems to leave some out."""
+    operator, operand = next(iter(condition.items())) if isinstance(condition, Mapping) else ("", condition)
+    if operator == "exists":
+        return None if operand or name != _TYPE else Fault(f"[{name!r}]", condition, _OF_TYPE)
+    values = list(_operands(operand))
+    kinds = {"number"} if operator == "numeric" else set(map(filter_cost.kind_of, values))
+    is_whole = operator in ("", "equals-ignore-case", "wildcard", "anything-but")
+    if not kinds <= filter_cost.compared(filter_cost.SENT_TYPE) or (is_whole and "" in values):
+        return Fault(f"[{name!r}]", condition, _MATCHING)
+    if (
+        name == _TYPE
+        and operator != "anything-but"
+        and not all(re.fullmatch(r"[A-Za-z0-9_.*-]*", str(value)) for value in values)
+    ):
+        return Fault(f"[{name!r}]", condition, _OF_TYPE)
+    return None
+
+
+def _operands(operand: object) -> Iterator[object]:
+    """Yield the values that a condition names, also those of a prefix or a wildcard that it excludes."""
+    if isinstance(operand, Mapping):
+        yield from operand.values()
+    elif isinstance(operand, list | tuple):
+        yield from operand
+    else:
+        yield operand
 
 
 def _is_value(operand: object) -> bool:

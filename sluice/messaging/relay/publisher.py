@@ -20,6 +20,7 @@ from sluice import limits, sdk
 from sluice.aws.client import LIGHT, open_client
 from sluice.error_codes import CREDENTIALS_REFUSED, is_throttled
 from sluice.errors import ConfigError, EndpointError
+from sluice.filter_cost import SENT_TYPE
 from sluice.messaging.envelope import attributes_bytes
 from sluice.messaging.errors import TransientError
 from sluice.messaging.outbox.store import Head, PublishOutcome, Refused, Retry, Sent
@@ -188,7 +189,7 @@ def _entry(id_: str, head: Head) -> dict[str, Any]:
         "MessageGroupId": head.group_id,
         "MessageDeduplicationId": head.deduplication_id,
         "MessageAttributes": {
-            name: {"DataType": "String", "StringValue": value} for name, value in head.attributes.items()
+            name: {"DataType": SENT_TYPE, "StringValue": value} for name, value in head.attributes.items()
         },
     }
 

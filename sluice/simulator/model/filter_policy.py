@@ -73,13 +73,11 @@ def accepts_body(policy: Policy, body: str) -> bool:
 
 def _values(attribute: Mapping[str, Any]) -> list[Any]:
     """Return what is compared of an attribute: of a binary one nothing."""
-    text, type_ = attribute.get("StringValue", ""), attribute["DataType"]
-    if type_.startswith("Binary"):
-        return []
+    text, kinds = attribute.get("StringValue", ""), filter_cost.compared(attribute["DataType"])
     try:
-        if type_ == "String.Array":
-            return [value for _, value in _leaves(json.loads(text), "")]
-        return [float(text)] if type_.startswith("Number") else [text]
+        if len(kinds) > 1:
+            return [value for _, value in _leaves(json.loads(text), "") if filter_cost.kind_of(value) in kinds]
+        return [float(text) if kind == "number" else text for kind in kinds]
     except (ValueError, RecursionError):
         return []
 

@@ -47,7 +47,7 @@ FULL = Environment(
             name="ledger",
             filter_policy={
                 "region": ["eu", {"prefix": "us-"}],
-                "amount": [{"numeric": [">=", 100]}],
+                "amount": [{"anything-but": ["0"]}],
                 "trial": [{"exists": False}],
             },
             visibility_timeout_seconds=90,
@@ -100,7 +100,7 @@ HOSTED = Environment(
         Consumer(name="billing"),
         Consumer(
             name="search",
-            filter_policy={"$or": [{"kind": ["order"]}, {"amount": [{"numeric": [">", 0]}]}]},
+            filter_policy={"$or": [{"kind": ["order"]}, {"amount": [{"prefix": "1"}]}]},
             image="444455556666.dkr.ecr.eu-west-1.amazonaws.com/search:3.1",
         ),
     ),

@@ -157,7 +157,7 @@ def test_a_filter_policy_is_on_its_own_consumers_subscription_only(full: list[Re
     topic, ledger, night_batch = "sluice-full-orders.fifo", "sluice-full-ledger.fifo", "sluice-full-night-batch.fifo"
     policy = {
         "region": ["eu", {"prefix": "us-"}],
-        "amount": [{"numeric": [">=", 100]}],
+        "amount": [{"anything-but": ["0"]}],
         "trial": [{"exists": False}],
     }
     assert {subscription["Endpoint"]: subscription for subscription in subscriptions} == {
@@ -175,7 +175,7 @@ def test_alternatives_over_attributes_are_in_the_filter_policy_as_declared(hoste
 
     assert policies == {
         "Arn(sluice-hosted-billing.fifo)": None,
-        "Arn(sluice-hosted-search.fifo)": {"$or": [{"kind": ["order"]}, {"amount": [{"numeric": [">", 0]}]}]},
+        "Arn(sluice-hosted-search.fifo)": {"$or": [{"kind": ["order"]}, {"amount": [{"prefix": "1"}]}]},
     }
 
 
