@@ -62,7 +62,7 @@ class Renaming(Hook):
     def __init__(self) -> None:
         super().__init__(1)
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:  # noqa: ARG002
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:  # noqa: ARG002
         for message in parsed.get("Messages", []):
             message["MessageId"] = message["MessageId"][::-1]
 

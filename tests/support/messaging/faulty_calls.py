@@ -112,7 +112,7 @@ class FaultyCalls(Hook):
             return answer_with(Successful=[], Failed=self._failed)
         return None
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         """Lose the answer, or add the entries that failed."""
         if self._fault.lost:
             raise ReadTimeoutError(endpoint_url="http://aws")

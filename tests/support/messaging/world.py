@@ -119,12 +119,12 @@ class TopicLine(FaultyCalls):
         is_poisoned = self.poisoned & {entry["MessageGroupId"] for entry in params[self.batch]}
         return Fault(refused="InvalidParameter") if is_poisoned else fault
 
-    def answered(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         successful = {success["Id"] for success in parsed.get("Successful", [])}
         arrived = [entry for entry in self.log[-1][1][self.batch] if entry["Id"] in successful]
         self.arrived += arrived
         self.unanswered += arrived if self._fault.lost else []
-        super().answered(params, parsed, http_response)
+        super().edit_answer(params, parsed, http_response)
 
 
 class CallsInTurn:
