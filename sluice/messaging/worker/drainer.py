@@ -137,8 +137,9 @@ class Drainer:
         return handled
 
     def _handle_next(self, group_id: str) -> bool:
-        if (uncounted := self._uncounted.pop(group_id, None)) is not None:
-            self._end_attempt(uncounted)
+        uncounted = self._uncounted.pop(group_id, None)
+        if uncounted is not None and not self._end_attempt(uncounted):
+            return False
         with self._engine.begin() as connection:
             begun = self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts)
         if begun is None:
@@ -232,13 +233,16 @@ class Drainer:
             hold=lease,
         )
 
-    def _end_attempt(self, message: ParkedMessage) -> None:
+    def _end_attempt(self, message: ParkedMessage) -> bool:
+        """Take back an attempt that was none; return whether the database has let it go, or it is tried again later."""
         try:
             with self._engine.begin() as connection:
                 self._inbox.end_attempt(connection, message)
         except DBAPIError as error:
             self._uncounted[message.envelope.event.group] = message
             _log.warning("an attempt that was none still counts, until the database lets it go", error=reason_of(error))
+            return False
+        return True
 
     def _put_back(self, message: ParkedMessage, context: Context, outcome: Retry | Reject) -> None:
         is_held = isinstance(outcome, Reject) or context.is_last_attempt

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import click
 from sqlalchemy import Connection, Engine, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from sluice.clock import SystemClock
 from sluice.messaging import Outbox
-from sluice.messaging.database import engines
+from sluice.messaging.database import engines, failures
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.outbox import tables
 
@@ -38,15 +38,15 @@ def commit(engine: Engine, outbox: Outbox, envelopes: Sequence[Envelope]) -> Non
     """Commit the events of envelopes, with the numbers that the envelopes have; try again while the database is held.
 
     Raises:
-        OperationalError: the database does not answer for minutes.
+        DBAPIError: the database does not answer for minutes, or will not do it.
     """
     clock = SystemClock()
     for tries_left in reversed(range(_TRIES_MAX)):
         try:
             with engine.begin() as connection:
                 _write(connection, outbox, envelopes)
-        except OperationalError:
-            if not tries_left:
+        except DBAPIError as error:
+            if not tries_left or not failures.may_pass(error):
                 raise
             clock.sleep(_AGAIN_SECONDS)
         else:

@@ -20,6 +20,7 @@ from sluice.messaging.inbox.tables import parked
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.worker.drainer import Drainer
 from sluice.simulator.hook import Simulator
+from tests.support.messaging.database_errors import fail_with
 from tests.support.messaging.faulty_calls import seeded
 from tests.support.messaging.recorded_metrics import RecordedMetrics
 from tests.support.messaging.worker_threads import PATIENCE_SECONDS, MachineClock, hanging, running
@@ -194,3 +195,25 @@ def test_those_with_fewest_attempts_are_due_first(engine: Engine) -> None:
 
     world.simulator.advance(3)
     assert world.inbox.due(engine) == ["b", "a"]
+
+
+def test_an_attempt_that_cannot_be_taken_back_is_taken_back_later(
+    on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full lets no handler write, and not that either."""
+    world = World(on_postgres, policy=PARKS)
+    worker = world.park("a")
+    full: Any = lambda session, *_: fail_with(session.connection(), "53100")  # noqa: E731
+    world.says["a", 2] = [full] * MAX_ATTEMPTS * 2
+    with monkeypatch.context() as patched:
+        patched.setattr(world.inbox, "end_attempt", lambda connection, *_: fail_with(connection, "53100"))
+        for _ in range(2 * MAX_ATTEMPTS):
+            worker.drainer.step()
+            world.simulator.advance(10)
+    world.says.clear()
+    world.calls.clear()
+
+    for _ in range(3):
+        worker.drainer.step()
+
+    assert [call.attempt for call in world.calls] == [1]

@@ -16,7 +16,7 @@ from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageL
 from sluice.messaging.worker.processing.processor import Release
 from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World
+from tests.support.messaging.world import BACKOFF, TIMEOUT_SECONDS, Hands, World
 
 RECEIVE = "ReceiveMessage"
 
@@ -238,3 +238,26 @@ def test_an_empty_answer_long_before_the_polls_end_is_not_asked_for_again_at_onc
     assert not worker.lane.step()
 
     assert worker.wait.waits == waits
+
+
+def test_a_lane_whose_messages_all_fail_unforeseen_rests_longer_each_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a receive succeeds says nothing of it; a message that is worked on does."""
+    world.send(*"abcdefgh")
+    worker = world.worker()
+
+    def fail_once() -> float:
+        with monkeypatch.context() as patched:
+            patched.setattr(worker.processor, "process", lambda *_, **__: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                worker.lane.step()
+        worker.lane.rest()  # as the worker's thread does
+        return worker.wait.waits[-1]
+
+    growing = [fail_once() for _ in range(6)]
+    worker.lane.step()
+    after = fail_once()
+
+    assert max(growing) > 2 * BACKOFF.base_seconds >= 2 * after
+    assert world.effects() == [("g", 1)]
