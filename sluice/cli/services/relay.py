@@ -36,7 +36,6 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
-_LISTEN_POLL_SECONDS = 5  # with LISTEN a poll is only there for what was missed
 
 
 def run_relay(
@@ -54,7 +53,7 @@ def run_relay(
     """Run a relay of a topic until it is stopped, or nothing more can be published."""
     log_to(sys.stderr, process.log_level)
     settings = RelaySettings(
-        poll_seconds=max(poll_seconds, _LISTEN_POLL_SECONDS) if listen else poll_seconds,
+        poll_seconds=poll_seconds,
         lease_seconds=lease_seconds,
         keep_sent_seconds=keep_seconds,
         keep_groups_seconds=max(consumer.inbox_retention_seconds for consumer in place.environment.consumers),
@@ -97,14 +96,16 @@ def run_relay(
             failpoint=failpoint,
             hooks=hooks,
         )
-        wait: Wait = CommitWait(place.engine, place.topic, stop) if listen else stop
+        listening = CommitWait(place.engine, place.topic, stop) if listen else None
+        wait: Wait = stop if listening is None else listening
         ending = _UntilEmpty(wait, store, leading)
+        is_notified = bool if listening is None else listening.is_notified
         # A step waits for no call; the last one does, and each ends when the database gives no answer in time.
         step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
         clock = SystemClock()
         watch = Watch(Liveness(clock), process.alive, within_seconds=step_seconds, clock=clock)
         rng = random.Random()  # noqa: S311 (jitter is not a secret)
-        run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch, is_notified=listen)
+        run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch, is_notified=is_notified)
     if until_empty:
         _report_left(store.lag(), is_finished=ending.is_finished)
 

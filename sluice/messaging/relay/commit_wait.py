@@ -3,21 +3,25 @@
 import select
 
 import psycopg
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError
 
 from sluice.messaging.database import engines
 from sluice.messaging.outbox.outbox import channel
 from sluice.messaging.waiting import Stop
 from sluice.terminal.logger import Logger
+from sluice.terminal.printable import printable
 
 _log = Logger()
+_SELF_TEST_SECONDS = 1.0
 
 
 class CommitWait:
     """Waits for a commit to the outbox on Postgres, as `Outbox(notify=True)` tells of it, or for the next look.
 
-    A connection that is lost is made anew at the next wait; meanwhile it polls.
-    https://www.postgresql.org/docs/18/sql-listen.html (read 2026-11-21)
+    A connection that is lost is made anew at the next wait; meanwhile it polls. So it does where a commit of its own is
+    not notified: a pooler in transaction mode listens on one of its connections, and hands on nothing of what comes.
+    https://www.postgresql.org/docs/18/sql-listen.html, https://www.pgbouncer.org/features.html (read 2026-11-26)
 
     Args:
         engine: of the outbox's Postgres; a connection of its own is opened.
@@ -28,16 +32,24 @@ class CommitWait:
     def __init__(self, engine: Engine, topic: str, stop: Stop) -> None:
         self._engine, self._channel, self._stop = engine, channel(topic), stop
         self._connection: psycopg.Connection | None = None
+        self._is_notified = False
+
+    def is_notified(self) -> bool:
+        """Return whether commits end its waits."""
+        return self._is_notified
 
     def wait(self, seconds: float) -> None:
         """Wait that long, or until there was a commit since the last wait."""
         try:
             connection = self._listening()
+            if not self._is_notified:
+                self._stop.wait(seconds)
+                return
             for _ in range(1 + int(seconds / self._SLICE_SECONDS)):
-                if self._stop.is_stopped() or self._is_notified(connection, min(seconds, self._SLICE_SECONDS)):
+                if self._stop.is_stopped() or self._has_news(connection, min(seconds, self._SLICE_SECONDS)):
                     return
-        except (psycopg.Error, OSError) as error:
-            _log.warning("not listening for commits", error=str(error))
+        except (psycopg.Error, DBAPIError, OSError) as error:
+            _log.warning("not listening for commits", error=printable(getattr(error, "orig", error)))
             self.close()
             self._stop.wait(seconds)
 
@@ -49,14 +61,26 @@ class CommitWait:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
-        self._connection = None
+        self._connection, self._is_notified = None, False
 
     def _listening(self) -> psycopg.Connection:
         if self._connection is None:
             self._connection = engines.listening(self._engine, self._channel)
+            self._is_notified = self._hears_itself(self._connection)
+            if not self._is_notified:
+                _log.warning(
+                    "not listening for commits: a notification did not come, as through a pooler in transaction mode;"
+                    " give --dsn of the database itself, or leave out --listen: until then it is polled"
+                )
         return self._connection
 
+    def _hears_itself(self, connection: psycopg.Connection) -> bool:
+        """Return whether a notification of another connection comes within a second."""
+        with self._engine.begin() as other:
+            other.execute(text("SELECT pg_notify(:channel, '')"), {"channel": self._channel})
+        return any(True for _ in connection.notifies(timeout=_SELF_TEST_SECONDS, stop_after=1))
+
     @staticmethod
-    def _is_notified(connection: psycopg.Connection, seconds: float) -> bool:
+    def _has_news(connection: psycopg.Connection, seconds: float) -> bool:
         select.select([connection], [], [], seconds)
         return any(True for _ in connection.notifies(timeout=0))

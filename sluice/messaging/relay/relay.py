@@ -45,6 +45,7 @@ _LEASE_SECONDS_MAX = 86_400
 _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT_US_MAX = 253_402_300_799_999_999  # the last that datetime knows
+_NOTIFIED_SECONDS = 5.0
 _STANDBY_SECONDS = 1  # standby poll interval
 _REST_SECONDS_MIN = 0.004
 _REST_SHARE = 1 / 16  # of the time in which nothing came
@@ -370,14 +371,15 @@ def run(
     *,
     rng: random.Random,
     watch: Watch | None = None,
-    is_notified: bool = False,
+    is_notified: Callable[[], bool] = bool,
 ) -> None:
     """Run a relay until it is told to stop; then let another lead, whatever it ended for.
 
     A database that does not answer, or only reads, is tried again after a while: nothing is lost meanwhile, it is the
     outbox.
 
-    With `is_notified` commits end the wait, so it always rests for `poll_seconds`.
+    While `is_notified`, commits end the wait: it rests for five seconds, or for `poll_seconds` where that is more, and
+    polls only for what was missed.
 
     Raises:
         OutboxError: the database refuses the credentials, or what a relay does: tables or rights are missing.
@@ -395,7 +397,7 @@ def _run(
     rng: random.Random,
     watch: Watch | None,
     *,
-    is_notified: bool,
+    is_notified: Callable[[], bool],
 ) -> None:
     failed_count = 0
     while not wait.is_stopped():
@@ -413,7 +415,7 @@ def _run(
             _log.error(event, error=_log_fields(error), failures=failed_count)
         pause_seconds = 0.0
         if not is_busy:
-            seconds = settings.poll_seconds if is_notified else relay.rest_seconds
+            seconds = max(settings.poll_seconds, _NOTIFIED_SECONDS) if is_notified() else relay.rest_seconds
             seconds = seconds if relay.is_leading else _STANDBY_SECONDS
             if failed_count:
                 seconds = settings.backoff.seconds(failed_count, rng.random())

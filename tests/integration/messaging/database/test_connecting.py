@@ -164,6 +164,31 @@ def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres:
     assert not commits_alone
 
 
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_a_relay_that_hears_nothing_of_its_own_commit_polls_and_names_the_pooler(
+    postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
+) -> None:
+    """Through a pooler in transaction mode LISTEN is one server's, and what is read comes from another."""
+    listening = engines.listening
+
+    def pooled(engine: Engine, channel: str) -> psycopg.Connection[Any]:
+        listening(engine, channel).close()
+        return listening(engine, "nothing")
+
+    monkeypatch.setattr(commit_wait, "_SELF_TEST_SECONDS", 0.1 if is_pooled else 20)
+    if is_pooled:
+        monkeypatch.setattr(engines, "listening", pooled)
+    with closing(CommitWait(postgres, "events.fifo", Stop())) as wait, capture_logs() as logged:
+        wait.wait(0)
+        wait.wait(0)
+
+        assert wait.is_notified() is not is_pooled
+
+    lines = [line["event"] for line in logged]
+    assert len(lines) == is_pooled
+    assert all("as through a pooler in transaction mode; give --dsn" in line for line in lines)
+
+
 def test_a_relay_that_may_not_listen_waits_without(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A standby refuses LISTEN with an error of another class than that of a connection that is lost."""
     monkeypatch.setattr(commit_wait, "channel", lambda _: "")  # which Postgres refuses, too
