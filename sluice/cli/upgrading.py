@@ -33,7 +33,7 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _PARTS = {tables.part: tables for tables in (outbox_tables.versioned, inbox_tables.versioned)}
-_ANSWER_SECONDS = 60  # for one statement of a step
+_ANSWER_SECONDS = 3_600  # for one statement of a step, which makes an index of any size
 _MIGRATION_LOCK = 0x736C756963656D  # "sluicem": of all advisory locks of a database this one is ours
 _LOOK_SECONDS = 0.2
 _END_SECONDS = 20  # after SIGTERM; ECS sends SIGKILL after 30
@@ -180,6 +180,7 @@ def report_drift(engine: Engine, metadata: MetaData) -> None:
     with engine.connect() as connection:
         found = schema.drift(connection, metadata)
         found += server_settings.faults(connection, dict.fromkeys(metadata.tables, ""))
+        found += server_settings.collation_faults(connection)
     for sentence in found:
         output.line(sentence)
     if found:

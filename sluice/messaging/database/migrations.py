@@ -9,9 +9,9 @@ A host's own migrations may have made the tables, or have brought them further t
 version from which the steps that are left make the tables of this code, which is tried out and rolled back.
 
 During a rolling deployment code of the version before works on the new tables. So a step is additive: it adds tables,
-columns that may be NULL or have a default, and indexes that are not unique. A step that takes something away names the
-oldest code that does without it (`readable_from`), and this is older than the step itself: so at least two versions of
-the code can use any tables.
+columns that may be NULL or have a default, and indexes that are not unique; or it changes the collation of keys, which
+no code names. A step that takes something away names the oldest code that does without it (`readable_from`), and this
+is older than the step itself: so at least two versions of the code can use any tables.
 
 https://www.postgresql.org/docs/18/explicit-locking.html#ADVISORY-LOCKS, https://www.sqlite.org/lang_transaction.html
 (read 2026-11-23)
@@ -32,6 +32,10 @@ from sluice.messaging.failpoints import Failpoint, unarmed
 _LOCK = 0x736C75696365  # "sluice": of all advisory locks of a database this one is ours
 _LOCK_SECONDS = 10  # an ALTER TABLE that waits longer would keep all others from the table meanwhile
 
+_UNBOUNDED = text(  # a role may have short ones; older servers lack the second
+    "SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')"
+)
+
 _versions = Table(
     "sluice_schema",
     MetaData(),
@@ -44,14 +48,17 @@ _versions = Table(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What makes one version of the tables of the version before: SQL that both kinds of database take.
+    """What makes one version of the tables of the version before.
 
     Args:
+        statements: SQL that both kinds of database take.
         readable_from: the oldest version of the code that can use the tables afterwards.
+        recollates: whether keys are compared byte by byte from then on; on SQLite they are.
     """
 
-    statements: tuple[str, ...]
+    statements: tuple[str, ...] = ()
     readable_from: int = 1
+    recollates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +170,16 @@ def _step(connection: Connection, tables: VersionedTables, version: int) -> bool
     """Bring tables of a version to the next one; return False, and change nothing, where they are not of that version.
 
     Raises:
+        OutboxError: a key is there twice, and its index cannot be made.
         DBAPIError: the database did not do it for another reason: a lock timeout, or a right that is missing.
     """
+    step = tables.steps[version - 1]
     try:
         with connection.begin_nested():
-            for statement in tables.steps[version - 1].statements:
+            for statement in step.statements:
                 connection.execute(text(statement))
+            if step.recollates and connection.dialect.name == "postgresql":
+                schema.recollate(connection, tables.metadata)
     except DBAPIError as error:
         if not failures.does_not_fit(error):
             raise
@@ -206,6 +217,7 @@ def _lock(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
         connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
+        connection.execute(_UNBOUNDED)
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
 
 

@@ -18,8 +18,11 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    Text,
     UniqueConstraint,
+    func,
     inspect,
+    select,
     text,
 )
 from sqlalchemy.dialects.postgresql.base import PGDialect
@@ -31,10 +34,24 @@ from sluice.messaging.errors import OutboxError
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """A number the database gives by itself: SQLite does so only for INTEGER."""
+KEY = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text in a key: compared byte by byte, as SQLite does; a system's own collation may change with the system.
+
+https://www.postgresql.org/docs/18/collation.html (read 2026-11-26)
+"""
+_COLLATIONS = text(
+    "SELECT attname, collname FROM pg_attribute JOIN pg_collation ON pg_collation.oid = attcollation"
+    " WHERE attrelid = CAST(:table AS regclass) AND NOT attisdropped"
+)
+_OTHER_COLLATIONS = text(
+    "SELECT part.name, part.coll FROM pragma_index_list(:table) AS made, pragma_index_xinfo(made.name) AS part"
+    " WHERE part.key AND part.coll <> 'BINARY'"
+)
 _INVALID = text(
     "SELECT indexed.relname FROM pg_index JOIN pg_class AS indexed ON indexed.oid = indexrelid"
     " WHERE NOT indisvalid AND indrelid = CAST(:table AS regclass)"
 )
+_NAMED_MAX = 10
 _KINDS = (Boolean, Integer, String)
 """Of the columns of all tables: a type of one kind holds no value of another."""
 _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
@@ -98,6 +115,7 @@ def _column_drift(connection: Connection, table: Table) -> list[str]:
             sentences.append(f"column {table.name}.{column.name} may be NULL, expected is NOT NULL")
         if column.server_default is not None and there["default"] is None:
             sentences.append(f"column {table.name}.{column.name} has no default")
+    sentences += _collation_drift(connection, table)
     extra = [name for name, column in seen.items() if name not in table.columns and _is_required(column)]
     return sentences + [f"column {table.name}.{name} is required and not known here" for name in extra]
 
@@ -108,6 +126,65 @@ def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[An
         return False
     is_short = isinstance(wanted, BigInteger) and not isinstance(there, BigInteger)
     return connection.dialect.name == "sqlite" or not (is_short or getattr(there, "length", None))
+
+
+def _collation_drift(connection: Connection, table: Table) -> list[str]:
+    """Return which key columns are not compared byte by byte: an index might take two values for one."""
+    if connection.dialect.name == "postgresql":
+        seen = dict(map(tuple, connection.execute(_COLLATIONS, {"table": table.name})))
+        expected = "C"
+    else:
+        rows = connection.execute(_OTHER_COLLATIONS, {"table": table.name})
+        seen, expected = dict(map(tuple, rows)), "BINARY"
+    return [
+        f'column {table.name}.{column.name} has the collation "{seen[column.name]}", expected is "{expected}"'
+        for column in table.columns
+        if column.type is KEY and seen.get(column.name, expected) != expected
+    ]
+
+
+def recollate(connection: Connection, metadata: MetaData) -> None:
+    """Have Postgres compare the keys of tables byte by byte: it makes their indexes anew, and counts for its planner.
+
+    Until then a change of the system's collation may have broken a unique index. So what is there twice is looked for
+    first, in every row and without an index, while everybody may write.
+    https://www.postgresql.org/docs/18/sql-altertable.html, https://www.postgresql.org/docs/18/collation.html
+    (read 2026-11-26)
+
+    Raises:
+        OutboxError: a key is there twice.
+    """
+    existing = set(inspect(connection).get_table_names())
+    others = [table for table in metadata.sorted_tables if table.name in existing]
+    others = [table for table in others if _collation_drift(connection, table)]
+    for table in others:
+        for constraint in sorted(table.constraints, key=lambda constraint: str(constraint.name)):
+            if isinstance(constraint, UniqueConstraint | PrimaryKeyConstraint):
+                _require_single(connection, table, constraint)
+    for table in others:
+        keys = [column.name for column in table.columns if column.type is KEY]
+        changes = ", ".join(f'ALTER COLUMN {name} TYPE text COLLATE "C"' for name in keys)
+        connection.execute(text(f"ALTER TABLE {table.name} {changes}"))
+        connection.execute(text(f"ANALYZE {table.name} ({', '.join(keys)})"))
+
+
+def _require_single(connection: Connection, table: Table, constraint: ColumnCollectionConstraint) -> None:
+    if not any(column.type is KEY for column in constraint.columns):
+        return
+    keys = [column.collate("C") if column.type is KEY else column for column in constraint.columns]
+    twice = select(*keys, func.count()).group_by(*keys).having(func.count() > 1).order_by(*keys).limit(_NAMED_MAX + 1)
+    rows = connection.execute(twice).all()
+    if rows:
+        keys_shown = [", ".join(map(_shown, _names(constraint), row)) + f": {row[-1]} rows" for row in rows]
+        more = " and more" * (len(rows) > _NAMED_MAX)
+        raise OutboxError(
+            f"{table.name} has rows of one key ({'; '.join(keys_shown[:_NAMED_MAX])}{more}), allowed is one of each: a"
+            " change of collation broke its index; see `A second counter` in docs/guides/operators.md"
+        )
+
+
+def _shown(name: str, value: object) -> str:
+    return f"{name} {value!r}"
 
 
 def _is_required(column: object) -> bool:

@@ -51,6 +51,17 @@ _SETTINGS = text(
     "SELECT name, setting, pg_is_in_recovery(), to_regproc('aurora_version') IS NOT NULL FROM pg_settings"
     " WHERE name = ANY(CAST(:names AS text[])) ORDER BY name"
 )
+_COLLATIONS_SINCE = (15,)
+# https://www.postgresql.org/docs/18/catalog-pg-database.html, https://www.postgresql.org/docs/18/sql-altercollation.html
+# (read 2026-11-26)
+_COLLATIONS = text("""
+    SELECT 'DATABASE' AS kind, quote_ident(datname) AS name, datcollversion AS recorded,
+        pg_database_collation_actual_version(oid) AS actual
+    FROM pg_database WHERE datname = current_database() AND datcollversion IS NOT NULL
+    UNION ALL
+    SELECT 'COLLATION', CAST(CAST(oid AS regcollation) AS text), collversion, pg_collation_actual_version(oid)
+    FROM pg_collation WHERE collversion IS NOT NULL
+""")
 _TABLES = text("""
     SELECT wanted.name, namespace.nspname AS schema, found.relpersistence = 'p' AS is_logged,
         row_security_active(found.oid) AS is_filtered,
@@ -173,6 +184,19 @@ def faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
             allowed, effect, step = _ALLOWED[name]
             yield f"{name} is {seen}, allowed is {allowed}: {effect}; {step}"
     yield from _table_faults(connection, rights)
+
+
+def collation_faults(connection: Connection) -> Iterator[str]:
+    """Yield which collations of Postgres are of another version than indexes: of a host, as ours depend on none."""
+    if connection.dialect.name == "sqlite" or (connection.dialect.server_version_info or ()) < _COLLATIONS_SINCE:
+        return
+    for row in connection.execute(_COLLATIONS):
+        if row.recorded != row.actual:
+            yield (
+                f"the collation of {row.kind} {row.name} is of version {row.actual}, allowed is that of its indexes,"
+                f" {row.recorded}: unique indexes of your own tables may let a second row pass; run REINDEX DATABASE,"
+                f" then ALTER {row.kind} {row.name} REFRESH COLLATION VERSION"
+            )
 
 
 def _table_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from sluice.messaging.database.audit import audit_table
 from sluice.messaging.database.migrations import Step, VersionedTables
-from sluice.messaging.database.schema import NUMBER, partial_index
+from sluice.messaging.database.schema import KEY, NUMBER, partial_index
 
 metadata = sa.MetaData()
 
@@ -19,8 +19,8 @@ _CLOSED = "closed_at_us IS NOT NULL"
 groups = sa.Table(
     "sluice_inbox_group",
     metadata,
-    sa.Column("consumer", sa.Text, nullable=False),
-    sa.Column("group_id", sa.Text, nullable=False),
+    sa.Column("consumer", KEY, nullable=False),
+    sa.Column("group_id", KEY, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("first_seq", sa.BigInteger, nullable=False),
     sa.Column("last_seq", sa.BigInteger, nullable=False),
@@ -38,7 +38,7 @@ groups = sa.Table(
 consumers = sa.Table(
     "sluice_inbox_consumer",
     metadata,
-    sa.Column("consumer", sa.Text, primary_key=True),
+    sa.Column("consumer", KEY, primary_key=True),
     sa.Column("forgotten_before_us", sa.BigInteger, nullable=False),
     comment="up to when each consumer has forgotten groups nothing came for: an older one may have been known",
 )
@@ -47,8 +47,8 @@ exceptions = sa.Table(
     "sluice_inbox_exception",
     metadata,
     sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
-    sa.Column("consumer", sa.Text, nullable=False),
-    sa.Column("group_id", sa.Text, nullable=False),
+    sa.Column("consumer", KEY, nullable=False),
+    sa.Column("group_id", KEY, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("through", sa.BigInteger, nullable=False),
@@ -73,8 +73,8 @@ exceptions = sa.Table(
 parked = sa.Table(
     "sluice_inbox_parked",
     metadata,
-    sa.Column("consumer", sa.Text, nullable=False),
-    sa.Column("group_id", sa.Text, nullable=False),
+    sa.Column("consumer", KEY, nullable=False),
+    sa.Column("group_id", KEY, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("event_id", sa.Text, nullable=False),
@@ -93,7 +93,7 @@ parked = sa.Table(
 redrives = sa.Table(
     "sluice_inbox_redrive",
     metadata,
-    sa.Column("consumer", sa.Text, primary_key=True),
+    sa.Column("consumer", KEY, primary_key=True),
     sa.Column("run", sa.Text),
     sa.Column("held_until_us", sa.BigInteger),
     sa.Column("off_at_us", sa.BigInteger),
@@ -112,5 +112,10 @@ WORKER_RIGHTS = {
 """Of each table, what a worker does."""
 
 versioned = VersionedTables(
-    "inbox", metadata, steps=(Step(("ALTER TABLE sluice_inbox_exception ADD COLUMN is_permanent BOOLEAN",)),)
+    "inbox",
+    metadata,
+    steps=(
+        Step(("ALTER TABLE sluice_inbox_exception ADD COLUMN is_permanent BOOLEAN",)),
+        Step(recollates=True),
+    ),
 )

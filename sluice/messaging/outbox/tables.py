@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from sluice.messaging.database.audit import audit_table
 from sluice.messaging.database.migrations import Step, VersionedTables
-from sluice.messaging.database.schema import NUMBER, partial_index
+from sluice.messaging.database.schema import KEY, NUMBER, partial_index
 
 metadata = sa.MetaData()
 
@@ -20,8 +20,8 @@ _UNFINISHED, _QUARANTINED = "status <> 'sent'", "status = 'quarantined'"
 groups = sa.Table(
     "sluice_outbox_group",
     metadata,
-    sa.Column("topic", sa.Text, nullable=False),
-    sa.Column("group_id", sa.Text, nullable=False),
+    sa.Column("topic", KEY, nullable=False),
+    sa.Column("group_id", KEY, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default=sa.text("1")),
     sa.Column("first_seq", sa.BigInteger, nullable=False, server_default=sa.text("1")),
     sa.Column("last_seq", sa.BigInteger, nullable=False),
@@ -35,10 +35,10 @@ messages = sa.Table(
     "sluice_outbox",
     metadata,
     sa.Column("id", NUMBER, primary_key=True, autoincrement=True),
-    sa.Column("topic", sa.Text, nullable=False),
-    sa.Column("group_id", sa.Text, nullable=False),
+    sa.Column("topic", KEY, nullable=False),
+    sa.Column("group_id", KEY, nullable=False),
     sa.Column("group_seq", sa.BigInteger, nullable=False),
-    sa.Column("event_id", sa.Text, nullable=False),
+    sa.Column("event_id", KEY, nullable=False),
     sa.Column("type", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("attributes", sa.Text, nullable=False),
@@ -65,7 +65,7 @@ messages = sa.Table(
 leases = sa.Table(
     "sluice_outbox_lease",
     metadata,
-    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("topic", KEY, primary_key=True),
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at_us", sa.BigInteger, nullable=False),
@@ -92,5 +92,6 @@ versioned = VersionedTables(
                 f"CREATE INDEX sluice_outbox_quarantined ON sluice_outbox (topic, group_id) WHERE {_QUARANTINED}",
             )
         ),
+        Step(recollates=True),
     ),
 )

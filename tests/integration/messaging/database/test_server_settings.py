@@ -1,7 +1,9 @@
 """Settings of a database and a role, on a real Postgres: each keeps every promise, or is refused in one line."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -331,6 +333,23 @@ def test_a_check_names_everything_that_is_wrong(
     assert printed.splitlines() == [REFUSED["statement_timeout=20"], REFUSED["zero_damaged_pages=on"]]
 
 
+def test_a_check_names_a_collation_that_has_changed_since_the_indexes_were_made(
+    server: Any, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner.execute("UPDATE pg_database SET datcollversion = '2.31' WHERE datname = 'postgres'")
+    with command_line(monkeypatch, capsys) as run:
+        changed = run("outbox", "check", "--env", "local", "--dsn", server.get_uri())
+        owner.execute("UPDATE pg_database SET datcollversion = NULL WHERE datname = 'postgres'")
+        refreshed = run("outbox", "check", "--env", "local", "--dsn", server.get_uri())
+
+    assert (changed[0], refreshed[0]) == (1, 0)
+    assert changed[1] == (
+        "the collation of DATABASE postgres is of version None, allowed is that of its indexes, 2.31: unique indexes of"
+        " your own tables may let a second row pass; run REINDEX DATABASE, then ALTER DATABASE postgres REFRESH"
+        " COLLATION VERSION\n"
+    )
+
+
 @pytest.mark.parametrize("whose", ["ROLE ALL", "DATABASE postgres"])
 def test_what_was_delivered_is_there_after_a_crash_though_commits_do_not_wait_for_the_disk(
     crashing: Any, whose: str
@@ -388,3 +407,101 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         engine.dispose()
         postgres_server.restart(made, "fast")
         yield made
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        (
+            "CREATE TRIGGER t BEFORE INSERT ON sluice_outbox BEGIN SELECT RAISE(IGNORE); END",
+            "trigger t of sluice_outbox may change or drop a row, allowed is none; run DROP TRIGGER t",
+        ),
+        (
+            "PRAGMA journal_mode = MEMORY",
+            "PRAGMA journal_mode is memory, allowed is one of wal, delete, truncate, persist: a crash may damage the"
+            " file; put it where WAL works, on a disk of this machine",
+        ),
+        ("PRAGMA journal_mode = TRUNCATE", None),
+        ("PRAGMA foreign_keys = ON", None),
+        ("PRAGMA ignore_check_constraints = ON", None),
+        ("PRAGMA recursive_triggers = ON", None),
+    ],
+)
+def test_a_setting_of_sqlite_is_refused_where_a_row_might_be_lost(
+    database_folder: Path, statement: str, line: str | None
+) -> None:
+    engine = engines.engine(f"sqlite:///{database_folder / 'outbox.db'}")
+    with engine.begin() as connection:
+        outbox_tables.metadata.create_all(connection)
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.execute(statement).close()
+        found = list(server_settings.faults(connection, _RIGHTS))
+    engine.dispose()
+
+    assert found == ([] if line is None else [line])
+
+
+def test_a_database_in_memory_is_refused_where_processes_work_on_it() -> None:
+    engine = engines.engine("sqlite://")
+    with engine.connect() as connection:
+        found = list(server_settings.faults(connection, _RIGHTS))
+    engine.dispose()
+
+    assert found == [
+        "the database is in memory, allowed is a file: it ends with this process; give --dsn sqlite:///FILE"
+    ]
+
+
+def test_sqlite_in_utf_16_has_every_guarantee(database_folder: Path) -> None:
+    path = database_folder / "utf16.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA encoding = 'UTF-16le'; CREATE TABLE theirs (x)")
+    engine = engines.engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        outbox_tables.metadata.create_all(connection)
+    worker_harness.create_tables(engine)
+
+    published, effects = _deliver(engine)
+    engine.dispose()
+
+    assert sorted(published) == sorted(effects) == [("B-2", 1), ("a", 1), ("a", 2)]
+
+
+def test_a_file_of_sqlite_that_is_only_read_is_refused_in_one_line(
+    database_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As root every file can be written, so it is opened as SQLite opens one that is only read."""
+    with command_line(monkeypatch, capsys) as run:
+        code, printed, error = run(
+            "schema", "apply", "--dsn", f"sqlite:///file:{database_folder}/x.db?mode=ro&uri=true"
+        )
+
+    assert (code, printed) == (2, "")
+    assert error == "sluice: the database does not do it (unable to open database file); look at --dsn\n"
+
+
+def test_a_standby_is_refused_by_a_worker_and_waited_for_by_a_relay(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with private_server(tmp_path_factory) as made:
+        engine = engines.engine(made.get_uri())
+        for versioned in (outbox_tables.versioned, inbox_tables.versioned):
+            list(migrations.upgrade(engine, versioned))
+        engine.dispose()
+        (Path(made.pgdata) / "standby.signal").touch()
+        postgres_server.restart(made, "fast")
+        with command_line(monkeypatch, capsys) as run:
+            worker = run("worker", "--consumer", "billing", "--env", "local", "--dsn", made.get_uri())
+            applied = run("schema", "apply", "--wait", "0", "--dsn", made.get_uri())
+        with engines.reading(engine) as connection, pytest.raises(server_settings.OnStandby):
+            server_settings.require(connection, outbox_tables.RELAY_RIGHTS)
+        engine.dispose()
+        (Path(made.pgdata) / "standby.signal").unlink()
+        postgres_server.restart(made, "fast")
+
+    line = (
+        "sluice: the database is a standby (pg_is_in_recovery() is true), allowed is a primary; correct --dsn, or wait"
+        " until the failover is over\n"
+    )
+    assert (worker, applied) == ((2, "", line), (2, "", line))

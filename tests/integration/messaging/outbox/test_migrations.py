@@ -1,5 +1,6 @@
 """The tables' versions: many processes at once, killed anywhere, old code beside new, on both kinds of database."""
 
+import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,8 +21,11 @@ from sluice.messaging.errors import OutboxError
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 from tests.support.messaging.outbox.schema_versions import FIRST_TABLES, KILLED, NAMES, UpgradeProcess, version
+from tests.support.project import PROJECT
 
 _PROCESSES = 6
+_PARTS = (tables.versioned, inbox_tables.versioned)
+_OPERATORS = PROJECT / "docs" / "guides" / "operators.md"
 
 
 @pytest.fixture(params=schema.names())
@@ -30,8 +34,12 @@ def empty(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Eng
     if request.param == "sqlite":
         yield from _disposed(engines.engine(f"sqlite:///{database_folder / 'empty.db'}"))
         return
+    yield from _empty_postgres(request.getfixturevalue("postgres_url"))
+
+
+def _empty_postgres(url: str) -> Iterator[Engine]:
     name = f"empty_{secrets.token_hex(8)}"
-    server = engines.engine(request.getfixturevalue("postgres_url"))
+    server = engines.engine(url)
     with server.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {name}"))
     yield from _disposed(engines.engine(_dsn(server, options=f"-csearch_path={name}")))
@@ -224,6 +232,127 @@ def test_the_first_tables_ever_become_those_of_this_code(empty: Engine, versione
 
     with empty.connect() as connection:
         migrations.require(connection, versioned)
+
+
+@pytest.fixture
+def collated(postgres_url: str) -> Iterator[Engine]:
+    """Yield an engine on Postgres with the tables of the version before keys were compared byte by byte."""
+    for made in _empty_postgres(postgres_url):
+        with made.begin() as connection:
+            for statement in filter(str.strip, (FIRST_TABLES / "postgresql.sql").read_text().split(";\n")):
+                connection.execute(text(statement))
+            for versioned in _PARTS:
+                for step in versioned.steps[:1]:
+                    for statement in step.statements:
+                        connection.execute(text(statement))
+        yield made
+
+
+def _insert_unseen_by(engine: Engine, index: str, statement: str) -> None:
+    """Insert a row as after a change of collation: the unique index does not find the one that is there."""
+    unready = f"UPDATE pg_index SET indisready = :is_ready WHERE indexrelid = CAST('{index}' AS regclass)"  # noqa: S608
+    for sql, parameters in ((unready, {"is_ready": False}), (statement, {}), (unready, {"is_ready": True})):
+        with engine.begin() as connection:
+            connection.execute(text(sql), parameters)
+
+
+def _documented(name: str) -> str:
+    block = re.search(rf"<!-- {name} -->\n```sql\n(.*?)```", _OPERATORS.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None, f"{_OPERATORS} has no block {name}"
+    return block[1]
+
+
+def test_second_counters_are_named_before_a_step_makes_their_index(collated: Engine) -> None:
+    """What the guide says mends them: the later counter stays, and everybody knows its epoch."""
+    _commit(collated)
+    _insert_unseen_by(
+        collated,
+        "sluice_outbox_group_pkey",
+        "INSERT INTO sluice_outbox_group SELECT topic, group_id, epoch + 1, 1, 2, 0 FROM sluice_outbox_group",
+    )
+    _insert_unseen_by(
+        collated,
+        "sluice_inbox_group_pkey",
+        "INSERT INTO sluice_inbox_group (consumer, group_id, epoch, first_seq, last_seq, updated_at_us)"
+        " SELECT 'billing', 'g' || n % 11, n, 1, n, 0 FROM generate_series(1, 22) AS n",
+    )
+
+    refused = []
+    for versioned in _PARTS:
+        with pytest.raises(OutboxError) as error:
+            list(migrations.upgrade(collated, versioned))
+        refused.append(str(error.value))
+    with collated.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(_documented("second counters"))
+    upgraded = [list(migrations.upgrade(collated, versioned)) for versioned in _PARTS]
+
+    advice = "allowed is one of each: a change of collation broke its index; see `A second counter` in"
+    assert refused[0] == (
+        f"sluice_outbox_group has rows of one key (topic 'orders.fifo', group_id 'a': 2 rows), {advice}"
+        " docs/guides/operators.md"
+    )
+    assert refused[1].startswith("sluice_inbox_group has rows of one key (consumer 'billing', group_id 'g0': 2 rows; ")
+    assert "group_id 'g8': 2 rows and more)" in refused[1]
+    assert upgraded == [[2, 3], [2, 3]]
+    with collated.connect() as connection:
+        assert connection.execute(text("SELECT last_seq, epoch FROM sluice_outbox_group")).one()[0] == 2
+        kept = connection.execute(text("SELECT last_seq FROM sluice_inbox_group ORDER BY last_seq")).scalars()
+        assert list(kept) == list(range(12, 23))
+
+
+def test_keys_are_compared_byte_by_byte_after_the_step_and_others_are_refused(collated: Engine) -> None:
+    with collated.connect() as connection:
+        before = schema.drift(connection, tables.metadata)
+    list(migrations.upgrade(collated, tables.versioned))
+    with collated.begin() as connection:
+        after = schema.drift(connection, tables.metadata)
+        connection.execute(text('ALTER TABLE sluice_outbox_lease ALTER COLUMN topic TYPE text COLLATE "POSIX"'))
+        changed = schema.drift(connection, tables.metadata)
+
+    assert before[0] == 'column sluice_outbox.topic has the collation "default", expected is "C"'
+    assert after == []
+    assert changed == ['column sluice_outbox_lease.topic has the collation "POSIX", expected is "C"']
+
+
+def test_the_documented_way_for_large_tables_leaves_nothing_to_make(collated: Engine) -> None:
+    """The guide builds the indexes while everybody works; then the step makes none of theirs."""
+    _commit(collated)
+    with collated.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for statement in filter(str.strip, _documented("large tables").split(";\n")):
+            connection.exec_driver_sql(statement)
+    built = _index_files(collated)
+
+    for versioned in _PARTS:
+        list(migrations.upgrade(collated, versioned))
+        with collated.connect() as connection:
+            migrations.require(connection, versioned)
+    assert _index_files(collated) == built
+
+
+def _index_files(engine: Engine) -> set[int]:
+    """Return the files of the indexes of large tables."""
+    files = (
+        "SELECT pg_relation_filenode(indexrelid) FROM pg_index WHERE indrelid IN (CAST('sluice_outbox' AS regclass),"
+        " CAST('sluice_outbox_group' AS regclass), CAST('sluice_inbox_group' AS regclass))"
+    )
+    with engine.connect() as connection:
+        return set(connection.execute(text(files)).scalars())
+
+
+def test_a_table_whose_keys_sqlite_takes_for_equal_is_refused(database_folder: Path) -> None:
+    sql = schema.sql("sqlite", tables.metadata).replace(
+        "group_id TEXT NOT NULL", "group_id TEXT COLLATE NOCASE NOT NULL"
+    )
+    for engine in _disposed(engines.engine(f"sqlite:///{database_folder / 'theirs.db'}")):
+        with engine.begin() as connection:
+            for statement in filter(str.strip, sql.split(";\n")):
+                connection.execute(text(statement))
+            found = schema.drift(connection, tables.metadata)
+
+    assert found == [
+        f'column {table}.group_id has the collation "NOCASE", expected is "BINARY"'
+        for table in ("sluice_outbox", "sluice_outbox_group")
+    ]
 
 
 def test_tables_that_somebody_changed_are_refused_with_what_differs(empty: Engine) -> None:

@@ -166,7 +166,7 @@ def test_tables_of_an_older_version_are_not_used(run: Run, engine: Engine) -> No
 
     assert (code, message) == (
         2,
-        "sluice: the outbox's tables are of version 0, this code needs 2; run `sluice schema apply outbox`\n",
+        "sluice: the outbox's tables are of version 0, this code needs 3; run `sluice schema apply outbox`\n",
     )
 
 
