@@ -460,7 +460,7 @@ def test_sqlite_in_utf_16_has_every_guarantee(database_folder: Path) -> None:
     engine = engines.engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         outbox_tables.metadata.create_all(connection)
-    worker_harness.create_tables(engine)
+    create_tables(engine)
 
     published, effects = _deliver(engine)
     engine.dispose()

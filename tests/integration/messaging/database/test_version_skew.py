@@ -1,0 +1,154 @@
+"""Tables, producers, relays and workers of the commit before beside those of this code, some killed meanwhile."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from tests.support.messaging.world import create_tables
+from tests.support.project import PROJECT
+
+BASE = "b8ba6c46"
+"""The commit before issue 31: version 2 of the tables."""
+_DRIVER = PROJECT / "tests" / "support" / "messaging" / "version_driver.py"
+_GROUPS = tuple("abcdefg")
+_TURNS, _KILLED, _KILLED_SECONDS_MAX = 40, 0.15, 2.0
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield the tree of the commit before; it needs the history, which a shallow clone lacks."""
+    tree = tmp_path_factory.mktemp("base") / "tree"
+    git = ("git", "-C", str(PROJECT))
+    subprocess.run([*git, "worktree", "add", "--detach", "--force", str(tree), BASE], check=True, capture_output=True)
+    yield tree
+    subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True, capture_output=True)
+
+
+class _Code:
+    """One version of the code, in a process that may be killed; the next call starts another."""
+
+    def __init__(self, tree: Path, dsn: str) -> None:
+        self._tree, self._dsn = tree, dsn
+        self._process: subprocess.Popen[str] | None = None
+
+    def call(self, *command: Any) -> Any:
+        process = self._tell(command)
+        assert process.stdout is not None
+        answer = json.loads(process.stdout.readline())
+        assert "error" not in answer, answer["error"]
+        return answer["result"]
+
+    def die(self, *command: Any, seconds: float) -> None:
+        """Do what is asked, and be killed in the middle of it, or before, or after."""
+        process = self._tell(command)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        self.kill()
+
+    def _tell(self, command: Sequence[Any]) -> subprocess.Popen[str]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, str(_DRIVER), self._dsn],
+                env={**os.environ, "PYTHONPATH": str(self._tree)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return self._process
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+@contextmanager
+def _codes(base: Path, engine: Engine) -> Iterator[tuple[_Code, _Code]]:
+    dsn = engine.url.render_as_string(hide_password=False)
+    with ExitStack() as stack:
+        codes = _Code(base, dsn), _Code(PROJECT, dsn)
+        for code in codes:
+            stack.callback(code.kill)
+        yield codes
+
+
+def _run(rng: random.Random, codes: tuple[_Code, ...], *, turns: int) -> None:
+    """Let one version or the other produce, publish and handle; some are killed meanwhile, and another goes on.
+
+    A message of whoever was killed comes again, as SQS has it. A relay is not killed: the topic would die with it.
+    """
+    for _ in range(turns):
+        producer, relay, worker, next_worker = (rng.choice(codes) for _ in range(4))
+        groups = rng.choices(_GROUPS, k=rng.randint(1, 4))
+        if rng.random() < _KILLED:
+            producer.die("commit", groups, seconds=rng.uniform(0, _KILLED_SECONDS_MAX))
+        else:
+            producer.call("commit", groups)
+        bodies = relay.call("relay")
+        if rng.random() < _KILLED:
+            worker.die("work", bodies, seconds=rng.uniform(0, _KILLED_SECONDS_MAX))
+            worker = next_worker
+        worker.call("work", bodies)
+
+
+def _judge(engine: Engine) -> None:
+    """Every event once, each group in order, from 1 without a hole; by SQL of this test."""
+    seen = defaultdict(list)
+    with engine.connect() as connection:
+        for group, seq in connection.execute(text("SELECT group_id, seq FROM effects ORDER BY id")):
+            seen[group].append(seq)
+        counters = dict(map(tuple, connection.execute(text("SELECT group_id, last_seq FROM sluice_outbox_group"))))
+        unsent = connection.execute(text("SELECT count(*) FROM sluice_outbox WHERE status <> 'sent'")).scalar_one()
+
+    assert {group: list(range(1, last + 1)) for group, last in counters.items()} == dict(seen)
+    assert unsent == 0
+    assert len(seen) == len(_GROUPS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_both_versions_work_on_the_tables_of_the_later_one(base: Path, postgres: Engine, seed: int) -> None:
+    """Deployment: old tables and code, new tables, both codes in any order, then the new one alone; then back."""
+    rng = random.Random(seed)  # noqa: S311 (chance, not a secret)
+    _drop_tables(postgres)
+    with _codes(base, postgres) as (old, new):
+        assert old.call("apply") == [2, 2]
+        create_tables(postgres)  # the handler's
+        _run(rng, (old,), turns=5)
+        with pytest.raises(
+            AssertionError, match="are of version 2, this code needs 3; run `sluice schema apply outbox`"
+        ):
+            new.call("require")
+
+        assert new.call("apply") == [3, 3]
+        old.call("require")
+        _run(rng, (old, new), turns=_TURNS)
+        _run(rng, (new,), turns=5)
+        assert old.call("apply") == []
+        _run(rng, (old,), turns=5)  # rolled back
+        _run(rng, (old, new), turns=5)  # and deployed again
+
+    _judge(postgres)
+
+
+def _drop_tables(engine: Engine) -> None:
+    with engine.begin() as connection:
+        for name in connection.execute(
+            text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        ).all():
+            connection.execute(text(f"DROP TABLE {name[0]} CASCADE"))
