@@ -6,10 +6,9 @@ and queues are simulated in the process, so bodies go from a relay to a worker t
 
 import importlib
 import json
+import os
 import sys
 from typing import Any
-
-import structlog
 
 from sluice.messaging.database import engines, migrations
 from sluice.messaging.inbox import tables as inbox_tables
@@ -64,7 +63,8 @@ class Version:
 
 def main() -> None:
     """Do what each line says, and answer with a line: a result, or an error."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a version may log there
     version = Version(sys.argv[1])
     for line in sys.stdin:
         name, *arguments = json.loads(line)
@@ -72,7 +72,7 @@ def main() -> None:
             answer: dict[str, Any] = {"result": getattr(version, name)(*arguments)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":
