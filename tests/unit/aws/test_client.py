@@ -87,7 +87,7 @@ def _both(service: str, url: str, **options: Any) -> tuple[Any, Any]:
 _texts = st.one_of(
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
     st.sampled_from(
-        ['a "b" \\ & + = %41 ~', "ü\u2028\x7f😀\r\n\t", "<x>;/?:@,$'&amp;", "-_.*", "%%25+ ", "y" * 20_000]
+        ['a "b" \\ & + = %41 ~', "ü\u2028\x7f😀\r\n\t", "<x>;/?:@,$'&amp;", "-_.*", "%%25+ ", "y" * 262_144]
     ),
     st.binary(min_size=50, max_size=200).map(lambda content: content.decode("latin-1")),
 )
@@ -136,7 +136,7 @@ def plain_clients() -> dict[str, Any]:
     """Return boto3's clients whose requests never leave: what they would send is in `kept`."""
     found = {service: _client(service, _URL) for service in ("sns", "sqs")}
     for plain in found.values():
-        plain.kept = []
+        plain.kept, plain.address = [], address_of(plain, botocore.session.Session())
         plain.meta.events.register("before-send", lambda request, kept=plain.kept, **_: _keep(kept, request))
     return found
 
@@ -163,7 +163,7 @@ def test_a_request_is_the_one_botocore_sends(name: str, plain_clients: dict[str,
         name,
         meta=plain.meta,
         exceptions=plain.exceptions,
-        address=address_of(plain, botocore.session.Session()),
+        address=plain.address,
         keys=lambda: Keys(*_KEYS.values()),
         now_us=wall_us,
     )
