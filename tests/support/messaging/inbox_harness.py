@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select
 
 from sluice.clock import VirtualClock
-from sluice.messaging.envelope import Envelope, Event
+from sluice.messaging.envelope import Envelope, any_event
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Arrived, Policy
 from sluice.messaging.inbox.operations import InboxOperator
@@ -23,7 +23,7 @@ def arrived(
     seq: int, *, group: str = "a", epoch: int = 1, first: int = 1, copy: str = "", receive_count: int = 1, **more: Any
 ) -> Arrived:
     """Return a message with its number; `copy` makes another message of the same event, `more` another event."""
-    event = Event(**{"type": "order.placed", "group": group, "data": None, "id": f"{group}-{epoch}-{seq}"} | more)
+    event = any_event(**{"type": "order.placed", "group": group, "data": None, "id": f"{group}-{epoch}-{seq}"} | more)
     envelope = Envelope(event=event, seq=seq, epoch=epoch, first=first)
     return Arrived(
         envelope=envelope,
