@@ -16,17 +16,18 @@ def actor() -> str:
     return getpass.getuser()
 
 
-def act(engine: "Engine", description: str, do: "Callable[[Connection], object]", *, confirmed: bool) -> None:
-    """Do something to a database in one transaction, or try it and take it back, and say which."""
+def act[Done](engine: "Engine", description: str, do: "Callable[[Connection], Done]", *, confirmed: bool) -> Done:
+    """Do something to a database in one transaction, or try it and take it back, say which, and return what it does."""
     from sluice.messaging.database import engines
 
     with engine.connect() as connection, engines.explaining_missing_tables():
-        do(connection)
+        done = do(connection)
         if confirmed:
             connection.commit()
         else:
             connection.rollback()
     print_intent(description, confirmed=confirmed)
+    return done
 
 
 def print_intent(description: str, *, confirmed: bool) -> None:

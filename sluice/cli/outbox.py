@@ -143,7 +143,8 @@ def begin_epoch(place: "DatabaseTarget", reason: str, confirmed: bool) -> None:
     Numbers given from now on repeat numbers given before the restore; the epoch tells consumers that they are new.
     Groups go on from their last numbers; those that the restore lost begin a later epoch by themselves.
     """
-    act(place.engine, "begin another epoch", _operator(place, reason).begin_epoch, confirmed=confirmed)
+    epoch = act(place.engine, "begin another epoch", _operator(place, reason).begin_epoch, confirmed=confirmed)
+    output.line(f"epoch {epoch}; groups of an inbox that was restored too: `sluice dlq skip --before-epoch {epoch}`")
 
 
 @outbox.command()

@@ -19,6 +19,7 @@ from sluice.cli.options import (
     limit_option,
 )
 from sluice.messaging.sqs.dead_letter_limits import CLIENT, HOLD_SECONDS, NATIVE, RATE_MAX, RATE_MIN
+from sluice.terminal import output
 from sluice.terminal.groups import Group
 from sluice.terminal.values import AGE, SEQ, Number, Whole
 
@@ -256,18 +257,48 @@ def retry(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirm
 
 
 @dlq.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("seq", metavar="SEQ", type=SEQ)
+@click.argument("group_id", metavar="[GROUP]", required=False)
+@click.argument("seq", metavar="[SEQ]", type=SEQ, required=False)
 @click.option("--epoch", type=SEQ, help="Epoch of the number, if it is open in several.")
+@click.option(
+    "--before-epoch",
+    type=SEQ,
+    metavar="EPOCH",
+    help="All missing numbers that parked groups wait for in earlier epochs, of GROUP or of all groups.",
+)
 @audited
 @consumer_options
-def skip(place: "ConsumerTarget", group_id: str, seq: int, epoch: int | None, reason: str, confirmed: bool) -> None:
+def skip(
+    place: "ConsumerTarget",
+    group_id: str | None,
+    seq: int | None,
+    epoch: int | None,
+    before_epoch: int | None,
+    reason: str,
+    confirmed: bool,
+) -> None:
     """Give up a number of a group: the consumer goes on without it, and drops it if it comes later.
 
+    \b
+      dlq skip order-1 7 --reason "..." --yes
+      dlq skip --before-epoch 1795710000 --reason "restored to 02:00" --yes
+
     For a number that is dead, missing or held, or that the group waits for. A copy in the DLQ stays there.
+    --before-epoch is for an inbox that was restored to an earlier state: it leaves what is dead or held.
     """
-    do = partial(_operator(place, reason).skip, group_id=group_id, seq=seq, epoch=epoch)
-    act(place.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
+    operator = _operator(place, reason)
+    if before_epoch is None and group_id is not None and seq is not None:
+        do = partial(operator.skip, group_id=group_id, seq=seq, epoch=epoch)
+        act(place.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
+    elif before_epoch is None or seq is not None or epoch is not None:
+        raise click.UsageError("give GROUP and SEQ, or --before-epoch without SEQ and --epoch")
+    else:
+        do_all = partial(operator.skip_before, epoch=before_epoch, group_id=group_id)
+        described = f"give up what is missing in epochs before {before_epoch}"
+        count, waiting = act(place.engine, described, do_all, confirmed=confirmed)
+        output.line(
+            f"{count} numbers {'given up' if confirmed else 'to give up'}; {waiting} groups wait for a dead or held message, see `dlq ls`"
+        )
 
 
 @dlq.command()

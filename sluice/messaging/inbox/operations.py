@@ -19,7 +19,7 @@ from sluice.messaging.inbox.awaiting import NEVER_US
 from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.groups import position_of
 from sluice.messaging.inbox.sequence import Action, Arrival, decide
-from sluice.messaging.inbox.tables import SKIPPED, audit, exceptions, groups, parked
+from sluice.messaging.inbox.tables import DEAD, SKIPPED, audit, exceptions, groups, parked
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter, with_data
 
 _OF_PARKED = ("group_id", "epoch", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us")
@@ -88,6 +88,38 @@ class InboxOperator(Operator):
             connection.execute(update(groups).where(*place).values(passed))
         kept = {} if message is None else _kept(message)
         self._write_down(connection, "skip", group_id, seq, {"epoch": epoch, **kept})
+
+    def skip_before(self, connection: Connection, epoch: int, group_id: str | None = None) -> tuple[int, int]:
+        """Give up the missing numbers that parked groups wait for in earlier epochs, up to the last that is set aside.
+
+        For an inbox that was restored: what it has forgotten was handled, and does not come again. A dead number, or a
+        message that is held, stays what its group waits for: it is there, and can be brought back.
+
+        Returns:
+            How many numbers were given up, and how many of the groups still wait for one.
+        """
+        mine = [groups.c.consumer == self.consumer, groups.c.parked_at_us.is_not(None), groups.c.epoch < epoch]
+        mine += [] if group_id is None else [groups.c.group_id == group_id]
+        found = connection.execute(select(groups).where(*mine).order_by(groups.c.group_id).with_for_update()).all()
+        skipped = [self._skip_missing(connection, row) for row in found]
+        return sum(count for count, _ in skipped), sum(waits for _, waits in skipped)
+
+    def _skip_missing(self, connection: Connection, group: Row[Any]) -> tuple[int, bool]:
+        """Give up a group's missing numbers; return how many, and whether it still waits for one."""
+        here = (parked.c.consumer == self.consumer, parked.c.group_id == group.group_id, parked.c.epoch == group.epoch)
+        rows = connection.execute(select(parked.c.seq, parked.c.held_at_us).where(*here)).all()
+        held_by_seq = {row.seq: row.held_at_us is not None for row in rows}
+        count = 0
+        for seq in range(group.last_seq + 1, max(held_by_seq, default=group.last_seq + 1) + 1):
+            exception = SequenceGaps(self.consumer).find(connection, group.group_id, group.epoch, seq)
+            is_dead = exception is not None and exception.state == DEAD
+            if is_dead or held_by_seq.get(seq):
+                return count, True
+            is_known = exception is not None and exception.state == SKIPPED
+            if seq not in held_by_seq and not is_known:
+                self.skip(connection, group.group_id, seq, epoch=group.epoch)
+                count += 1
+        return count, False
 
     def lower_baseline(self, connection: Connection, group_id: str, seq: int) -> None:
         """Expect a group's numbers from an earlier one on: those before its baseline are missing until they come.

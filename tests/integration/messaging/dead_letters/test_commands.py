@@ -111,6 +111,25 @@ def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database
     assert second["undecodable"] == "sluice is 2, allowed is 1; upgrade whoever is behind"
 
 
+def test_skip_gives_up_all_that_a_restored_inbox_waits_for(run: Run, database: Engine) -> None:
+    inbox = InboxHarness(database, parks_gaps=True)
+    inbox.come(1, 3, 5)
+    reason = ("--reason", "restored to 02:00")
+
+    tried = run("skip", "--before-epoch", "2", *reason)
+    done = run("skip", "--before-epoch", "2", *reason, "--yes")
+
+    counted = "2 numbers given up; 0 groups wait for a dead or held message, see `dlq ls`"
+    assert tried.stdout.splitlines() == [
+        "would give up what is missing in epochs before 2; add --yes to do it",
+        counted.replace("given up", "to give up"),
+    ]
+    assert done.stdout.splitlines() == ["done: give up what is missing in epochs before 2", counted]
+    assert inbox.drain() == [3, 5]
+    assert run("skip", "a", "--before-epoch", "2", "--epoch", "1", *reason).exit_code == 2
+    assert run("skip", "a", *reason).exit_code == 2
+
+
 def test_inspect_tells_of_letters_whose_number_is_done_with(run: Run, harness: DlqHarness, database: Engine) -> None:
     """A copy that was handled and never deleted, say: it needs no redrive."""
     inbox = InboxHarness(database)

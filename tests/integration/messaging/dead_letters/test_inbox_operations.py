@@ -177,6 +177,27 @@ def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(parking
     assert parking.drain() == [5]
 
 
+def test_after_a_restore_one_act_gives_up_all_that_does_not_come_again(parking: InboxHarness) -> None:
+    """The inbox was restored to 1 of each group; what it handled since is gone, and later messages are in the queue."""
+    for group in ("a", "b", "dead"):
+        assert parking.come(1, group=group) == [HANDLE]
+    assert parking.come(4, 6, group="a") == parking.come(3, 4, group="b") == [PARK, PARK]
+    parking.record_dead(2, group="dead")
+    assert parking.come(3, group="dead") == [PARK]
+    assert parking.come(7, group="a", epoch=9, first=7) == [PARK]
+
+    with parking.engine.connect() as connection:
+        of_earlier = parking.operator.skip_before(connection, 1)
+        of_b = parking.operator.skip_before(connection, 9, "b")
+    with parking.engine.begin() as connection:
+        of_all = parking.operator.skip_before(connection, 9)
+
+    assert (of_earlier, of_b, of_all) == ((0, 0), (1, 0), (4, 1))
+    assert parking.drain() == [4, 6, 7, 3, 4]
+    assert [parking.is_parked(group) for group in ("a", "b", "dead")] == [False, False, True]
+    assert {act["action"] for act in _audited(parking)} == {"skip"}
+
+
 def test_skip_closes_a_dead_number_the_group_has_passed(recording: InboxHarness) -> None:
     """With policy skip its successors went on; the redriven copy would be handled late, and now is dropped."""
     recording.come(1)
@@ -260,7 +281,7 @@ def test_what_is_parked_and_open_is_listed(held: InboxHarness, recording: InboxH
         nobodys = operations.parked_groups(connection, "shipping", most=10)
 
     assert (group["group_id"], group["parked_count"]) == ("a", 2)
-    assert group["held"] == [{"seq": 3, "attempts": 1, "last_error": "boom"}]
+    assert group["held"] == [{"epoch": 1, "seq": 3, "attempts": 1, "last_error": "boom"}]
     assert (9, 9, "dead", "no such customer") in _open(held)
     assert nobodys == []
 
