@@ -296,9 +296,8 @@ def skip(
         do_all = partial(operator.skip_before, epoch=before_epoch, group_id=group_id)
         described = f"give up what is missing in epochs before {before_epoch}"
         count, waiting = act(place.engine, described, do_all, confirmed=confirmed)
-        output.line(
-            f"{count} numbers {'given up' if confirmed else 'to give up'}; {waiting} groups wait for a dead or held message, see `dlq ls`"
-        )
+        given_up = "given up" if confirmed else "to give up"
+        output.line(f"{count} numbers {given_up}; {waiting} groups wait for a dead or held message, see `dlq ls`")
 
 
 @dlq.command()
