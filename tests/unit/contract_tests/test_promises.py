@@ -131,6 +131,8 @@ def test_the_grade_of_a_promise_is_that_of_its_strongest_evidence() -> None:
 def test_every_promise_has_evidence_and_a_known_saboteur() -> None:
     for promise in PROMISES.values():
         assert promise.evidence, promise.id
+        strength = [[*Grade].index(evidence.grade) for evidence in promise.evidence]
+        assert strength == sorted(strength), promise.id
         assert promise.saboteurs, promise.id
         assert set(promise.saboteurs) <= set(SABOTEURS), promise.id
 
