@@ -199,6 +199,7 @@ def assemble_worker(
         clock=clock,
         rng=rng,
         hooks=called,
+        give_sign=signs.working,
     )
     drainer = Drainer(
         engine,

@@ -51,7 +51,9 @@ class MessageLease:
         self._received_at = clock.monotonic() if requested_at is None else requested_at
         self._ends_at = self._received_at + timeout_seconds
         self._margin_seconds = min(MARGIN_SECONDS, timeout_seconds / 10)
-        self.gives_up_at = self._received_at + min(seconds_max, limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS)
+        self._seconds_max = seconds_max
+        self._latest_at = self._received_at + limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS
+        self.gives_up_at = min(self._received_at + seconds_max, self._latest_at)
         self._why_lost: str | None = None
         self.in_use = threading.Lock()
         """Held while a call about it is under way; what is done is marked under it."""
@@ -81,6 +83,10 @@ class MessageLease:
     def extended(self, requested_at: float, seconds: int) -> None:
         """Take in that it is hidden for longer, from when that was requested."""
         self._ends_at = requested_at + seconds
+
+    def begin_again(self) -> None:
+        """Let the time that it may be held for begin now; SQS's limit stays. A lease that is lost stays lost."""
+        self.gives_up_at = min(self._clock.monotonic() + self._seconds_max, self._latest_at)
 
     def lose(self, why: str) -> None:
         """Let no commit begin for it any more.

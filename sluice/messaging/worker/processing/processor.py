@@ -10,6 +10,7 @@ which it does at the receive after the last.
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -75,13 +76,16 @@ class MessageProcessor:
         clock: Clock,
         rng: random.Random,
         hooks: WorkerHookSet,
+        give_sign: Callable[[], None],
     ) -> None:
         self._engine, self._queue, self._inbox, self._runner = engine, queue, inbox, runner
         self._heartbeat, self._deleter, self._settings, self._wait = heartbeat, deleter, settings, wait
         self._clock, self._rng, self._hooks = clock, rng, hooks
         self._failpoint, self._groups = runner.failpoint, GroupLocks()
         self.is_ordered = settings.is_ordered
-        self.transactions = Transactions(engine, inbox, backoff=settings.database_backoff, wait=wait, rng=rng)
+        self.transactions = Transactions(
+            engine, inbox, backoff=settings.database_backoff, wait=wait, rng=rng, give_sign=give_sign
+        )
 
     def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
         """Work on a message, and return how it ended.

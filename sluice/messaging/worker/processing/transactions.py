@@ -15,10 +15,10 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, failures
 from sluice.messaging.database.transactions import listen
 from sluice.messaging.errors import HoldLost, OutboxError
-from sluice.messaging.handlers import Holding
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.processing.handler_runner import CALLED, DatabaseFailed
+from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
@@ -36,19 +36,34 @@ class DatabaseAway(Exception):
 
 
 class Transactions:
-    """Runs transactions for any number of lanes."""
+    """Runs transactions for any number of lanes.
 
-    def __init__(self, engine: Engine, inbox: Inbox, *, backoff: Backoff, wait: Wait, rng: random.Random) -> None:
+    Args:
+        give_sign: called before each wait, which is a sign of life.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        inbox: Inbox,
+        *,
+        backoff: Backoff,
+        wait: Wait,
+        rng: random.Random,
+        give_sign: Callable[[], None],
+    ) -> None:
         self._engine, self._inbox, self._backoff, self._wait, self._rng = engine, inbox, backoff, wait, rng
+        self._give_sign = give_sign
         connections.leave_standbys(engine)
         listen(engine)  # while no other thread executes: what SQLAlchemy calls may not grow meanwhile
         self.is_database_away = False
 
-    def run[T](self, lease: Holding, transact: Callable[[Session], T]) -> T:
+    def run[T](self, lease: MessageLease, transact: Callable[[Session], T]) -> T:
         """Return what a transaction returns; while the database is away, wait for it, so that no attempt is used up.
 
         Raises:
-            HoldLost: it was away for longer than the message can be held, and the receive counts as an attempt.
+            HoldLost: it was away for longer than a handler may take, or refused only this for longer than SQS lets a
+                message be held; the receive counts as an attempt.
             TransactionFailed: this transaction failed, again and again, while another one did not.
             DatabaseAway: the worker stops meanwhile.
         """
@@ -68,7 +83,16 @@ class Transactions:
             except (DBAPIError, OutboxError, DatabaseFailed) as error:
                 failed_count += 1
                 reason = reason_of(error)
-                own_count += self._failed_alone(error, own_count + 1, failed_count, is_called=CALLED in session.info)
+                is_away = isinstance(error, OutboxError) or not _is_writable(self._engine, self._inbox)
+                is_suspect = self._is_suspect(error, is_away=is_away, is_called=CALLED in session.info)
+                if is_suspect:
+                    own_count += 1
+                    self._require_another_try(error, own_count, is_away=is_away)
+                else:
+                    _log.error("the database refused", error=reason, failures=failed_count)
+                    if not is_away:  # or nothing is received, and the lease ends once
+                        lease.begin_again()
+                self._give_sign()
                 self._wait.wait(self._backoff.seconds(failed_count, self._rng.random()))
             else:
                 self.is_database_away = False
@@ -81,26 +105,23 @@ class Transactions:
             self.is_database_away = not _is_writable(self._engine, self._inbox)
         return not self.is_database_away
 
-    def _failed_alone(self, error: Exception, tries: int, failed_count: int, *, is_called: bool) -> bool:
-        """Return whether the message may be why its transaction failed, which may be tried again.
+    def _is_suspect(self, error: Exception, *, is_away: bool, is_called: bool) -> bool:
+        """Return whether the message may be why its transaction failed."""
+        self.is_database_away = self.is_database_away or is_away
+        if is_away:  # a handler's query may end the server each time, and then the database is away each time
+            return is_called and failures.is_lost(error)
+        return may_be_a_messages(error, is_called=is_called)
+
+    def _require_another_try(self, error: Exception, tries: int, *, is_away: bool) -> None:
+        """Refuse to try again what would fail again, or has too often.
 
         Raises:
-            TransactionFailed: it would fail again, or has too often.
+            TransactionFailed: it would, or has.
         """
-        is_away = isinstance(error, OutboxError) or not _is_writable(self._engine, self._inbox)
-        self.is_database_away = self.is_database_away or is_away
-        if is_away or not may_be_a_messages(error, is_called=is_called):
-            _log.error("the database refused", error=reason_of(error), failures=failed_count)
-            # A handler's query may end the server each time, and then the database is away each time.
-            is_suspect = is_called and failures.is_lost(error)
-        else:
-            is_suspect = True
         is_hopeless = not is_away and (not failures.may_pass(error) or failures.is_of_its_query(error))
-        if is_suspect and (tries == _TRIES or is_hopeless):
+        if tries == _TRIES or is_hopeless:
             raise TransactionFailed(reason_of(error)) from error
-        if is_suspect and not is_away:
-            _log.warning("the transaction failed, and is tried again", error=reason_of(error))
-        return is_suspect
+        _log.warning("the transaction failed, and is tried again", error=reason_of(error))
 
 
 def may_be_a_messages(error: Exception, *, is_called: bool) -> bool:

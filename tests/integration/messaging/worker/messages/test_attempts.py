@@ -165,6 +165,27 @@ def test_what_is_dead_is_written_down_when_the_database_can_again(
     assert [call.place[0] for call in world.calls] == states
 
 
+def test_a_disk_that_is_full_for_the_handlers_table_alone_costs_no_attempt_however_long(on_postgres: Engine) -> None:
+    """The inbox is elsewhere, and can be written: more is received meanwhile, and each receive would be an attempt."""
+    world = World(on_postgres, max_attempts=1)
+    ends_at = world.clock.monotonic() + 400
+
+    def write(session: Session, *_: Any) -> None:
+        if world.clock.monotonic() < ends_at:
+            fail_with(session.connection(), "53100")
+
+    world.send("a")
+    world.says["a", 1] = [write] * 10_000
+    worker = world.worker()
+    worker.wait.meanwhile = worker.heartbeat.beat
+
+    world.work_off(worker)
+
+    assert world.effects() == [("a", 1)]
+    assert {call.attempt for call in world.calls} == {1}
+    assert world.clock.monotonic() < ends_at + 20
+
+
 @pytest.mark.parametrize("place", ["handler", "before the handler"])
 def test_what_was_set_aside_has_the_same_attempts(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch, place: str
