@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from multiprocessing import parent_process, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 GROUPS = "SLUICE_RECORD_ONE_GROUP_IN"
 _log = logging.getLogger(__name__)
 _one_at_a_time = threading.Lock()
+# A child that is forked meanwhile would wait for a thread that it does not have.
+os.register_at_fork(
+    before=_one_at_a_time.acquire, after_in_parent=_one_at_a_time.release, after_in_child=_one_at_a_time.release
+)
 _CUSTOM = Path(__file__).resolve().parent / "startup"
 
 
@@ -49,7 +54,15 @@ def _recording() -> "Recording":
 
     recording = record((), os.environ[RECORD_FOLDER], one_group_in=int(os.environ[GROUPS]))
     atexit.register(recording.close)
+    util.register_after_fork(recording, _close_at_end)
+    if parent_process() is not None:
+        _close_at_end(recording)
     return recording
+
+
+def _close_at_end(recording: "Recording") -> None:
+    """Close the journal of a child of multiprocessing, which ends without `atexit`, after its own children have."""
+    util.Finalize(None, recording.close, exitpriority=-100)
 
 
 def _attach(client: Any) -> None:
@@ -65,7 +78,11 @@ def _attach(client: Any) -> None:
 
 
 def start() -> None:
-    """Record each client that is made from now on in this process, and in those it forks, until it ends."""
+    """Record each client that is made from now on in this process, and in those it forks, until it ends.
+
+    A session's method is replaced: botocore's events belong to a session, and those of one say nothing of sessions that
+    are made later; its plug-ins are "considered private" (botocore/plugin.py of 1.44.5, read 2026-11-26).
+    """
     make_client = botocore.session.Session.create_client
 
     @functools.wraps(make_client)

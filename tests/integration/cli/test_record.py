@@ -79,6 +79,29 @@ def test_programs_that_it_starts_are_recorded_too(endpoint: fake_aws.Endpoint, t
     assert _kinds(tmp_path / "tuesday").count(Kind.PUBLISHED) == 3
 
 
+_FORKING = f"""
+import multiprocessing, os, sys, warnings
+warnings.simplefilter("ignore")  # that threads and fork do not go together
+def serve(name): exec(SERVICE.replace("orders", name))
+SERVICE = {_SERVICE!r}
+serve("parent")
+child = multiprocessing.get_context("fork").Process(target=serve, args=("child",))
+child.start(); child.join()
+pid = os.fork()
+serve("forked") if pid == 0 else os.waitpid(pid, 0)
+"""
+
+
+def test_children_that_are_forked_have_a_journal_each_and_close_it(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
+    """One of multiprocessing ends without `atexit`; an open journal would make its history unknown."""
+    ended = _record(tmp_path / "tuesday", _FORKING, endpoint)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.startswith(f"journals in {tmp_path}/tuesday: 3; ")
+    assert _kinds(tmp_path / "tuesday").count(Kind.PUBLISHED) == 9
+    assert _kinds(tmp_path / "tuesday").count(Kind.CLOSED) == 3
+
+
 def test_the_exit_code_is_the_programs(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
     assert _record(tmp_path / "a", "import sys; sys.exit(7)", endpoint).returncode == 7
     assert _record(tmp_path / "b", "import os; os.kill(os.getpid(), 9)", endpoint).returncode == 137
