@@ -66,6 +66,7 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
         "order_desk/__init__.py",
         "order_desk/handlers.py",
         "order_desk/producer.py",
+        "order_desk/tables.py",
         "package.json",
         "pyproject.toml",
         "requirements.txt",
