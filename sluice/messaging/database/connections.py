@@ -17,6 +17,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sluice.clock import SystemClock
 from sluice.messaging.database import failures
 from sluice.messaging.database.answer_watch import AnswerWatch
+from sluice.messaging.database.refused_connections import refused
 
 _IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
 _BUSY_SECONDS = 5
@@ -57,8 +58,17 @@ class HookedConnection(psycopg.Connection[Any]):
 
 
 def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> HookedConnection:
-    """Return a new connection to Postgres, for SQLAlchemy's `do_connect`."""
-    return HookedConnection.connect(*arguments, **{**named, **_POSTGRES})
+    """Return a new connection to Postgres, for SQLAlchemy's `do_connect`.
+
+    Raises:
+        ConnectionRefused: the server answers that it takes none.
+        OperationalError: there is no answer.
+    """
+    named = {**named, **_POSTGRES}
+    try:
+        return HookedConnection.connect(*arguments, **named)
+    except psycopg.OperationalError as error:
+        raise refused(error, arguments, named) from error.__cause__
 
 
 def keep_plans(connection: psycopg.Connection[Any], _: object) -> None:

@@ -50,7 +50,7 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
 }
 _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _PORT_MAX = 65_535
-_REFUSALS = ("authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
+_REFUSED = "28"  # SQLSTATE class invalid_authorization_specification
 # OpenSSL's and libpq's own, on this side: no language of the server.
 _UNTRUSTED = ("certificate verify failed", "does not match host name")
 REFUSED = "the database refuses the credentials ({reason}); correct them where they are kept"
@@ -209,7 +209,7 @@ def insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
 def may_pass_at_start(error: DBAPIError) -> bool:
     """Return whether to wait for a database that has not answered yet: neither it nor we refuse the other."""
     is_untrusted = any(sentence in str(error.orig) for sentence in _UNTRUSTED)
-    return failures.may_pass(error) and not is_refused(error.orig) and not is_untrusted
+    return failures.may_pass(error) and not is_untrusted
 
 
 class RefusedForNow(psycopg.OperationalError):
@@ -217,12 +217,8 @@ class RefusedForNow(psycopg.OperationalError):
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Return whether the server refused our credentials: a retry with the same ones cannot succeed.
-
-    Of a connection that failed libpq tells no SQLSTATE, only what the server said, here in its English.
-    """
-    is_final = isinstance(error, psycopg.OperationalError) and not isinstance(error, RefusedForNow)
-    return is_final and any(sentence in str(error) for sentence in _REFUSALS)
+    """Return whether the server refused our credentials: a retry with the same ones cannot succeed."""
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith(_REFUSED)
 
 
 def refusal(error: BaseException | None) -> str | None:
