@@ -40,43 +40,30 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         tasks: how its tasks work.
         traffic: the fixed number is what its busiest minute takes.
     """
-    target = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
     fixed = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
-    return {
-        "backlog per task, without the clamp": _with(
-            service,
-            TargetTracking(
-                name="backlog",
-                watched=watched(backlog.backlog_per_task(), queue=_dimensions(service), service={}),
-                target=target,
-            ),
+    backlog_per_task = watched(backlog.backlog_per_task(), queue=service.queue_dimensions, service={})
+    published, cpu = (
+        Watched.alone(MetricSource(namespace=namespace, name=name, dimensions={}))
+        for namespace, name in (("Lambda", "BacklogPerTask"), ("AWS/ECS", "CPUUtilization"))
+    )
+    target = tasks.target_backlog
+    policies: Mapping[str, tuple[Policy, ...]] = {
+        "backlog per task, without the clamp": (
+            TargetTracking(name="backlog", watched=backlog_per_task, target=target),
         ),
-        "backlog published by a Lambda": _with(
-            service,
-            TargetTracking(
-                name="lambda",
-                watched=Watched.alone(MetricSource(namespace="Lambda", name="BacklogPerTask", dimensions={})),
-                target=target,
-            ),
-        ),
-        "steps on visible messages": _with(service, *_steps(service)),
-        "processor target": _with(service, _cpu()),
-        f"{fixed} tasks, always": replace(service, min_tasks=fixed, max_tasks=fixed, policies=()),
+        "backlog published by a Lambda": (TargetTracking(name="lambda", watched=published, target=target),),
+        "steps on visible messages": _steps(service),
+        "processor target": (TargetTracking(name="cpu", watched=cpu, target=_CPU_PERCENT),),
     }
-
-
-def _with(service: ScaledService, *policies: Policy) -> ScaledService:
-    return replace(service, policies=policies)
-
-
-def _dimensions(service: ScaledService) -> Mapping[str, str]:
-    return {} if service.queue is None else {"QueueName": service.queue.name}
+    return {name: replace(service, policies=of) for name, of in policies.items()} | {
+        f"{fixed} tasks, always": replace(service, min_tasks=fixed, max_tasks=fixed, policies=())
+    }
 
 
 def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
     """Return steps up from a hundred visible messages, and one down when none is left."""
     name, _ = backlog.OF_QUEUE[backlog.VISIBLE]
-    visible = Watched.alone(MetricSource(namespace="AWS/SQS", name=name, dimensions=_dimensions(service)))
+    visible = Watched.alone(MetricSource(namespace="AWS/SQS", name=name, dimensions=service.queue_dimensions))
     up = Alarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
     down = replace(up, name="down", comparison="LessThanOrEqualToThreshold", threshold=0)
     return (
@@ -89,8 +76,3 @@ def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
             cooldown_seconds=300,
         ),
     )
-
-
-def _cpu() -> TargetTracking:
-    cpu = MetricSource(namespace="AWS/ECS", name="CPUUtilization", dimensions={})
-    return TargetTracking(name="cpu", watched=Watched.alone(cpu), target=_CPU_PERCENT)

@@ -92,7 +92,7 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
         visible = _sources(watched, VISIBLE)
         if not visible or _sources(watched, IN_FLIGHT) or not _scales_in(policy):
             continue
-        repaired = _exchanged(tried.service, policy, policy.looking_at(_with_in_flight(watched, visible[0])))
+        repaired = tried.service.exchange(policy, policy.looking_at(_with_in_flight(watched, visible[0])))
         yield Mistake(
             name="in-flight-ignored",
             policy=policy.name,
@@ -146,7 +146,7 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
         if not late:
             continue
         repeated = mapped(watched.term, _repeating)
-        repaired = _exchanged(tried.service, policy, policy.looking_at(replace(watched, term=repeated)))
+        repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
         yield Mistake(
             name="filled-with-zero",
             policy=policy.name,
@@ -229,9 +229,9 @@ def _opposing_policies(tried: Tried) -> Iterator[Mistake]:
 
 def _on_all_work(service: ScaledService, policy: Policy) -> ScaledService:
     """Return the service with a policy that looks at visible messages and at those in flight."""
-    queue = {} if service.queue is None else {"QueueName": service.queue.name}
     work = Operation(backlog.repeated(backlog.VISIBLE), "+", backlog.repeated(backlog.IN_FLIGHT))
-    return _exchanged(service, policy, policy.looking_at(declared.watched(work, queue=queue, service={})))
+    everything = declared.watched(work, queue=service.queue_dimensions, service={})
+    return service.exchange(policy, policy.looking_at(everything))
 
 
 def _not_proportional(tried: Tried) -> Iterator[Mistake]:
@@ -249,10 +249,9 @@ def _not_proportional(tried: Tried) -> Iterator[Mistake]:
         )
         if few is None or many is None or few == many or many != more_tasks:
             continue
-        wanted = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
-        queue = {} if service.queue is None else {"QueueName": service.queue.name}
-        per_task = declared.watched(backlog.backlog_per_task(), queue=queue, service={})
-        repaired = _exchanged(service, policy, replace(policy, watched=per_task, target=wanted))
+        wanted = tasks.target_backlog
+        per_task = declared.watched(backlog.backlog_per_task(), queue=service.queue_dimensions, service={})
+        repaired = service.exchange(policy, replace(policy, watched=per_task, target=wanted))
         yield Mistake(
             name="not-in-proportion",
             policy=policy.name,
@@ -278,7 +277,7 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
             name="cooldown-0" if seconds == 0 else "cooldown-too-short",
             policy=policy.name,
             found=f"it rests {seconds} s after scaling out, and what it did is seen after {blind_seconds:g} s or more",
-            consequence=tried.beside("burst", _exchanged(tried.service, policy, rested), "a burst"),
+            consequence=tried.beside("burst", tried.service.exchange(policy, rested), "a burst"),
             repair=f"a cooldown of {enough_seconds} s",
         )
 
@@ -299,8 +298,8 @@ def _target_off(tried: Tried) -> Iterator[Mistake]:
         ratio = worth_seconds / tasks.acceptable_latency_seconds
         if abs(ratio - 1) <= _OFF_BY:
             continue
-        wanted = tasks.acceptable_latency_seconds * tasks.lanes / tasks.handler_seconds
-        repaired = _exchanged(tried.service, policy, replace(policy, target=wanted))
+        wanted = tasks.target_backlog
+        repaired = tried.service.exchange(policy, replace(policy, target=wanted))
         has_no_lanes = tasks.lanes > 1 and abs(ratio * tasks.lanes - 1) <= _OFF_BY
         yield Mistake(
             name="target-without-lanes" if has_no_lanes else "target-off",
@@ -364,7 +363,7 @@ def _on_its_queue(service: ScaledService) -> ScaledService:
             else metric
             for id_, metric in watched.metrics.items()
         }
-        service = _exchanged(service, policy, policy.looking_at(replace(watched, metrics=metrics)))
+        service = service.exchange(policy, policy.looking_at(replace(watched, metrics=metrics)))
     return service
 
 
@@ -383,10 +382,6 @@ def _no_protection(tried: Tried) -> Iterator[Mistake]:
         f" protected: {after.killed}",
         repair="allow ecs:UpdateTaskProtection, and protect a task while it works on messages",
     )
-
-
-def _exchanged(service: ScaledService, policy: Policy, other: Policy) -> ScaledService:
-    return replace(service, policies=tuple(other if each is policy else each for each in service.policies))
 
 
 def _beside(traffic: str, before: SimulationResult, after: SimulationResult) -> str:

@@ -67,11 +67,6 @@ def seconds(value: float | None) -> str:
     return f"{value:,.0f} s" if value < 3_600 else f"{value / 3_600:,.1f} h"
 
 
-def policy_of(row: Row) -> str:
-    """Return what scaled a row's service."""
-    return row.policy if row.variant is USUAL else f"{row.policy}, {row.variant.name}"
-
-
 def judgement(row: Row) -> str:
     """Return whether a row's latency is what was declared: `kept`, `missed` or `not judged`."""
     if not row.scenario.is_judged:
@@ -137,7 +132,7 @@ def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
     hours, usd = len(result.p95_seconds) / 60, dollars(rehearsal.service, result.task_hours)
     return (
         row.scenario.name,
-        policy_of(row),
+        row.policy if row.variant is USUAL else f"{row.policy}, {row.variant.name}",
         f"{result.task_hours / hours:.1f}, at most {result.most_tasks}",
         f"{result.task_hours:,.1f}",
         "-" if usd is None else f"{usd:,.2f}",

@@ -1,7 +1,7 @@
 """Two runs of one profile side by side: what became of the verdict, the rates, the latencies and the anomalies."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
@@ -34,29 +34,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One number of both runs, in `us` or `per_second`; None where it was not measured."""
+    """One number of both runs, in `us` or `per_second`; None where it was not measured.
 
-    measure: str
+    Args:
+        what: it measures.
+        ratio: second to first; None when either is not known, or the first is zero.
+        crossed: whether a limit is crossed: also where the second run has none to show.
+    """
+
+    what: str
     unit: str
     first: float | None
     second: float | None
-    is_crossed: bool
-
-    @property
-    def ratio(self) -> float | None:
-        """Return second to first; None when either is not known, or the first is zero."""
-        return None if self.second is None or not self.first else self.second / self.first
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
-        return {
-            "what": self.measure,
-            "unit": self.unit,
-            "first": self.first,
-            "second": self.second,
-            "ratio": self.ratio,
-            "crossed": self.is_crossed,
-        }
+    ratio: float | None
+    crossed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,22 +77,13 @@ class Comparison:
             return EXIT_CODES[Status.INVALID]
         if self.statuses[1] is Status.UNKNOWN:
             return EXIT_CODES[Status.UNKNOWN]
-        if self.new or any(compared.is_crossed for compared in self.numbers):
+        if self.new or any(compared.crossed for compared in self.numbers):
             return EXIT_CROSSED
         return 0
 
     def as_json(self) -> dict[str, Any]:
         """Return it for programs."""
-        return {
-            "runs": list(self.runs),
-            "statuses": [status.value for status in self.statuses],
-            "exit_code": self.exit_code,
-            "profile": {name: list(both) for name, both in self.profile.items()},
-            "settings": {name: list(both) for name, both in self.settings.items()},
-            "numbers": [compared.as_json() for compared in self.numbers],
-            "new": list(self.new),
-            "gone": list(self.gone),
-        }
+        return asdict(self) | {"exit_code": self.exit_code}
 
 
 def compare(first: Verdict, second: Verdict, limits: Limits) -> Comparison:
@@ -157,8 +139,7 @@ def _in(measures: Mapping[str, Any], *path: str) -> float | None:
     return found if isinstance(found, int | float) else None
 
 
-def _held(measure: str, unit: str, first: float | None, second: float | None, limits: Limits) -> Compared:
-    """Return both numbers, and whether a limit is crossed: also where the second run has none to show."""
+def _held(what: str, unit: str, first: float | None, second: float | None, limits: Limits) -> Compared:
     is_latency = unit == "us"
     limit = limits.latency_ratio_max if is_latency else limits.rate_ratio_min
     is_crossed = (
@@ -166,7 +147,8 @@ def _held(measure: str, unit: str, first: float | None, second: float | None, li
         and first is not None
         and (second is None or (second > limit * first if is_latency else second < limit * first))
     )
-    return Compared(measure=measure, unit=unit, first=first, second=second, is_crossed=is_crossed)
+    ratio = None if second is None or not first else second / first
+    return Compared(what=what, unit=unit, first=first, second=second, ratio=ratio, crossed=is_crossed)
 
 
 def markdown(compared: Comparison) -> str:
@@ -194,5 +176,5 @@ def markdown(compared: Comparison) -> str:
 def _row(compared: Compared) -> str:
     unit = units.duration if compared.unit == "us" else units.rate
     ratio = units.NONE if compared.ratio is None else f"{compared.ratio:.2f}"
-    crossed = " **crossed**" if compared.is_crossed else ""
-    return f"| {escaped(compared.measure)} | {unit(compared.first)} | {unit(compared.second)} | {ratio}{crossed} |"
+    crossed = " **crossed**" if compared.crossed else ""
+    return f"| {escaped(compared.what)} | {unit(compared.first)} | {unit(compared.second)} | {ratio}{crossed} |"

@@ -24,6 +24,13 @@ ASSUMPTIONS = (
     f"list prices of {prices.PRICE_REGION}, {prices.PRICE_DATE}, free tiers and Spark's own machines not counted",
 )
 
+_NUMBERS = (
+    *("target", "queue_count", "seconds", "publish_seconds", "drain_seconds", "repeat_count", "published_bytes"),
+    *("delivered_count", "calls", "messages_per_publish_call", "messages_per_receive_call", "hottest_share"),
+    *("hottest_per_second", "cost", "refusals", "warnings", "cost_usd"),
+)
+"""Properties of an `Estimate` that programs get as they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
@@ -86,29 +93,14 @@ class Estimate(LoadEstimate):
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it."""
+        profile = self.profile
         return {
-            "target": self.target,
-            "queue_count": self.queue_count,
-            "seconds": self.seconds,
-            "publish_seconds": self.publish_seconds,
-            "drain_seconds": self.drain_seconds,
-            "warm_up_count": self.profile.warm_up_count,
-            "message_count": self.profile.measured_count,
-            "repeat_count": self.repeat_count,
-            "end_marker_count": self.profile.group_count,
-            "published_bytes": self.published_bytes,
-            "delivered_count": self.delivered_count,
-            "calls": self.calls,
-            "messages_per_publish_call": self.messages_per_publish_call,
-            "messages_per_receive_call": self.messages_per_receive_call,
-            "peak_per_second": self.profile.peak_per_second,
-            "hottest_share": self.hottest_share,
-            "hottest_per_second": self.hottest_per_second,
+            **{name: getattr(self, name) for name in _NUMBERS},
+            "warm_up_count": profile.warm_up_count,
+            "message_count": profile.measured_count,
+            "end_marker_count": profile.group_count,
+            "peak_per_second": profile.peak_per_second,
             "uses": [asdict(use) for use in self.uses],
-            "cost": self.cost,
-            "refusals": self.refusals,
-            "warnings": self.warnings,
-            "cost_usd": self.cost_usd,
             "price_date": prices.PRICE_DATE,
             "price_region": prices.PRICE_REGION,
             "assumptions": list(ASSUMPTIONS),

@@ -43,19 +43,7 @@ from spark_load.run.stored import Stored, find_stored, store
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
-__all__ = [
-    "TASK_MODULES",
-    "RunStopped",
-    "Stored",
-    "Watch",
-    "aggregate",
-    "find_stored",
-    "make_folder",
-    "rejudge",
-    "resume_load",
-    "run_load",
-    "slots",
-]
+__all__ = ["Stored", "Watch", "find_stored", "slots"]
 
 TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, parts, engine))
 """Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""

@@ -202,3 +202,12 @@ class ScaledService:
     is_protected: bool = False
     cpu_units: int | None = 256
     memory_mib: int | None = 512
+
+    @property
+    def queue_dimensions(self) -> Mapping[str, str]:
+        """Return the dimensions of its queue's metrics; none where the template does not tell which that is."""
+        return {} if self.queue is None else {"QueueName": self.queue.name}
+
+    def exchange(self, policy: Policy, other: Policy) -> "ScaledService":
+        """Return the service with another policy in place of one."""
+        return replace(self, policies=tuple(other if each is policy else each for each in self.policies))

@@ -62,6 +62,11 @@ class TaskWork:
     retry_seconds: float = 30.0
     visibility_seconds: float | None = None
 
+    @property
+    def target_backlog(self) -> float:
+        """Return how many messages a task may have before it so that the last of them is handled in time."""
+        return self.acceptable_latency_seconds * self.lanes / self.handler_seconds
+
 
 @dataclass(slots=True)
 class SimulationResult:

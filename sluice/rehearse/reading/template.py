@@ -35,15 +35,12 @@ from sluice.rehearse.reading.cloudformation import (
     Stacks,
     Template,
     is_unknown,
-    load_template,
     may_be_same,
     segments,
     stacks_of,
 )
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.task_definition import TaskDefinition
-
-__all__ = ["load_template", "read_services"]
 
 _TARGET, _POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
 _ALARM, _SERVICE, _TASK = "AWS::CloudWatch::Alarm", "AWS::ECS::Service", "AWS::ECS::TaskDefinition"

@@ -9,7 +9,8 @@ from sluice.declaration import Consumer, Environment
 from sluice.rehearse.advice import advise, ceilings
 from sluice.rehearse.declared import service_of
 from sluice.rehearse.model.traffic import DrawnTraffic, constant
-from sluice.rehearse.reading.template import load_template, read_services
+from sluice.rehearse.reading.cloudformation import load_template
+from sluice.rehearse.reading.template import read_services
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.synthesis import synthesize
 

@@ -29,9 +29,9 @@ from sluice.rehearse.model.policies import (
     TargetTracking,
     Watched,
 )
-from sluice.rehearse.reading.cloudformation import Template
+from sluice.rehearse.reading.cloudformation import Template, load_template
 from sluice.rehearse.reading.expressions import parse
-from sluice.rehearse.reading.template import load_template, read_services
+from sluice.rehearse.reading.template import read_services
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED
 

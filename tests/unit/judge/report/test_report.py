@@ -488,7 +488,7 @@ def test_what_was_no_longer_measured_crosses_a_ratio() -> None:
 
     compared = compare(finished_runs.valid(), second, Limits(latency_ratio_max=2, rate_ratio_min=0.5))
 
-    crossed = [number.measure for number in compared.numbers if number.is_crossed]
+    crossed = [number.what for number in compared.numbers if number.crossed]
     assert crossed == [
         f"{what} {queue}"
         for what, queue in [
