@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 420, 170
 _LOW = 100  # below that there is room for two numbers beside the axis
 _LABEL_PIXELS = 14  # from one line of text to the next
 _LETTER_PIXELS = 6
-_SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 4), ("right", -4))
+_SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 3), ("right", -3))
 _DOTS_MAX = 40  # points of a line beyond which they only thicken it
 _SECONDS_OR_LESS = "datum.value >= 1000 ? format(datum.value / 1000, ',~f') + ' s' : format(datum.value, '~g') + ' ms'"
 _CONFIG: dict[str, Any] = {
@@ -138,16 +138,10 @@ def lines(
     names = [line.name for line in of]
     highest = max((value for line in of for _, value in line.points if value is not None), default=0)
     domain = (0, 1.05 * highest or 1) if y.domain is None else y.domain
-    labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
-    is_low = size[1] < _LOW
-    ticks: dict[str, Any] = (
-        {"values": _steps(*domain, is_low=is_low)} if y.is_log else {"tickCount": 2 if is_low else 5}
-    )
-    across = alt.Axis(title=y.title, **labels, **ticks)
     legend: dict[str, Any] = {} if has_legend else {"legend": None}
     encoded = alt.Chart(_data(rows)).encode(
         x=_right("x:Q", x),
-        y=alt.Y("y:Q", axis=across, scale=_scale(domain, is_log=y.is_log)),
+        y=_up(y, domain, is_low=size[1] < _LOW),
         color=alt.Color(
             "name:N", scale=alt.Scale(domain=names, range=[line.colour for line in of]), sort=names, **legend
         ),
@@ -174,6 +168,14 @@ def _right(field: str, x: Axis, **options: Any) -> alt.X:
         axis=alt.Axis(title=None if x.is_bare else x.title, tickCount=6, **options, **hidden),
         scale=_scale(x.domain, is_log=False),
     )
+
+
+def _up(y: Axis, domain: tuple[float, float], *, is_low: bool = False) -> alt.Y:
+    labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
+    ticks: dict[str, Any] = (
+        {"values": _steps(*domain, is_low=is_low)} if y.is_log else {"tickCount": 2 if is_low else 5}
+    )
+    return alt.Y("y:Q", axis=alt.Axis(title=y.title, **labels, **ticks), scale=_scale(domain, is_log=y.is_log))
 
 
 def _behind(of: Sequence[Band], x: Axis) -> list[alt.Chart]:
@@ -226,10 +228,11 @@ def _packed(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
     rows = []
     for band in sorted(of, key=lambda band: band.began):
         width = (_LABEL_PIXELS + 0.9 * _LETTER_PIXELS * len(band.label)) * unit
-        is_left = max(band.ended, band.until) + width > x.domain[1]
+        end = max(band.ended, band.until)
+        is_left = end + width > x.domain[1]
         left = band.began - width if is_left else band.began
-        right = max(band.ended, band.until) + (0 if is_left else width)
-        row = next((idx for idx, end in enumerate(taken) if end <= left), len(taken))
+        right = end + (0 if is_left else width)
+        row = next((idx for idx, occupied in enumerate(taken) if occupied <= left), len(taken))
         taken[row : row + 1] = [right]
         rows.append(
             {
@@ -237,8 +240,8 @@ def _packed(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
                 "label": band.label,
                 "began": band.began,
                 "ended": band.ended,
-                "until": max(band.ended, band.until),
-                "label_x": band.began if is_left else max(band.ended, band.until),
+                "until": end,
+                "label_x": band.began if is_left else end,
                 "align": "right" if is_left else "left",
             }
         )
@@ -312,9 +315,8 @@ def timeline(
 
     def layer(of: Sequence[Bar]) -> alt.Chart:
         values = [{"row": bar.row, "tone": bar.tone, "began": bar.began, "ended": bar.ended} for bar in of]
-        axis = alt.Axis(title=x.title, tickCount=6, grid=True, gridOpacity=0.6)
         return alt.Chart(_data(values)).encode(
-            x=alt.X("began:Q", axis=axis, scale=_scale(x.domain, is_log=False)),
+            x=_right("began:Q", x, grid=True, gridOpacity=0.6),
             y=alt.Y(
                 "row:N",
                 sort=list(rows),
@@ -359,14 +361,11 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
     """
     assert x.domain is not None, "without a domain no place can be told"
     assert y.domain is not None, "without a domain no place can be told"
-    right = alt.X("x:Q", axis=alt.Axis(title=x.title, tickCount=6), scale=_scale(x.domain, is_log=False))
-    ticks: dict[str, Any] = {"values": _steps(*y.domain)} if y.is_log else {"tickCount": 5}
-    labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
-    up = alt.Y("y:Q", axis=alt.Axis(title=y.title, **labels, **ticks), scale=_scale(y.domain, is_log=y.is_log))
+    up = _up(y, y.domain)
     rows = _labelled(of, x.domain, y, size)
     first_last = [point.label for point in reversed(of)]
     backwards = sorted(rows, key=lambda row: first_last.index(row["label"]))
-    base = alt.Chart(_data(rows)).encode(x=right, y=up, color=alt.Color("colour:N", scale=None))
+    base = alt.Chart(_data(rows)).encode(x=_right("x:Q", x), y=up, color=alt.Color("colour:N", scale=None))
     words, height = rule
     across = alt.Chart(_data([{"y": height, "text": words}])).encode(y=up)
     layers = [
@@ -378,9 +377,9 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
         base.mark_point(size=50, filled=True, opacity=1).properties(data=_data(backwards)),
         *(
             alt.Chart(_data([row for row in rows if row["align"] == align]))
-            .mark_text(align=align, baseline="middle", dx=3 if align == "left" else -3, fill="var(--ink)", fontSize=11)
-            .encode(x=alt.X("label_x:Q"), y=alt.Y("label_y:Q"), text="label:N")
-            for align in ("left", "right")
+            .mark_text(align=align, baseline="middle", dx=dx, fill="var(--ink)", fontSize=11)
+            .encode(x="label_x:Q", y="label_y:Q", text="label:N")
+            for align, dx in _SIDES
             if any(row["align"] == align for row in rows)
         ),
     ]

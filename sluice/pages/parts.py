@@ -1,7 +1,7 @@
 """What every page is made of: one file of HTML and inline SVG that asks the network for nothing and needs no script."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -71,7 +71,6 @@ def figure_html(figure: Figure) -> str:
 
 def table_html(table: Table) -> str:
     """Return numbers behind charts, folded away."""
-    head = "".join(f'<th scope="col" class="number">{escape(cell)}</th>' for cell in table.head)
     rows = "\n".join(
         f'<tr><th scope="row" class="number">{escape(row[0])}</th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
@@ -79,9 +78,17 @@ def table_html(table: Table) -> str:
         for row in table.rows
     )
     return (
-        f"<details><summary>{escape(table.title)}</summary><div class='scroll'><table class='numbers'>"
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+        f"<details><summary>{escape(table.title)}</summary>"
+        f'<div class="scroll">{rows_html(table.head, rows, css="numbers", numbers=table.head)}</div></details>'
     )
+
+
+def rows_html(head: Iterable[str], rows: str, *, css: str = "", numbers: Collection[str] = ()) -> str:
+    """Return a table of rows of HTML below the names of its columns, of which `numbers` are those of numbers."""
+    names = "".join(
+        f'<th scope="col"{" class='number'" if name in numbers else ""}>{escape(name)}</th>' for name in head
+    )
+    return f'<table class="{css}"><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:

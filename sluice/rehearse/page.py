@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from sluice.pages.parts import figure_html, filled, list_items, pairs
+from sluice.pages.parts import figure_html, filled, list_items, pairs, rows_html
 from sluice.rehearse import figures, shown
 from sluice.rehearse.mistakes import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
@@ -124,12 +124,9 @@ def _mark(row: Row) -> str:
 def _table(made: Rehearsal) -> str:
     """Return the table of the terminal, the verdicts before the figures."""
     split = len(shown.NAMES)
-    head = "".join(
-        f'<th scope="col"{" class=number" if idx > split else ""}>{escape(name)}</th>'
-        for idx, name in enumerate((*shown.COLUMNS[:split], "", *shown.COLUMNS[split:]))
-    )
+    names, numbers = shown.COLUMNS[:split], shown.COLUMNS[split:]
     body = "\n".join(f"<tr>{_cells(made, row)}</tr>" for row in made.rows)
-    return f'<div class="scroll tried"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll tried">{rows_html((*names, "", *numbers), body, numbers=numbers)}</div>'
 
 
 def _cells(made: Rehearsal, row: Row) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Line
-from sluice.pages.parts import Figure, drawn, figure_html, filled, list_items
+from sluice.pages.parts import Figure, drawn, figure_html, filled, list_items, rows_html
 from sluice.terminal.files import write_whole
 from spark_load.baselines.trend import BEFORE_MIN, LEVEL, RATIO_MIN, Row, Trend
 
@@ -86,10 +86,7 @@ def _table(rows: tuple[Row, ...]) -> str:
         f"<td>{row.p:.2g}</td><td>{row.detectable:.2f}</td><td>{'slower' if row.is_slower else ''}</td></tr>"
         for row in rows
     )
-    head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("time", "this run", "newest", "ratio", "p", "one run shows", "")
-    )
-    return f'<table class="numbers"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return rows_html(("time", "this run", "newest", "ratio", "p", "one run shows", ""), body, css="numbers")
 
 
 def _measuring(found: Trend) -> list[str]:

@@ -83,11 +83,6 @@ def idle_seconds(profile: Profile) -> float:
     return profile.drain_timeout_seconds + silence_seconds(profile) + lease_seconds
 
 
-def _held_seconds(run: Run, queue: str) -> float:
-    """Return how long a message may stay with a worker that a fault has ended: nobody else gets it meanwhile."""
-    return run.deployment.visibility_timeout_seconds[queue] if run.has_faults else 0
-
-
 def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     """Run the workers of every queue until no more messages arrive, or the driver says that all is done, or to stop.
 
@@ -120,7 +115,8 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
         dsn = run.near_databases.get(place.name, urls[consumer])
         return start(run, queues[consumer], consumer, name, dsn, place=place).process
 
-    names = {name: consumer for consumer in queues for name in worker_names([consumer], _per_queue(run))}
+    per_queue = run.plan.profile.consumers_per_queue
+    names = {name: consumer for consumer in queues for name in worker_names([consumer], per_queue)}
     places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
     take(places)
     try:
@@ -142,10 +138,6 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
             for process in place.crashed
         ],
     )
-
-
-def _per_queue(run: Run) -> int:
-    return run.plan.profile.consumers_per_queue
 
 
 def databases(run: Run) -> dict[str, str]:
@@ -201,12 +193,15 @@ def start(
     """
     profile, logs = run.plan.profile, run.folder / WORKER_LOGS
     logs.mkdir(exist_ok=True)
+    # A message may stay with a worker that a fault has ended: nobody else gets it meanwhile.
+    held_seconds = run.deployment.visibility_timeout_seconds[queue] if run.has_faults else 0
+    handlers = _EFFECTS if run.has_faults else HANDLERS  # which under faults write rows
     options = {
         "--env": run.deployment.environment,
         "--consumer": consumer,
-        "--handlers": _handlers(run, is_bad=place is not None and place.is_bad),
+        "--handlers": _FAILING if place is not None and place.is_bad else handlers,
         "--dsn": dsn,
-        "--until-idle": f"{idle_seconds(profile) + _held_seconds(run, queue):g}",
+        "--until-idle": f"{idle_seconds(profile) + held_seconds:g}",
         "--record": str(run.journals),
     }
     arguments = [part for option in options.items() for part in option]
@@ -224,17 +219,6 @@ def start(
     return Worker(queue, consumer, process)
 
 
-def _handlers(run: Run, *, is_bad: bool) -> str:
-    """Return the module of the handlers: under faults they write rows."""
-    if is_bad:
-        return _FAILING
-    return _EFFECTS if run.has_faults else HANDLERS
-
-
-def _sluice(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "sluice", *arguments]
-
-
 def reaching(run: Run, place: str) -> Mapping[str, str]:
     """Return the caller's environment, pointed to where the run is, over the line of a place where there is one."""
     url = run.endpoint_url(place)
@@ -249,9 +233,10 @@ def make_tables(file: Path, run: Run, part: str) -> None:
         EndpointError: they were not made, and why.
     """
     draft = file.with_name(f".{file.name}")
+    sluice = [sys.executable, "-m", "sluice"]
     try:
         made = subprocess.run(
-            _sluice("schema", "apply", part, "--env", run.deployment.environment, "--dsn", f"sqlite:///{draft}"),
+            [*sluice, "schema", "apply", part, "--env", run.deployment.environment, "--dsn", f"sqlite:///{draft}"],
             capture_output=True,
             text=True,
             timeout=_TABLES_SECONDS_MAX,

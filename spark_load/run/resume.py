@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice import limits
@@ -120,17 +120,14 @@ def read(spark: SparkSession, run: Run) -> Done:
     compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
     history = _earlier(spark, run)
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
-    phases = (
-        history.where(F.col("kind") == Kind.PHASE.value).select(F.get_json_object("detail", "$.phase").alias("phase"))
-    ).collect()
-    faults = (
-        history.where((F.col("kind") == Kind.FAULT.value) & (F.col("outcome") == Outcome.OK.value)).select(
-            F.get_json_object("detail", "$.fault").alias("fault")
-        )
-    ).collect()
+    is_ok = F.col("outcome") == Outcome.OK.value
+
+    def details(of: Column, field: str) -> frozenset[str]:
+        found = history.where(of).select(F.get_json_object("detail", f"$.{field}").alias("detail")).collect()
+        return frozenset(row["detail"] for row in found)
+
     deletes = (
-        history.where((F.col("kind") == Kind.DELETED.value) & (F.col("outcome") == Outcome.OK.value))
-        .where(F.col("message_run") == run.id)
+        history.where((F.col("kind") == Kind.DELETED.value) & is_ok & (F.col("message_run") == run.id))
         .groupBy("queue")
         .agg(
             F.count_distinct("message_group_id", "idx").alias("deleted"),
@@ -138,16 +135,16 @@ def read(spark: SparkSession, run: Run) -> Done:
         )
         .collect()
     )
-    is_acked = (F.col("kind") == Kind.PUBLISHED.value) & (F.col("outcome") == Outcome.OK.value)
+    is_acked = (F.col("kind") == Kind.PUBLISHED.value) & is_ok
     if began is None or began["at"] is None:
         raise HistoryError(f"the journals of {run.folder.name} are empty: nothing was begun; run it again")
     return Done(
         began_at_us=began["at"],
-        phases=frozenset(row["phase"] for row in phases),
+        phases=details(F.col("kind") == Kind.PHASE.value, "phase"),
         deleted={row["queue"]: row["deleted"] for row in deletes},
         ended={row["queue"]: row["ended"] for row in deletes},
         published=history.where(is_acked & (F.col("message_run") == run.id)).count(),
-        faults=frozenset(row["fault"] for row in faults),
+        faults=details((F.col("kind") == Kind.FAULT.value) & is_ok, "fault"),
     )
 
 

@@ -97,55 +97,41 @@ class Thresholds:
 
 def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tuple[str, ...]]:
     """Return what crosses its threshold, of H3 to H6: anomaly id to a sentence for each place."""
-    share = measured.throttled_count / measured.call_count if measured.call_count else 0.0
-    crossed = {
-        timed.anomaly: tuple(
-            f"{timed.what.format(name)} was {value:.2f} s, allowed are {timed.allowed:g} s"
-            for name, value in sorted(timed.seconds.items())
-            if value > timed.allowed + timed.bound_seconds
-        )
-        for timed in _timed(measured, thresholds)
-    }
+    share, bound_seconds = measured.throttled_count / max(1, measured.call_count), measured.clock_bound_us / 1e6
+    crossed: dict[str, tuple[str, ...]] = {}
+    for anomaly, what, seconds, allowed in _timed(measured, thresholds):
+        if seconds > allowed + bound_seconds:
+            sentence = f"{what} was {seconds:.2f} s, allowed are {allowed:g} s"
+            crossed[anomaly] = (*crossed.get(anomaly, ()), sentence)
     if thresholds.throttled_share_max is not None and share > thresholds.throttled_share_max:
         crossed["H6"] = (
             f"{measured.throttled_count} of {measured.call_count} calls were throttled ({share:.1%}),"
             f" allowed are {thresholds.throttled_share_max:.1%}",
         )
-    return {anomaly: sentences for anomaly, sentences in crossed.items() if sentences}
+    return crossed
 
 
 def open_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str | None, str]:
     """Return what may cross its threshold or not, as the clocks that measured it are apart: anomaly id to sentence."""
-    return {
-        timed.anomaly: f"{timed.what.format(name)} was {value:.2f} s, allowed are {timed.allowed:g} s, and the clocks"
-        f" that measured it may be {_apart(measured.clock_bound_us)} apart"
-        for timed in _timed(measured, thresholds)
-        for name, value in sorted(timed.seconds.items(), reverse=True)
-        if -timed.bound_seconds < value - timed.allowed <= timed.bound_seconds
-    }
+    bound_seconds, found = measured.clock_bound_us / 1e6, dict[str | None, str]()
+    for anomaly, what, seconds, allowed in _timed(measured, thresholds):
+        if -bound_seconds < seconds - allowed <= bound_seconds:
+            apart = f"the clocks that measured it may be {_apart(measured.clock_bound_us)} apart"
+            found.setdefault(anomaly, f"{what} was {seconds:.2f} s, allowed are {allowed:g} s, and {apart}")
+    return found
 
 
 def _apart(bound_us: int) -> str:
     return f"{bound_us / 1_000:g} ms" if bound_us < NEVER_US else "nobody knows how far"
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
-    """Measures of one anomaly with what is allowed, and how wrong they may be."""
-
-    anomaly: str
-    what: str
-    seconds: Mapping[str, float]
-    allowed: float
-    bound_seconds: float
-
-
-def _timed(measured: Measured, thresholds: Thresholds) -> Iterator[_Timed]:
+def _timed(measured: Measured, thresholds: Thresholds) -> Iterator[tuple[str, str, float, float]]:
+    """Yield each time that has a threshold: its anomaly, what it is, its seconds, and those allowed."""
     latency = {queue: us / 1e6 for queue, us in measured.latency_us.items()}
-    for anomaly, what, seconds, allowed in (
-        ("H3", "latency in {}", latency, thresholds.latency_seconds_max),
-        ("H4", "drain of {}", measured.drained_in_seconds, thresholds.drain_seconds_max),
-        ("H5", "recovery from {}", measured.recovered_in_seconds, thresholds.recovery_seconds_max),
+    for anomaly, what, of, allowed in (
+        ("H3", "latency in", latency, thresholds.latency_seconds_max),
+        ("H4", "drain of", measured.drained_in_seconds, thresholds.drain_seconds_max),
+        ("H5", "recovery from", measured.recovered_in_seconds, thresholds.recovery_seconds_max),
     ):
         if allowed is not None:
-            yield _Timed(anomaly, what, seconds, allowed, measured.clock_bound_us / 1e6)
+            yield from ((anomaly, f"{what} {name}", seconds, allowed) for name, seconds in sorted(of.items()))

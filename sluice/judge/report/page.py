@@ -29,7 +29,7 @@ from sluice.judge.report.summary import (
     witness_lines,
 )
 from sluice.pages import units
-from sluice.pages.parts import Figure, figure_html, filled, list_items, pairs, table_html
+from sluice.pages.parts import Figure, figure_html, filled, list_items, pairs, rows_html, table_html
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {
@@ -198,12 +198,12 @@ def _faults(verdict: Verdict, series: Series) -> str:
         f'<td class="number" data-title="recovered after">{_recovered(fault, allowed)}</td></tr>'
         for fault in done
     )
+    times = ("from", "to", "recovered after")
+    table = rows_html(("fault", "target", *times), rows, css="thresholds", numbers=times)
     return (
         f'<h2 id="faults">Faults</h2><p>{escape(harmed(verdict) or "")}. {bound}</p>'
         f'<div class="apart"><figure>{drawn.svg}<figcaption>{escape(drawn.description)}</figcaption></figure>'
-        '<div class="scroll"><table class="thresholds"><thead><tr><th scope="col">fault</th><th scope="col">target</th>'
-        '<th scope="col" class="number">from</th><th scope="col" class="number">to</th>'
-        f'<th scope="col" class="number">recovered after</th></tr></thead><tbody>{rows}</tbody></table></div></div>'
+        f'<div class="scroll">{table}</div></div>'
     )
 
 
@@ -295,11 +295,7 @@ def _thresholds(rows: Sequence[Held]) -> str:
         f"<td>{_mark(Holding.HOLDS if row.is_met else Holding.CROSSED)}</td></tr>"
         for row in rows
     )
-    return (
-        '<table class="thresholds"><thead><tr><th scope="col">id</th><th scope="col">measure</th>'
-        '<th scope="col">seen</th><th scope="col">allowed</th><th scope="col"></th></tr></thead>'
-        f"<tbody>{body}</tbody></table>"
-    )
+    return rows_html(("id", "measure", "seen", "allowed", ""), body, css="thresholds")
 
 
 def _deviations(verdict: Verdict) -> str:

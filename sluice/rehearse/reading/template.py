@@ -123,7 +123,8 @@ def _service(stacks: Stacks, target: Resource, queue: str | None) -> ScaledServi
         raise properties.refused("MaxCapacity", f"at most {limits.TASKS_PER_SERVICE_MAX}, the tasks of a service")
     if (min_tasks := properties.integer("MinCapacity")) > max_tasks:
         raise properties.refused("MinCapacity", f"0 to MaxCapacity, which is {max_tasks}")
-    watched = [*_watched_queues(policies)]
+    metrics = [metric for policy in policies for metric in policy.watched.metrics.values()]
+    watched = [metric.dimensions["QueueName"] for metric in metrics if "QueueName" in metric.dimensions]
     candidates = definition.queues(watched) if queue is None else [queue]
     return _as_it_may_be(
         ScaledService(
@@ -312,10 +313,3 @@ def _source(metric: Properties, statistics: Properties, statistic: str) -> Metri
         statistic=str(statistics.get(statistic) or statistics.text("ExtendedStatistic")),
         period_seconds=statistics.integer("Period", 60),
     )
-
-
-def _watched_queues(policies: Sequence[Policy]) -> Iterator[str]:
-    """Yield the names of the queues whose metrics the policies watch."""
-    for policy in policies:
-        metrics = policy.watched.metrics.values()
-        yield from (metric.dimensions["QueueName"] for metric in metrics if "QueueName" in metric.dimensions)
