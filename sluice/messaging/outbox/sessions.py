@@ -36,10 +36,10 @@ _IDLE = psycopg.pq.TransactionStatus.IDLE
 _TRANSACTION_ID_IF_ANY = text("SELECT txid_current_if_assigned()")
 _SPACE = r"(\s|--[^\n]*\n|/\*.*?\*/|;)*"
 _ENDS = re.compile(
-    rf"{_SPACE}(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b"
-    rf"|.*;{_SPACE}(COMMIT|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
+    rf"{_SPACE}(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
     re.IGNORECASE | re.DOTALL,
 )
+_QUOTED = re.compile(r"'(?:[^']|'')*'|(\$\w*\$).*?\1", re.DOTALL)
 # A session's own savepoints too: SQLAlchemy's events know no name of one that begins.
 _SAVEPOINT = re.compile(
     rf"{_SPACE}(?P<act>SAVEPOINT|RELEASE|ROLLBACK)(\s+(WORK|TRANSACTION))?(\s+TO)?(\s+SAVEPOINT)?\s+(?P<name>\S+)",
@@ -373,13 +373,20 @@ def _on_rollback(connection: Connection, *_: object) -> None:
 
 
 def _on_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
-    units = list(_watching.get(connection, ()))
-    if units and _ENDS.match(statement):
+    units = [unit for unit in list(_watching.get(connection, ())) if unit.is_waiting]
+    if units and _ends_transaction(connection, statement):
         for unit in units:
             unit.require_numbered()
     elif units and (found := _SAVEPOINT.match(statement)):
         for unit in units:
             unit.note_savepoint(connection, found["act"].upper(), found["name"].strip('";').lower())
+
+
+def _ends_transaction(connection: Connection, statement: str) -> bool:
+    """Return whether a statement, or one of several in a string, ends a transaction. SQLite takes one at a time."""
+    if ";" not in statement or connection.dialect.name == "sqlite":
+        return _ENDS.match(statement) is not None
+    return any(map(_ENDS.match, _QUOTED.sub("''", statement).split(";")))
 
 
 def _after_statement(connection: Connection, *_: object) -> None:

@@ -505,3 +505,17 @@ def test_a_session_that_is_forgotten_gives_its_connection_back(world: _World) ->
     theirs.dispose()
 
     assert world.stored() == (set(), set())
+
+
+def test_a_text_that_speaks_of_a_commit_ends_nothing(world: _World) -> None:
+    with Session(world.engine) as session:
+        world.place(session, 1)
+        for state in (
+            "'; COMMIT'",
+            "'it''s; END'",
+            "$a$; ROLLBACK; $a$" if world.engine.name == "postgresql" else "''",
+        ):
+            session.execute(text(f"UPDATE orders SET state = {state}"))  # noqa: S608 (of constants)
+        session.commit()
+
+    assert world.stored() == ({1}, {1})
