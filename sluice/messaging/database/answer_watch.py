@@ -64,7 +64,7 @@ class AnswerWatch:
                     self._waiting_since.pop(connection, None)
                 elif connection.info.transaction_status is TransactionStatus.ACTIVE:
                     _log.error("the database gave no answer: its connection is closed", seconds=self._seconds)
-                    _shut_down(connection)
+                    shut_down(connection)
             if not self._waiting_since:
                 self._thread = None
             return bool(self._waiting_since)
@@ -80,7 +80,7 @@ class AnswerWatch:
             self._clock.sleep(min(self._seconds / _LOOKS, _PAUSE_SECONDS_MAX))
 
 
-def _shut_down(connection: psycopg.Connection) -> None:
+def shut_down(connection: psycopg.Connection) -> None:
     """Shut a connection's socket down, and no other: its number may be another's once the connection is closed."""
     with suppress(OSError, psycopg.OperationalError):  # it was closed meanwhile
         number = connection.fileno()

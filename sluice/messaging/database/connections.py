@@ -1,27 +1,47 @@
 """How a connection of outbox and inbox is opened, how long it waits, and how it comes back to its pool.
 
-This is the one place that decides what a handler finds on its connection and what is left of it for the next: a
-connection has the settings of `open_postgres` or `open_sqlite`, and is rolled back before another has it (`take_back`).
-What a handler set for its session stays.
+This is the one place that decides what a handler finds on its connection: what a new one has. A connection that a
+handler had comes back as if it were new, or not at all.
+
+- Postgres: `HookedConnection` sends with COMMIT, in one string, what makes the session new (`_AS_NEW`), or with the
+  ROLLBACK before it is back in its pool. What the driver has is compared with what it had, when the next takes it:
+  factories, adapters, handlers of notices, pipeline, and who else holds it. Behind a pooler the string is executed by
+  the server's connection that had the transaction.
+- SQLite: it is closed, and opened anew, in a tenth of a millisecond. A database in memory would be gone: its
+  connection stays as its handlers leave it.
+- An engine of somebody else's: it is closed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any
+from weakref import WeakSet, finalize
 
 import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types import TypeInfo, TypesRegistry
 from sqlalchemy import Connection, Engine, ExceptionContext, event
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from sluice.clock import SystemClock
 from sluice.messaging.database import failures
-from sluice.messaging.database.answer_watch import AnswerWatch
+from sluice.messaging.database.answer_watch import AnswerWatch, shut_down
 from sluice.messaging.database.refused_connections import refused
+from sluice.terminal.logger import Logger
 
-_IDLE_SECONDS, _RETURNED_AT = 1.0, "sluice_returned_at"
+_log = Logger()
+_IDLE_SECONDS, _RETURNED_AT, _LENT = 1.0, "sluice_returned_at", "sluice_lent"
 _BUSY_SECONDS = 5
 _REPEATS = 5  # psycopg's own threshold, https://www.psycopg.org/psycopg3/docs/advanced/prepare.html (read 2026-11-26)
+ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
+LEFT_BEHIND = "this connection was its handler's, which has returned; a thread opens a session of its own"
 # A plan prepared while the outbox was small would be kept when it is large: a head query then takes seconds, not
 # milliseconds, until Postgres has counted again. https://www.psycopg.org/psycopg3/docs/advanced/prepare.html
 # (read 2026-11-21).
@@ -36,25 +56,376 @@ _POSTGRES: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
+# DISCARD ALL, which may stand in no string with another statement, without DISCARD PLANS, which forgets nothing but
+# time, and with RESET ROLE, for a role that a login role has by ALTER ROLE.
+# https://www.postgresql.org/docs/18/sql-discard.html,
+# https://www.postgresql.org/docs/18/protocol-flow.html#PROTOCOL-FLOW-MULTI-STATEMENT (read 2026-11-26)
+_AS_NEW = "; ".join(
+    (
+        *("CLOSE ALL", "RESET SESSION AUTHORIZATION", "RESET ROLE", "RESET ALL", "DEALLOCATE ALL", "UNLISTEN *"),
+        *("SELECT pg_catalog.pg_advisory_unlock_all()", "DISCARD TEMP", "DISCARD SEQUENCES"),
+    )
+)
+# What listeners of the engine set when they opened the connection, RESET would take away, and nothing brings back. Two
+# settings are ours, and the transaction's alone.
+_OPENED_WITH = (
+    "SAVEPOINT sluice_look; SELECT pg_catalog.current_setting('role'), (SELECT pg_catalog.count(*)"
+    " FROM pg_catalog.pg_settings WHERE source = 'session'"
+    " AND name NOT IN ('idle_in_transaction_session_timeout', 'synchronous_commit'));"
+    " RESET ROLE; SELECT pg_catalog.current_setting('role');"
+    " ROLLBACK TO SAVEPOINT sluice_look; RELEASE SAVEPOINT sluice_look"
+)
+
+
+class _Types(TypesRegistry):
+    """Types of a connection, which count what is registered."""
+
+    changes = 0
+
+    def add(self, info: TypeInfo) -> None:
+        self.changes += 1
+        super().add(info)
+
+
+class _Adapters(AdaptersMap):
+    """Adapters of a connection, which count what is registered."""
+
+    def __init__(self, template: AdaptersMap) -> None:
+        super().__init__(template)
+        self._changes, self._types = 0, _Types(template.types)
+        self.types = self._types
+
+    @property
+    def changes(self) -> int:
+        return self._changes + self._types.changes
+
+    def register_dumper(self, *arguments: Any) -> None:
+        self._changes += 1
+        super().register_dumper(*arguments)
+
+    def register_loader(self, *arguments: Any) -> None:
+        self._changes += 1
+        super().register_loader(*arguments)
 
 
 class HookedConnection(psycopg.Connection[Any]):
-    """A connection that calls back as the last thing of a transaction, after every listener of SQLAlchemy."""
+    """A connection to Postgres that a handler may have, and that is as new afterwards, or says that it is not.
 
-    before_commit: Callable[[], None] | None = None
-    """Called once, by the next commit; what it raises is raised instead. A rollback forgets it."""
+    While it is lent to a handler, it commits only what is armed by `before_commit`. Once the handler's transaction has
+    ended, it executes nothing more, and after `keep_to_this_thread` nothing of another thread.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.before_commit: Callable[[], None] | None = None
+        """Called once, by the next commit, as the last thing of a transaction, after every listener of SQLAlchemy; what
+        it raises is raised instead. A rollback forgets it."""
+        self._is_lent = self._has_ended = self._has_ended_itself = self._is_ending = False
+        self._is_first = self._is_resettable = True
+        self._is_borrowed = self._is_new = False
+        self._thread: int | None = None
+        self._transactions = self._handlers = self._fewest = 0
+        self._opened: tuple[Any, ...] | None = None
+        self._watched = _Adapters(super().adapters)
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Return the adapters of this connection."""
+        return self._watched
+
+    @property
+    def may_have_committed(self) -> bool:
+        """Return whether a statement of the handler, and not a rollback, has ended its transaction."""
+        self._notice_end()
+        return self._has_ended_itself
+
+    def lend(self) -> None:
+        """Take in that a handler is about to have it, in a transaction."""
+        if self._is_first:
+            self._is_first, self._is_resettable = False, self._has_what_a_new_one_has()
+        self._is_lent = self._is_borrowed = True
+        self._has_ended = self._has_ended_itself = False
+
+    def keep_to_this_thread(self) -> None:
+        """Execute nothing of other threads from now on: the handler has returned."""
+        self._thread = threading.get_ident()
+
+    def require_lent(self) -> None:
+        """Raise unless the handler's transaction goes on, and nothing is under way in it.
+
+        Raises:
+            psycopg.ProgrammingError: it has ended, or the handler left a pipeline, a COPY or a thread at work.
+        """
+        self._notice_end()
+        if self._has_ended:
+            raise psycopg.ProgrammingError(ENDED)
+        if not self.is_at_rest():
+            raise psycopg.ProgrammingError(
+                "the handler left its connection at work (a pipeline, a COPY, results unread, a thread), allowed is to"
+                " end that before it returns"
+            )
+
+    def transaction_id(self) -> int | None:
+        """Return the id of its transaction, however its handler has values read; None if it has none."""
+        with self.lock:
+            answer = self.pgconn.exec_(b"SELECT pg_catalog.txid_current_if_assigned()")
+        value = answer.get_value(0, 0) if answer.ntuples else None
+        return None if value is None else int(value)
+
+    def begin(self, idle_seconds: float) -> None:
+        """Begin a transaction that Postgres ends when nothing comes for so long, in one round trip.
+
+        The setting is the transaction's alone: behind a pooler the session is everybody's.
+        """
+        if self.autocommit or self._has_ended or self.pgconn.transaction_status != TransactionStatus.IDLE:
+            return
+        limit = f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_seconds * 1_000)}"
+        if (self.isolation_level, self.read_only, self.deferrable) != (None, None, None):
+            self.execute(limit)  # behind the BEGIN that psycopg makes of these
+            return
+        with self.lock:
+            self.pgconn.exec_(f"BEGIN; {limit}".encode())  # where it fails, so does the next statement
 
     def commit(self) -> None:
-        """Commit, after what was to be called."""
+        """Commit, after what was to be called; with a handler's transaction, make the session new.
+
+        Raises:
+            psycopg.ProgrammingError: it is lent, and the worker does not commit.
+        """
         call, self.before_commit = self.before_commit, None
         if call is not None:
             call()
-        super().commit()
+        elif self._is_lent:
+            raise psycopg.ProgrammingError(ENDED)
+        if not self._is_lent or self._transactions:  # of which psycopg refuses the commit
+            super().commit()
+            return
+        self._end("COMMIT")
 
     def rollback(self) -> None:
         """Roll back, and forget what was to be called."""
         self.before_commit = None
-        super().rollback()
+        if not self._is_lent:
+            super().rollback()
+            return
+        self._require_this_thread()
+        self._notice_end()
+        if self.interrupt():  # psycopg would wait for what is under way, for ever
+            self.close()
+        elif self.pgconn.transaction_status != TransactionStatus.IDLE:
+            with self.lock:
+                self.pgconn.exec_(b"ROLLBACK")  # psycopg refuses it where a transaction of its own was left open
+        self._has_ended = True
+
+    @contextmanager
+    def transaction(self, *arguments: Any, **named: Any) -> Iterator[psycopg.Transaction]:
+        """Begin a savepoint, or a transaction, as psycopg does."""
+        self._transactions += 1
+        try:
+            with super().transaction(*arguments, **named) as begun:
+                yield begun
+        finally:
+            self._transactions -= 1
+
+    def add_notice_handler(self, callback: Callable[..., None]) -> None:
+        """Call back for each notice."""
+        self._handlers += 1
+        super().add_notice_handler(callback)
+
+    def add_notify_handler(self, callback: Callable[..., None]) -> None:
+        """Call back for each notification."""
+        self._handlers += 1
+        super().add_notify_handler(callback)
+
+    def close(self) -> None:
+        """Close it.
+
+        Raises:
+            psycopg.InterfaceError: another thread has it.
+        """
+        if self._is_lent:
+            self._require_this_thread()
+        super().close()
+
+    def wait(self, gen: Any, *arguments: Any, **named: Any) -> Any:
+        """Do what psycopg has to do with the server; everything goes through here.
+
+        Raises:
+            psycopg.InterfaceError: another thread has it.
+            psycopg.ProgrammingError: the handler's transaction has ended.
+        """
+        self._require_this_thread()
+        if self._is_lent and not self._is_ending:
+            self._notice_end()
+            if self._has_ended:
+                raise psycopg.ProgrammingError(ENDED)
+        self._is_new = False
+        return super().wait(gen, *arguments, **named)
+
+    def give_back(self) -> bool:
+        """Roll back, and make the session new if a handler had it; return whether that could be done."""
+        if self._is_borrowed and not self._is_new:
+            if self.interrupt():
+                return False
+            self._end("ROLLBACK")
+        self._is_borrowed = False
+        super().rollback()  # of nothing if a handler had it; refused where it left a transaction of psycopg's open
+        return self._is_resettable
+
+    def interrupt(self) -> bool:
+        """End what is under way on it, in another thread or as a COPY; return whether anything was."""
+        if self.is_at_rest():
+            return False
+        shut_down(self)
+        return True
+
+    def is_as_new(self) -> bool:
+        """Return whether whoever takes it from its pool finds what a new connection has.
+
+        A cursor, and a variable of a thread, count as references: there are no more than when it was opened.
+        """
+        count = sys.getrefcount(self) + sys.getrefcount(self.pgconn)
+        if self._opened is None:  # as its engine's listeners have left it
+            self._opened, self._fewest = self._state(), count
+            return True
+        self._thread, self._fewest = None, min(count, self._fewest)
+        is_idle = self.pgconn.transaction_status == TransactionStatus.IDLE
+        return bool(is_idle) and count == self._fewest and self.is_at_rest() and self._state() == self._opened
+
+    def _has_what_a_new_one_has(self) -> bool:
+        cursor, rows = psycopg.Cursor(self, row_factory=tuple_row).execute(_OPENED_WITH), list[Any]()
+        while cursor.nextset():
+            rows += cursor.fetchall() if cursor.description else []
+        (role, settings), (of_new,) = rows
+        is_resettable = settings == 0 and role == of_new
+        if not is_resettable:
+            _log.warning(
+                "connections are closed after each message, as listeners of the engine set something when they are"
+                " opened; give the DSN options=-csearch_path=… or the like, or use ALTER ROLE … SET"
+            )
+        return bool(is_resettable)
+
+    def _state(self) -> tuple[Any, ...]:
+        """Return what the driver has besides the session."""
+        return (
+            *(self.autocommit, self.isolation_level, self.read_only, self.deferrable),
+            *(self.row_factory, self.cursor_factory, self.server_cursor_factory),
+            *(self.prepare_threshold, self.prepared_max, self._handlers, self._transactions),
+            *(self.pgconn.notice_handler, self.pgconn.notify_handler),
+            *(self._watched.changes, frozenset(vars(self))),
+        )
+
+    def is_at_rest(self) -> bool:
+        """Return whether nothing is under way on it: no statement, COPY or pipeline, here or in another thread."""
+        is_idle = self.pgconn.transaction_status not in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
+        return bool(is_idle and self.pgconn.pipeline_status == PipelineStatus.OFF) and not self.lock.locked()
+
+    def _require_this_thread(self) -> None:
+        if self._thread not in (None, threading.get_ident()):
+            raise psycopg.InterfaceError(LEFT_BEHIND)
+
+    def _notice_end(self) -> None:
+        """Take in that the last statement has ended the handler's transaction."""
+        if self._is_lent and not self._has_ended and self.pgconn.transaction_status == TransactionStatus.IDLE:
+            self._has_ended = self._has_ended_itself = True
+
+    def _end(self, command: str) -> None:
+        """End the transaction, and make the session new, in one round trip."""
+        with self._ending():
+            self._has_ended = True  # also where it fails: a COMMIT that does is a rollback
+            psycopg.Cursor(self, row_factory=tuple_row).execute(f"{command}; {_AS_NEW}")
+        self._is_new, self._is_lent, self._has_ended = True, False, False
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        self._is_ending = True
+        try:
+            yield
+        finally:
+            self._is_ending = False
+
+
+class _SqliteCursor(sqlite3.Cursor):
+    """A cursor that no thread uses while another one does, or once it may not any more."""
+
+    connection: "SqliteConnection"
+
+    def execute(self, *arguments: Any) -> Any:
+        with self.connection.alone():
+            return super().execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> Any:
+        with self.connection.alone():
+            return super().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> Any:
+        with self.connection.alone():
+            return super().executescript(*arguments)
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection to SQLite that a handler may have: it is no thread's that the handler left behind.
+
+    While a handler has it, its authorizer is the worker's. One thread at a time uses it: to set an authorizer while
+    another thread waits in one is a deadlock, and to close it meanwhile ends the process.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._lock, self._is_guarded = threading.RLock(), False
+        self._thread: int | None = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Yield while no other thread uses it.
+
+        Raises:
+            sqlite3.ProgrammingError: it is another thread's.
+        """
+        with self._lock:
+            if self._thread not in (None, threading.get_ident()):
+                raise sqlite3.ProgrammingError(LEFT_BEHIND)
+            yield
+
+    def keep_to_this_thread(self) -> None:
+        """Execute nothing of other threads from now on: the handler has returned."""
+        with self._lock:
+            self._thread = threading.get_ident()
+
+    def guard(self, authorizer: Callable[..., int] | None) -> None:
+        """Let a function authorize each statement, and nobody else set another; None ends that."""
+        with self._lock:
+            super().set_authorizer(authorizer)
+            self._is_guarded = authorizer is not None
+
+    def set_authorizer(self, authorizer_callback: Any) -> None:
+        """Let every statement be authorized by a function, which None ends.
+
+        Raises:
+            sqlite3.ProgrammingError: a handler has the connection, and the worker's authorizer stays.
+        """
+        if self._is_guarded:
+            raise sqlite3.ProgrammingError("the authorizer is the worker's while a handler runs; set none")
+        super().set_authorizer(authorizer_callback)
+
+    def cursor(self, factory: Any = _SqliteCursor) -> Any:
+        """Return a cursor."""
+        return super().cursor(factory)
+
+    def commit(self) -> None:
+        """Commit."""
+        with self.alone():
+            super().commit()
+
+    def rollback(self) -> None:
+        """Roll back."""
+        with self.alone():
+            super().rollback()
+
+    def close(self) -> None:
+        """Close it."""
+        with self.alone():
+            super().close()
 
 
 def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> HookedConnection:
@@ -90,8 +461,29 @@ def open_sqlite(connection: Any, _: object) -> None:
         connection.execute(f"PRAGMA {pragma}").close()
 
 
+def authorize(connection: sqlite3.Connection, authorizer: Callable[..., int] | None) -> None:
+    """Let a function decide what a connection to SQLite may do while a handler has it; None decides nothing."""
+    with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
+        if isinstance(connection, SqliteConnection):
+            connection.guard(authorizer)
+        else:
+            connection.set_authorizer(authorizer)
+
+
+def lend(connection: Connection) -> None:
+    """Take in that a handler is about to have a connection, in a transaction: see `take_back`.
+
+    Raises:
+        psycopg.Error: the database does not answer.
+    """
+    connection.connection.info[_LENT] = True
+    driver: Any = connection.connection.driver_connection
+    if isinstance(driver, HookedConnection):
+        driver.lend()
+
+
 def take_back(engine: Engine) -> None:
-    """Let a connection come back rolled back, and be asked after a pause whether it still is one.
+    """Let a connection come back rolled back, and as new if a handler had it; be asked after a pause if it still is.
 
     SQLAlchemy rolls back nothing where a listener of its commit fails: what was not committed would be with the next.
 
@@ -102,8 +494,14 @@ def take_back(engine: Engine) -> None:
     clock = SystemClock()
 
     @event.listens_for(engine, "reset")
-    def reset(connection: Any, *_: object) -> None:
-        connection.rollback()  # says nothing to Postgres where nothing is begun
+    def reset(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
+        try:
+            if not isinstance(connection, HookedConnection):
+                connection.rollback()
+            elif not connection.give_back():
+                record.invalidate()
+        except engine.dialect.loaded_dbapi.Error:  # the handler has closed it, or the server has
+            record.invalidate()
 
     @event.listens_for(engine, "checkin")
     def returned(_: Any, record: ConnectionPoolEntry) -> None:
@@ -111,6 +509,9 @@ def take_back(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkout")
     def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        if isinstance(connection, HookedConnection) and not connection.is_as_new():
+            connection.interrupt()
+            raise DisconnectionError("a handler left something on its connection, or still has it")
         if clock.monotonic() - record.info.get(_RETURNED_AT, inf) < _IDLE_SECONDS:  # of a new one that is no time
             return
         try:
@@ -134,6 +535,44 @@ def _note_standby(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
+_closed_when_lent: WeakSet[Engine] = WeakSet()
+
+
+def close_lent(engine: Engine) -> None:
+    """Close what handlers had and what does not come back as new otherwise: SQLite, and engines of somebody else's.
+
+    One more connection to an SQLite file stays open: the last that closes writes the log into the file, and syncs it.
+    https://www.sqlite.org/wal.html#ckpt (read 2026-11-26)
+    """
+    if engine in _closed_when_lent:
+        return
+    _closed_when_lent.add(engine)
+    url, dialect = engine.url, engine.dialect
+    stays_open = list[Any]()
+    is_in_memory = dialect.name == "sqlite" and (
+        url.database in (None, "", ":memory:") or (str(url.database).startswith("file:") and "memory" in str(url))
+    )
+
+    @event.listens_for(engine, "checkin")
+    def returned(connection: Any, record: ConnectionPoolEntry) -> None:
+        if connection is None or not record.info.pop(_LENT, False) or is_in_memory:
+            return
+        if isinstance(connection, HookedConnection):
+            return
+        if dialect.name == "sqlite" and not stays_open:
+            arguments, named = dialect.create_connect_args(url)
+            opened = dialect.loaded_dbapi.connect(*arguments, **named)
+            opened.execute("SELECT count(*) FROM sqlite_schema").close()
+            stays_open.append(opened)
+            finalize(engine, opened.close)
+        record.invalidate()
+
+    @event.listens_for(engine, "engine_disposed")
+    def disposed(_: Engine) -> None:
+        while stays_open:
+            stays_open.pop().close()
+
+
 def end_waits(engine: Engine, seconds: float) -> None:
     """Let Postgres and us wait for each other no longer than that; connections that are open already are not touched.
 
@@ -146,12 +585,8 @@ def end_waits(engine: Engine, seconds: float) -> None:
         return
     watch = AnswerWatch(seconds, SystemClock())
 
-    def connected(connection: Any, _: object) -> None:
-        watch.begin(connection)
-        connection.execute(f"SET idle_in_transaction_session_timeout = {round(seconds * 1_000)}")
-        connection.commit()
-
-    event.listen(engine, "connect", connected, insert=True)  # before SQLAlchemy's own first questions
+    # Before SQLAlchemy's own first questions.
+    event.listen(engine, "connect", lambda connection, _: watch.begin(connection), insert=True)
     event.listen(engine, "checkout", lambda connection, *_: watch.begin(connection), insert=True)
     event.listen(engine, "checkin", lambda connection, _: watch.end(connection))  # None where it was lost
     event.listen(engine, "detach", lambda connection, _: watch.end(connection))
@@ -162,3 +597,9 @@ def end_waits(engine: Engine, seconds: float) -> None:
 
     for asks in ("before_cursor_execute", "commit", "rollback"):
         event.listen(engine, asks, note_question)
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        driver = connection.connection.driver_connection
+        if isinstance(driver, HookedConnection):
+            driver.begin(seconds)

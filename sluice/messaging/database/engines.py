@@ -80,8 +80,10 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         parsed = make_url(url.strip())  # a file that a secret is in often ends in a newline
         _check_url(parsed)
         # Any number of connections: who asks for them has a bound of its own, its threads.
-        pooled = {} if is_in_memory(parsed) else {"pool_size": 0}
-        made = create_engine(parsed, hide_parameters=True, pool_reset_on_return=None, **pooled)  # see `take_back`
+        options: dict[str, Any] = {} if is_in_memory(parsed) else {"pool_size": 0}
+        if parsed.get_backend_name() == "sqlite":
+            options["connect_args"] = {"factory": connections.SqliteConnection}
+        made = create_engine(parsed, hide_parameters=True, pool_reset_on_return=None, **options)  # see `take_back`
     except (ArgumentError, NoSuchModuleError) as error:
         raise ConfigError(
             f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"
@@ -92,6 +94,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
             " escapes such as %2F in a password; give one such as postgresql://user@host:5432/name"
         ) from error
     connections.take_back(made)
+    connections.close_lent(made)
     if made.dialect.name == "sqlite":
         make_durable(made)
     else:

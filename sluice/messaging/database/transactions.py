@@ -11,18 +11,22 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from sluice.messaging.database import connections
+from sluice.messaging.database import connections, engines
 
 _SAVEPOINT = "sluice_handler"
+# They outlive their connection: https://www.sqlite.org/pragma.html (read 2026-11-26).
+_OF_PROCESS = ("soft_heap_limit", "hard_heap_limit", "temp_store_directory", "data_store_directory")
 _ENDS_TRANSACTION = re.compile(
     r"(\s|--[^\n]*\n|/\*.*?\*/|;)*(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
-_IN_ERROR = 3  # libpq's PQTRANS_INERROR
+# https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT (read 2026-11-26)
+_STATUS, _COMMITTED = text("SELECT txid_status(:id)"), "committed"
+_IDLE, _IN_TRANSACTION, _IN_ERROR = 0, 2, 3  # libpq's PQTRANS_IDLE, PQTRANS_INTRANS, PQTRANS_INERROR
 
 
 type Mark = Callable[[Connection], bool | None]
@@ -32,18 +36,22 @@ type Mark = Callable[[Connection], bool | None]
 class TransactionEnded(Exception):
     """Raised when anybody but the worker ends, or has ended, a handler's transaction."""
 
-    ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
+    ENDED = connections.ENDED
+    COMMITTED = (
+        "the handler ended its transaction and may have committed, so it is not called again by itself, or its effect"
+        " could be there twice; look at the effect, then redrive, retry or skip the message"
+    )
     FAILED = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
 
 
 class BegunTransaction:
     """The transaction a session is in, guarded while a handler runs: only `commit` commits it, and all of it.
 
-    A commit through SQLAlchemy, and a statement that ends a transaction, are refused where they are tried. A rollback
-    through the session is seen. What the driver is told itself is not: so before the commit, after all hooks of the
-    session, the database is asked whether it is still that transaction, Postgres for its id, SQLite for a savepoint,
-    which ends with its transaction. SQLite commits every statement by itself once its transaction has ended, so there
-    the driver is refused too.
+    A commit, and a statement that begins with one, are refused where they are tried. A statement that has ended the
+    transaction is noticed after it, and nothing more is executed. A rollback is seen. What leaves another transaction
+    open is not: so before the commit, after all hooks of the session, the database is asked whether it is still that
+    transaction, Postgres for its id, SQLite for a savepoint, which ends with its transaction. SQLite commits every
+    statement by itself once its transaction has ended, so there the driver is refused all of that.
     https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT,
     https://www.sqlite.org/c3ref/set_authorizer.html, https://www.sqlite.org/lang_transaction.html (read 2026-11-22)
 
@@ -54,25 +62,67 @@ class BegunTransaction:
     def __init__(self, session: Session, transaction_id: int | None = None) -> None:
         self._session, self._transaction = session, session.get_transaction()
         self._connection = session.connection()
+        self._engine = self._connection.engine
         self._driver: Any = self._connection.connection.driver_connection
         self._is_sqlite = self._connection.dialect.name == "sqlite"
         self._id = transaction_id
         self._mark: Mark | None = None
-        self._has_committed = self.has_refused_driver = False
+        self._has_committed = self.has_refused_driver = self._is_rolled_back = self._is_ended = False
+        self._is_authorizer = True
+        self._thread: int | None = None
 
     def __enter__(self) -> Self:
         if self._is_sqlite:
             self._connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
-            self._driver.set_authorizer(self._authorize)
+            connections.authorize(self._driver, self._authorize)
         elif self._id is None:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
-        listen(self._connection.engine)
+        connections.lend(self._connection)
         _guarded[self._connection] = self
         return self
 
     def __exit__(self, *_: object) -> None:
         _guarded.pop(self._connection, None)
+        self._keep_to_this_thread()
+        if self._is_sqlite and not (self._has_committed or self._is_rolled_back):
+            self._is_ended = self._is_ended_behind_authorizer()
         self._let_go()
+
+    def return_to_worker(self) -> None:
+        """Let nobody but this thread use the connection: the handler has returned.
+
+        Raises:
+            TransactionEnded: it has ended its transaction, or left something under way.
+        """
+        self._keep_to_this_thread()
+        if isinstance(self._driver, connections.HookedConnection):
+            try:
+                self._driver.require_lent()
+            except psycopg.ProgrammingError as error:
+                raise TransactionEnded(str(error)) from None
+        self.require_open()
+
+    def may_have_committed(self) -> bool:
+        """Return whether anybody but the worker may have committed the transaction: then no attempt may follow.
+
+        A rollback, and a connection that is lost, commit nothing. It may close the session.
+
+        Raises:
+            DBAPIError: the database cannot be asked.
+        """
+        if self._is_sqlite:
+            return self._is_ended
+        if getattr(self._driver, "may_have_committed", False):
+            return True
+        if _transaction_status(self._driver) == _IN_TRANSACTION and self._can_be_asked():
+            return bool(self._driver.transaction_id() != self._id)
+        with suppress(SQLAlchemyError):
+            self._session.close()
+        with engines.looking(self._engine) as connection:
+            return bool(connection.execute(_STATUS, {"id": self._id}).scalar_one() == _COMMITTED)
+
+    def _can_be_asked(self) -> bool:
+        return isinstance(self._driver, connections.HookedConnection) and self._driver.is_at_rest()
 
     def require_open(self) -> None:
         """Raise unless the session is still in this transaction, as far as is known without a query.
@@ -142,26 +192,50 @@ class BegunTransaction:
         return True
 
     def on_rollback(self) -> None:
-        """Let go: SQLAlchemy rolls back."""
-        self._let_go()
+        """Let SQLAlchemy roll back."""
+        self._is_rolled_back = True
 
     def on_statement(self, statement: str) -> None:
         """Refuse a statement that would end the transaction."""
         if self._mark is None and _ENDS_TRANSACTION.match(statement):
             raise TransactionEnded(TransactionEnded.ENDED)
 
-    def _authorize(self, action: int, *_: object) -> int:
+    def on_executed(self) -> None:
+        """Raise if a statement of the handler's has ended the transaction."""
+        if self._mark is None and not self._is_sqlite and _transaction_status(self._driver) == _IDLE:
+            raise TransactionEnded(TransactionEnded.ENDED)
+
+    def _authorize(self, action: int, operation: str | None, *_: object) -> int:
+        self._is_authorizer = True
+        if self._thread not in (None, threading.get_ident()):
+            return sqlite3.SQLITE_DENY  # a thread that the handler left behind
         is_write = action in (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE)
-        if action != sqlite3.SQLITE_TRANSACTION and not (is_write and not self._driver.in_transaction):
-            return sqlite3.SQLITE_OK
-        self.has_refused_driver = True
-        return sqlite3.SQLITE_DENY
+        is_allowed = not is_write or self._driver.in_transaction
+        if action == sqlite3.SQLITE_TRANSACTION:
+            is_allowed = self._is_rolled_back and operation == "ROLLBACK"
+        elif action == sqlite3.SQLITE_PRAGMA:
+            is_allowed = operation not in _OF_PROCESS
+        self.has_refused_driver = self.has_refused_driver or not is_allowed
+        return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+    def _keep_to_this_thread(self) -> None:
+        self._thread = threading.get_ident()
+        if isinstance(self._driver, connections.HookedConnection | connections.SqliteConnection):
+            self._driver.keep_to_this_thread()
+
+    def _is_ended_behind_authorizer(self) -> bool:
+        """Return whether it has ended, and the authorizer is another: ours would have refused that."""
+        self._is_authorizer = False
+        try:
+            self._driver.execute(f"SELECT {id(self)}").close()  # a statement that was never prepared
+        except sqlite3.Error:  # it is closed, or refused
+            return False
+        return not (self._is_authorizer or self._driver.in_transaction)
 
     def _let_go(self) -> None:
         """Refuse the driver nothing any more."""
         if self._is_sqlite:
-            with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
-                self._driver.set_authorizer(None)
+            connections.authorize(self._driver, None)
 
 
 _guarded: WeakKeyDictionary[Connection, BegunTransaction] = WeakKeyDictionary()
@@ -178,7 +252,14 @@ def listen(engine: Engine) -> None:
             event.listen(engine, "commit", _on_commit)
             event.listen(engine, "rollback", _on_rollback)
             event.listen(engine, "before_cursor_execute", _on_statement)
+            event.listen(engine, "after_cursor_execute", _on_executed)
+            connections.close_lent(engine)
             _listened.add(engine)
+
+
+def open_session(engine: Engine) -> Session:
+    """Return a session for one message: a handler that listens to its engine listens to that of its message."""
+    return Session(engine.execution_options())
 
 
 def _on_commit(connection: Connection) -> None:
@@ -196,7 +277,16 @@ def _on_statement(connection: Connection, _: object, statement: str, *__: object
         begun.on_statement(statement)
 
 
+def _on_executed(connection: Connection, *_: object) -> None:
+    if (begun := _guarded.get(connection)) is not None:
+        begun.on_executed()
+
+
+def _transaction_status(driver: Any) -> int:
+    return int(driver.info.transaction_status)
+
+
 def _has_failed(connection: Connection) -> bool:
     """Return whether a statement of the transaction has failed, so that its commit would silently be a rollback."""
     driver: Any = connection.connection.driver_connection
-    return connection.dialect.name == "postgresql" and int(driver.info.transaction_status) == _IN_ERROR
+    return connection.dialect.name == "postgresql" and _transaction_status(driver) == _IN_ERROR

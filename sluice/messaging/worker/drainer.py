@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
+from sluice.messaging.database.transactions import open_session
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
@@ -144,7 +145,7 @@ class Drainer:
             begun = self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts)
         if begun is None:
             return False
-        with Session(self._engine) as session:
+        with open_session(self._engine) as session:
             message = self._taken_up(session, group_id, begun)
             if message is None:
                 return False

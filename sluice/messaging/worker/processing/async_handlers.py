@@ -2,8 +2,8 @@
 
 The handler has the lane's thread, transaction and deadline like any other; its session is the ordinary one, and a
 statement it executes blocks its own lane only. The loop stays from message to message, so that a client that belongs to
-it can be kept. What a handler started and left running is cancelled before its transaction is committed: nothing of an
-attempt outlives it.
+it can be kept; a loop whose settings a handler has changed is closed. What a handler started and left running is
+cancelled before its transaction is committed: nothing of an attempt outlives it.
 
 A thread on which a loop runs already, as in an asynchronous test, a notebook or a web server, can run no other: there
 the handler's loop is on a thread beside it, for which the first one waits.
@@ -36,13 +36,18 @@ def awaited(returned: object) -> object:
     if _lane.runner is None:
         _lane.runner = asyncio.Runner()
     loop = _lane.runner.get_loop()
+    before = _settings(loop)
     try:
         return _lane.runner.run(_alone(returned), context=contextvars.copy_context())
     finally:
         if loop.is_closed():  # by the handler
             _lane.runner = None
-        elif asyncio.all_tasks(loop):  # it was stopped in the middle of its work, as by SystemExit
+        elif asyncio.all_tasks(loop) or _settings(loop) != before:  # stopped in its work, as by SystemExit; or changed
             close()
+
+
+def _settings(loop: asyncio.AbstractEventLoop) -> tuple[object, ...]:
+    return loop.get_task_factory(), loop.get_exception_handler(), loop.get_debug()
 
 
 def _is_looping() -> bool:

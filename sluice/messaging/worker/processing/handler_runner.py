@@ -5,12 +5,14 @@ code: it may raise anything, end the transaction behind SQLAlchemy's back, or fo
 transaction that was begun, with the inbox's mark in it, which is written when the handler has returned.
 """
 
+import contextvars
+import decimal
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.messaging import failpoints
@@ -22,6 +24,7 @@ from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Holding, Outcome, Reject, Retry
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
+from sluice.messaging.worker.processing.process_state import process_state
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable, raised, text_of
 
@@ -80,22 +83,40 @@ class HandlerRunner:
         if handler is None:
             return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
         attempt.session.info[CALLED] = True
-        with BegunTransaction(attempt.session, attempt.transaction_id) as begun:
+        begun = BegunTransaction(attempt.session, attempt.transaction_id)
+        try:
+            # What a handler leaves in its context, the decimal one included, is none of the next message's.
+            outcome = contextvars.copy_context().run(self._attempt, handler, attempt, begun)
+            is_committed = not isinstance(outcome, Ack) and begun.may_have_committed()
+        except (DBAPIError, DatabaseFailed, HoldLost):
+            if not _may_have_committed(begun):
+                raise
+            is_committed = True
+        if isinstance(outcome, Ack) and self.handlers.passes_over(type_):
+            self.hooks.call(WorkerHooks.passed_over, attempt.envelope)
+        return Reject(TransactionEnded.COMMITTED) if is_committed else outcome
+
+    def _attempt(self, handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
+        with begun, decimal.localcontext(), process_state.handling():
             outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.context.hold, begun)
             if isinstance(outcome, Ack):
                 self.failpoint(attempt.before_commit)
                 attempt.context.hold.check()
                 outcome = _shielded(lambda: _committed(attempt, begun), attempt.context.hold, begun)
-        if isinstance(outcome, Ack) and self.handlers.passes_over(type_):
-            self.hooks.call(WorkerHooks.passed_over, attempt.envelope)
         return outcome
+
+
+def _may_have_committed(begun: BegunTransaction) -> bool:
+    with suppress(DBAPIError):  # what cannot be asked now was not seen to be committed
+        return begun.may_have_committed()
+    return False
 
 
 def _handled(handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
     """Call the handler; after Ack its transaction can be committed."""
     with _in_this_process():
         returned = async_handlers.awaited(handler(attempt.session, attempt.envelope.event, attempt.context))
-        begun.require_open()
+        begun.return_to_worker()
         if not isinstance(returned, Ack | None):
             return _refused(returned)
         attempt.session.flush()  # what it brings to light is the handler's, and needs no gate

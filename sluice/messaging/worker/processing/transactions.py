@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, failures
-from sluice.messaging.database.transactions import listen
+from sluice.messaging.database.transactions import listen, open_session
 from sluice.messaging.errors import HoldLost, OutboxError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
@@ -76,7 +76,7 @@ class Transactions:
                 if not reason:
                     raise
                 raise HoldLost(f"{lost}, and its attempt counts though the database failed: {reason}") from lost
-            session = Session(self._engine)
+            session = open_session(self._engine)
             try:
                 with session:
                     done = transact(session)

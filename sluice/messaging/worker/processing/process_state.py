@@ -1,0 +1,144 @@
+"""What handlers share with their whole process: it is as before once no handler runs.
+
+A process has one working directory, one environment, one locale. A handler may change them while it runs; what it
+leaves changed, the next message would find. Other lanes' handlers see it meanwhile, and one that changes something for
+a moment must not lose it in that moment, so nothing is put back before all of them have returned.
+"""
+
+import gc
+import locale
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from sluice.terminal.logger import Logger
+
+_log = Logger()
+
+
+class _Part(NamedTuple):
+    look: Callable[[], Any]
+    put_back: Callable[[Any], object]
+
+
+def _mask() -> int:
+    mask = os.umask(0o77)
+    os.umask(mask)
+    return mask
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 (a path is made of it a thousand times a second)
+    except FileNotFoundError:
+        return None
+
+
+def _change_folder(path: str | None) -> None:
+    if path is not None:
+        os.chdir(path)
+
+
+def _restore_environment(variables: dict[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+    time.tzset()
+
+
+def _restore_warnings(filters: list[Any]) -> None:
+    warnings.resetwarnings()  # which also forgets what was decided by the filters
+    warnings.filters[:] = filters  # type: ignore[index]
+
+
+def _switch_collector(was_enabled: object) -> None:
+    (gc.enable if was_enabled else gc.disable)()
+
+
+def _end_alarm(was_set: object) -> None:
+    if not was_set:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _signals() -> dict[int, Any]:
+    """Return the handlers of signals; in other threads than the first they cannot be changed."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.getsignal(number) for number in _SIGNALS}
+
+
+def _restore_signals(handlers: dict[int, Any]) -> None:
+    for number, handler in handlers.items():
+        if handler is not None and signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _restore_streams(streams: tuple[Any, ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr, sys.excepthook, threading.excepthook = streams
+
+
+_SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_PARTS = {
+    "working directory": _Part(_folder, _change_folder),
+    "environment": _Part(os.environ.copy, _restore_environment),
+    "locale": _Part(lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
+    "file mask": _Part(_mask, os.umask),
+    "warning filters": _Part(lambda: list(warnings.filters), _restore_warnings),
+    "recursion limit": _Part(sys.getrecursionlimit, sys.setrecursionlimit),
+    "switch interval": _Part(sys.getswitchinterval, sys.setswitchinterval),
+    "digits of an int": _Part(sys.get_int_max_str_digits, sys.set_int_max_str_digits),
+    "import path": _Part(lambda: list(sys.path), lambda path: sys.path.__setitem__(slice(None), path)),
+    "default timeout of sockets": _Part(socket.getdefaulttimeout, socket.setdefaulttimeout),
+    "garbage collection": _Part(gc.isenabled, _switch_collector),
+    "alarm": _Part(lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0, _end_alarm),
+    "signal handlers": _Part(_signals, _restore_signals),
+    "standard streams and hooks": _Part(
+        lambda: (sys.stdin, sys.stdout, sys.stderr, sys.excepthook, threading.excepthook), _restore_streams
+    ),
+}
+"""What a process has, how it is looked at, and how it is put back."""
+
+
+class ProcessState:
+    """Counts the handlers that run in a process. Any number of threads use it."""
+
+    def __init__(self) -> None:
+        self._lock, self._running = threading.Lock(), 0
+        self._before: dict[str, Any] = {}
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """Yield while a handler runs; when the last of them has returned, put back what they left changed."""
+        with self._lock:
+            if self._running == 0:
+                self._before = {name: part.look() for name, part in _PARTS.items()}
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if self._running == 0:
+                    self._put_back()
+
+    def _put_back(self) -> None:
+        for name, part in _PARTS.items():
+            if part.look() == self._before[name]:
+                continue
+            try:
+                part.put_back(self._before[name])
+            except (OSError, ValueError, locale.Error) as error:
+                _log.error("a handler changed its process, and that stays so", part=name, error=str(error))
+            else:
+                _log.warning("a handler changed its process; it is as before", part=name)
+
+
+process_state = ProcessState()
+"""Of this process: it is one, however many workers it has."""

@@ -1,0 +1,153 @@
+"""No effect of a message differs for what another message's handler did to connection, session, thread or process."""
+
+import inspect
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, delete, make_url, table, text
+from sqlalchemy.orm import Session
+
+from sluice.messaging.database import engines
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import Context
+from sluice.messaging.worker.processing import async_handlers
+from sluice.messaging.worker.processing.process_state import ProcessState
+from tests.support.messaging import connection_misdeeds
+from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, Leftovers, Misdeed
+from tests.support.messaging.world import World, create_tables
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*deleted while still open:ResourceWarning")  # by the misdeeds
+
+_AUDITED = {
+    SQLITE: ["CREATE TRIGGER audits AFTER INSERT ON effects BEGIN INSERT INTO audit VALUES (new.seq); END"],
+    POSTGRES: [
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN INSERT INTO audit VALUES (new.seq); RETURN NULL; END'",
+        "CREATE TRIGGER audits AFTER INSERT ON effects FOR EACH ROW EXECUTE FUNCTION note()",
+    ],
+}
+
+
+def _tables(engine: Engine) -> None:
+    create_tables(engine)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE audit (seq int)"))
+        for statement in _AUDITED[engine.dialect.name]:
+            connection.execute(text(statement))
+
+
+@pytest.fixture(scope="module")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    made = engines.engine(f"sqlite:///{tmp_path_factory.mktemp('leftovers') / 'inbox.db'}")
+    _tables(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture(scope="module")
+def on_postgres_once(postgres_url: str) -> Iterator[Engine]:
+    """Yield an engine on a schema, beside another one with the same tables, and a role that may write both."""
+    name = f"test_{secrets.token_hex(8)}"
+    server = engines.engine(postgres_url)
+    made = []
+    with server.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA IF EXISTS {ELSEWHERE} CASCADE"))
+        if not connection.execute(text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": GUEST}).scalar():
+            connection.execute(text(f"CREATE ROLE {GUEST}"))
+    for schema_name in (ELSEWHERE, name):
+        with server.begin() as connection:
+            connection.execute(text(f"CREATE SCHEMA {schema_name}"))
+        url = make_url(postgres_url).update_query_dict({"options": f"-csearch_path={schema_name}"})
+        made.append(engines.engine(url.render_as_string(hide_password=False)))
+        _tables(made[-1])
+        with server.begin() as connection:
+            connection.execute(text(f"GRANT USAGE ON SCHEMA {schema_name} TO {GUEST}"))
+            connection.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema_name} TO {GUEST}"))
+            connection.execute(text(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema_name} TO {GUEST}"))
+    yield made[-1]
+    for engine in made:
+        engine.dispose()
+    with server.begin() as connection:
+        for schema_name in (ELSEWHERE, name):
+            connection.execute(text(f"DROP SCHEMA {schema_name} CASCADE"))
+    server.dispose()
+
+
+class Case:
+    """A message whose handler misbehaves at each attempt, fails at its first, and others of its group and of another.
+
+    Each message has the same lane, and so the same connection, as far as there is one.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.found = engine, list[dict[str, Any]]()
+        engine.dispose()
+        with engine.begin() as connection:
+            for name in ("effects", "audit", "sluice_inbox_group", "sluice_inbox_exception"):
+                connection.execute(delete(table(name)))
+        self.world = World(engine)
+
+    def run(self, act: Callable[[Session], object]) -> dict[str, Any]:
+        """Return what the others found, and what is in the database of theirs."""
+
+        def misbehave(session: Session, _: Event, context: Context) -> Any:
+            done = act(session)
+            if context.attempt == 1 and done is None:
+                raise ValueError("once more")
+            return done if inspect.isawaitable(done) else None
+
+        world = self.world
+        worker = world.worker()
+        world.says["a", 1] = [misbehave] * 3
+        for place in (("b", 1), ("b", 2), ("a", 2)):
+            world.says[place] = [self._look] * 3
+        with ProcessState().handling():  # which is the test's own afterwards
+            for groups in (("a",), ("b",), ("a", "b")):
+                world.send(*groups)
+                worker.lane.step()
+            world.work_off(worker)
+            Leftovers.end()
+        async_handlers.close()
+        rows = connection_misdeeds.engine_looks(self.engine)
+        others = sorted(place for place in world.effects() if place != ("a", 1))
+        audit = rows["audit"] - world.effects().count(("a", 1))
+        return {"found": self.found, "effects": others, "audit": audit, "positions": world.positions()}
+
+    def _look(self, session: Session, _: Event, __: Context) -> None:
+        Leftovers.go_on_now()
+        looks = connection_misdeeds
+        found = looks.process_looks() | looks.sqlalchemy_looks(session) | looks.session_looks(session)
+        self.found.append(found | looks.driver_looks(session))
+
+
+_expected: dict[str, dict[str, Any]] = {}
+
+
+def _assert_as_without(engine: Engine, misdeed: Misdeed) -> None:
+    if engine.dialect.name not in _expected:
+        _expected[engine.dialect.name] = Case(engine).run(lambda _: None)
+    expected = _expected[engine.dialect.name]
+
+    seen = Case(engine).run(misdeed.act)
+
+    differences = [
+        (name, before.get(name), after.get(name))
+        for before, after in zip(expected["found"], seen["found"], strict=False)
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name)
+    ]
+    assert differences == []
+    assert [len(found) for found in seen.pop("found")] == [len(found) for found in expected["found"]]
+    assert seen == {name: expected[name] for name in seen}
+
+
+@pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_on(SQLITE), ids=lambda misdeed: misdeed.name)
+def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Misdeed) -> None:
+    _assert_as_without(on_sqlite, misdeed)
+
+
+@pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_on(POSTGRES), ids=lambda misdeed: misdeed.name)
+def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Misdeed) -> None:
+    _assert_as_without(on_postgres_once, misdeed)

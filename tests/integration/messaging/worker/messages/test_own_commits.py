@@ -1,0 +1,125 @@
+"""A handler that commits by itself: refused where that is seen, and otherwise its effect is there once, not more."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
+
+from sluice.messaging.database.transactions import TransactionEnded
+from sluice.messaging.envelope import Event
+from sluice.messaging.handlers import Context
+from sluice.messaging.inbox.groups import Policy
+from tests.support.messaging.connection_misdeeds import POSTGRES, SQLITE, driver_of
+from tests.support.messaging.world import World, places
+
+type Way = Callable[[Session], object]
+
+_INSERT = "INSERT INTO effects (consumer, group_id, seq) VALUES ('billing', 'a', 1)"
+
+
+def _executes(statement: str) -> Way:
+    return lambda session: session.execute(text(statement))
+
+
+def _driver_executes(*statements: str) -> Way:
+    def commit(session: Session) -> None:
+        for statement in statements:
+            driver_of(session).execute(statement)
+
+    return commit
+
+
+def _replaces_the_authorizer(session: Session) -> None:
+    driver_of(session).set_authorizer(None)
+    driver_of(session).commit()
+
+
+_BOTH: dict[str, Way] = {
+    "session": Session.commit,
+    "COMMIT": _executes("COMMIT"),
+    "END": _executes("END TRANSACTION"),
+    "COMMIT behind a line": _executes("-- a note\nCOMMIT"),
+    "COMMIT behind a comment": _executes("/* a note */ ; commit"),
+    "driver": lambda session: driver_of(session).commit(),
+    "driver as a context": lambda session: driver_of(session).__exit__(None, None, None),
+    "driver executes COMMIT": _driver_executes("COMMIT"),
+}
+WAYS: dict[str, dict[str, Way]] = {
+    SQLITE: _BOTH
+    | {
+        "script": lambda session: driver_of(session).executescript("SELECT 1; COMMIT"),
+        "another authorizer": _replaces_the_authorizer,
+        "autocommit": lambda session: setattr(driver_of(session), "autocommit", True),
+        "isolation level": lambda session: setattr(driver_of(session), "isolation_level", None),
+    },
+    POSTGRES: _BOTH
+    | {
+        "SELECT and COMMIT": _executes("SELECT 1; COMMIT"),
+        "COMMIT behind a comment in a comment": _executes("/* a /* note */ */ COMMIT"),
+        "COMMIT and BEGIN": _executes("SELECT 1; COMMIT; BEGIN"),
+        "COMMIT, BEGIN and an error": _executes("SELECT 1; COMMIT; BEGIN; SELECT 1 / 0"),
+        "ROLLBACK and a transaction of its own": _executes(f"SELECT 1; ROLLBACK; BEGIN; {_INSERT}; COMMIT"),
+        "driver and chain": _driver_executes("COMMIT AND CHAIN"),
+        "driver and chain, and an error": _driver_executes("COMMIT AND CHAIN", "SELECT 1 / 0"),
+        "driver, and goes on": _driver_executes("SELECT 1; COMMIT", _INSERT, "COMMIT"),
+        "a block": _executes("DO 'BEGIN COMMIT; END'"),
+    },
+}
+_CASES = [(database, name) for database, ways in WAYS.items() for name in ways]
+
+
+def _raises() -> object:
+    raise ValueError("after its commit")
+
+
+def _handler(way: Way, ending: Callable[[], object]) -> Any:
+    def handle(session: Session, _: Event, __: Context) -> object:
+        way(session)
+        return ending()
+
+    return handle
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Engine:
+    chosen: Engine = request.getfixturevalue("on_postgres" if request.param == POSTGRES else "on_file")
+    return chosen
+
+
+@pytest.mark.parametrize("ending", [lambda: None, _raises], ids=["returns", "raises"])
+@pytest.mark.parametrize(("engine", "way"), _CASES, indirect=["engine"])
+def test_an_effect_that_a_handler_commits_by_itself_is_there_once(
+    engine: Engine, way: str, ending: Callable[[], object]
+) -> None:
+    world = World(engine)
+    world.send("a", "a", "b")
+    world.says["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
+    world.work_off(world.worker())
+
+    effects, calls = world.effects(), world.called.count(("a", 1))
+    state, reason = world.exceptions()["a", 1]
+    assert effects.count(("a", 1)) <= 1
+    assert (effects.count(("a", 2)), effects.count(("b", 1))) == (1, 1)
+    assert (state, places(world.dead()), world.left()) == ("dead", [("a", 1)], [])
+    if effects.count(("a", 1)):
+        assert (calls, reason) == (1, TransactionEnded.COMMITTED)
+
+
+@pytest.mark.parametrize("ending", [lambda: None, _raises], ids=["returns", "raises"])
+@pytest.mark.parametrize(("engine", "way"), _CASES, indirect=["engine"])
+def test_a_parked_message_that_its_handler_commits_is_held(
+    engine: Engine, way: str, ending: Callable[[], object]
+) -> None:
+    world = World(engine, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    worker = world.park("a")
+    world.says["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
+    for _ in range(6):
+        worker.drainer.step()
+        world.simulator.advance(301)
+
+    effects, calls = world.effects().count(("a", 2)), world.called.count(("a", 2))
+    assert (effects <= 1, world.parked()) == (True, [("a", 2)])
+    if effects:
+        assert calls == 1
