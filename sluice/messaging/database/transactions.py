@@ -114,14 +114,14 @@ class BegunTransaction:
             return self._is_ended
         if getattr(self._driver, "may_have_committed", False):
             return True
-        if _transaction_status(self._driver) == _IN_TRANSACTION and self._can_be_asked():
+        if _transaction_status(self._driver) == _IN_TRANSACTION and self._can_answer():
             return bool(self._driver.transaction_id() != self._id)
         with suppress(SQLAlchemyError):
             self._session.close()
         with engines.looking(self._engine) as connection:
             return bool(connection.execute(_STATUS, {"id": self._id}).scalar_one() == _COMMITTED)
 
-    def _can_be_asked(self) -> bool:
+    def _can_answer(self) -> bool:
         return isinstance(self._driver, connections.HookedConnection) and self._driver.is_at_rest()
 
     def require_open(self) -> None:
@@ -164,6 +164,7 @@ class BegunTransaction:
             self._require_whole(connection)
         except BaseException:
             # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
+            self._is_rolled_back = True
             self._let_go()
             with suppress(psycopg.Error):  # the connection may be gone, and then says so first
                 self._driver.rollback()

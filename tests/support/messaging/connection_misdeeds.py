@@ -39,7 +39,7 @@ SQLITE, POSTGRES = "sqlite", "postgresql"
 NOTE: contextvars.ContextVar[str] = contextvars.ContextVar("note", default="none")
 
 
-class Misdeed(NamedTuple):
+class Leftover(NamedTuple):
     """One misdeed, and the databases on which a handler can commit it."""
 
     name: str
@@ -47,7 +47,7 @@ class Misdeed(NamedTuple):
     databases: tuple[str, ...] = (SQLITE, POSTGRES)
 
 
-class Leftovers:
+class KeptThings:
     """What misdeeds keep, and threads they start; `end` waits for them."""
 
     kept: ClassVar[list[Any]] = []
@@ -79,7 +79,7 @@ def driver_of(session: Session) -> Any:
 
 
 def _keep(value: Any) -> None:
-    Leftovers.kept.append(value)
+    KeptThings.kept.append(value)
 
 
 def _sql(*statements: str) -> Act:
@@ -121,15 +121,15 @@ def _in_thread(use: Callable[[Any], object], held: Callable[[Session], Any]) -> 
         holds = [held(session)]
 
         def go_on() -> None:
-            Leftovers.go_on.wait(10)
+            KeptThings.go_on.wait(10)
             try:
                 use(holds[0])
             except BaseException as error:
-                Leftovers.errors.append(error)
+                KeptThings.errors.append(error)
             holds.clear()
 
         thread = threading.Thread(target=go_on, daemon=True)
-        Leftovers.threads.append(thread)
+        KeptThings.threads.append(thread)
         thread.start()
 
     return act
@@ -617,27 +617,27 @@ _PROCESS: dict[str, Act] = {
 }
 
 
-def _misdeeds() -> Iterator[Misdeed]:
+def _misdeeds() -> Iterator[Leftover]:
     for name, value in _SETTINGS.items():
-        yield Misdeed(f"SET {name}", _suppressing(_sql(f"SET {name} = {value}")), (POSTGRES,))
+        yield Leftover(f"SET {name}", _suppressing(_sql(f"SET {name} = {value}")), (POSTGRES,))
     for name, statement in _SESSIONS.items():
-        yield Misdeed(name, _suppressing(_sql(statement)), (POSTGRES,))
+        yield Leftover(name, _suppressing(_sql(statement)), (POSTGRES,))
     for name, act in _PSYCOPG.items():
-        yield Misdeed(name, act, (POSTGRES,))
+        yield Leftover(name, act, (POSTGRES,))
     for name, value in _PRAGMAS.items():
-        yield Misdeed(f"PRAGMA {name}", _sql(f"PRAGMA {name} = {value}"), (SQLITE,))
+        yield Leftover(f"PRAGMA {name}", _sql(f"PRAGMA {name} = {value}"), (SQLITE,))
     for name, statement in _SQLITE_SQL.items():
-        yield Misdeed(name, _suppressing(_sql(statement)), (SQLITE,))
+        yield Leftover(name, _suppressing(_sql(statement)), (SQLITE,))
     for name, act in _SQLITE.items():
-        yield Misdeed(name, act, (SQLITE,))
+        yield Leftover(name, act, (SQLITE,))
     for name, act in (_SQLALCHEMY | _PROCESS).items():
-        yield Misdeed(name, act)
+        yield Leftover(name, act)
 
 
 MISDEEDS = tuple(_misdeeds())
 
 
-def misdeeds_on(database: str) -> list[Misdeed]:
+def misdeeds_on(database: str) -> list[Leftover]:
     """Return what a handler can do on a kind of database."""
     return [misdeed for misdeed in MISDEEDS if database in misdeed.databases]
 
@@ -699,13 +699,22 @@ def driver_looks(session: Session) -> dict[str, object]:
     return found
 
 
+def _others_info(session: Session) -> list[str]:
+    return [str(name) for name in session.info if not str(name).startswith("sluice")]
+
+
 def sqlalchemy_looks(session: Session) -> dict[str, object]:
     """Return what a handler finds in its session."""
     bind: Any = session.get_bind()
     options = {name: value for name, value in bind.get_execution_options().items() if name.startswith("schema")}
     of_connection = sorted(session.connection().get_execution_options())
     return {
-        "session": (session.autoflush, session.expire_on_commit, dict(session.info), session.in_nested_transaction()),
+        "session": (
+            session.autoflush,
+            session.expire_on_commit,
+            sorted(_others_info(session)),
+            session.in_nested_transaction(),
+        ),
         "options": (options, of_connection),
         "identities": len(session.identity_map),
     }

@@ -87,14 +87,15 @@ class HandlerRunner:
         try:
             # What a handler leaves in its context, the decimal one included, is none of the next message's.
             outcome = contextvars.copy_context().run(self._attempt, handler, attempt, begun)
-            is_committed = not isinstance(outcome, Ack) and begun.may_have_committed()
+            if not isinstance(outcome, Ack) and begun.may_have_committed():
+                outcome = Reject(TransactionEnded.COMMITTED)
         except (DBAPIError, DatabaseFailed, HoldLost):
             if not _may_have_committed(begun):
                 raise
-            is_committed = True
+            outcome = Reject(TransactionEnded.COMMITTED)
         if isinstance(outcome, Ack) and self.handlers.passes_over(type_):
             self.hooks.call(WorkerHooks.passed_over, attempt.envelope)
-        return Reject(TransactionEnded.COMMITTED) if is_committed else outcome
+        return outcome
 
     def _attempt(self, handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
         with begun, decimal.localcontext(), process_state.handling():

@@ -15,7 +15,7 @@ from sluice.messaging.handlers import Context
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.process_state import ProcessState
 from tests.support.messaging import connection_misdeeds
-from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, Leftovers, Misdeed
+from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, KeptThings, Leftover
 from tests.support.messaging.world import World, create_tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*deleted while still open:ResourceWarning")  # by the misdeeds
@@ -108,7 +108,7 @@ class Case:
                 world.send(*groups)
                 worker.lane.step()
             world.work_off(worker)
-            Leftovers.end()
+            KeptThings.end()
         async_handlers.close()
         rows = connection_misdeeds.engine_looks(self.engine)
         others = sorted(place for place in world.effects() if place != ("a", 1))
@@ -116,7 +116,7 @@ class Case:
         return {"found": self.found, "effects": others, "audit": audit, "positions": world.positions()}
 
     def _look(self, session: Session, _: Event, __: Context) -> None:
-        Leftovers.go_on_now()
+        KeptThings.go_on_now()
         looks = connection_misdeeds
         found = looks.process_looks() | looks.sqlalchemy_looks(session) | looks.session_looks(session)
         self.found.append(found | looks.driver_looks(session))
@@ -125,7 +125,7 @@ class Case:
 _expected: dict[str, dict[str, Any]] = {}
 
 
-def _assert_as_without(engine: Engine, misdeed: Misdeed) -> None:
+def _assert_as_without(engine: Engine, misdeed: Leftover) -> None:
     if engine.dialect.name not in _expected:
         _expected[engine.dialect.name] = Case(engine).run(lambda _: None)
     expected = _expected[engine.dialect.name]
@@ -144,10 +144,10 @@ def _assert_as_without(engine: Engine, misdeed: Misdeed) -> None:
 
 
 @pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_on(SQLITE), ids=lambda misdeed: misdeed.name)
-def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Misdeed) -> None:
+def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_sqlite, misdeed)
 
 
 @pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_on(POSTGRES), ids=lambda misdeed: misdeed.name)
-def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Misdeed) -> None:
+def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed)
