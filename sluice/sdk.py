@@ -53,6 +53,7 @@ _STEPS: tuple[tuple[Any, str], ...] = (
     (exceptions.NoRegionError, "set AWS_DEFAULT_REGION"),
     (exceptions.ProxyConnectionError, "look at HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
     (exceptions.SSLError, "look at AWS_CA_BUNDLE and --endpoint-url"),
+    (OSError, "look at that file"),
 )
 
 
