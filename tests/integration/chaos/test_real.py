@@ -16,7 +16,7 @@ MESSAGES, FAULTS, TRIES = 320, 10, 2
 
 @pytest.mark.slow  # three runs of half a minute or more, of which one would show less
 def test_workers_without_an_inbox_are_found_invalid_and_what_is_left_can_be_run(tmp_path: Path) -> None:
-    """Each of them waits between commit and delete: under load, a kill nearly always comes in between.
+    """Each of them waits half a second between commit and delete, and has four lanes with work when it is killed.
 
     The first fault of this seed kills a worker while both relays live: whichever of them leads, it brings messages, and
     more than eight lanes can handle, so that none is idle. A seed that kills a relay first may leave the workers
