@@ -1,5 +1,6 @@
 """One run: processes, lines and faults by the schedule; then nothing is harmed, everything drains, and is judged."""
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -7,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import cast
 
 from sqlalchemy.exc import DBAPIError
 
@@ -21,16 +23,20 @@ from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.consume.slots import Place, Places
 from spark_load.consume.worker_processes import stop
 from spark_load.faults import drawing, injector
+from spark_load.faults.drawing import Way
 from spark_load.faults.injector import Held, Injector
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Postgres
 from spark_load.faults.shapes import NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
-from tests.chaos.system import evidence, producers
+from spark_load.faults.signals import signalled
+from tests.chaos.system import evidence, producers, world_faults
 from tests.chaos.system.database import Database
 from tests.chaos.system.evidence import Progress
+from tests.chaos.system.world_faults import WorldFault
 from tests.support.processes.worker_processes import WorkerFleet
 
-KINDS = (*PROCESS, *NETWORK, FaultKind.RESTART, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE)
+_LOADED = (*PROCESS, *NETWORK, FaultKind.RESTART, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE)
+KINDS: tuple[FaultKind | WorldFault, ...] = (*_LOADED, *WorldFault)
 """What can be done to a run."""
 PRODUCER = "producer"
 _SECONDS = {FaultKind.FREEZE: (1.0, 12.0), FaultKind.STALL: (1.0, 8.0), FaultKind.RESTART: (2.0, 4.0)}
@@ -42,7 +48,7 @@ _OPERATE_SECONDS = 4.0
 _END_SECONDS = 60.0
 _LEASE_SECONDS = 25  # the least a relay takes
 
-type Fault = drawing.Fault[FaultKind]
+type Fault = drawing.Fault[FaultKind | WorldFault]
 
 
 class _Targets(Targets):
@@ -53,7 +59,7 @@ class _Targets(Targets):
         return (*super().of_kind(kind), *((RELAY,) if kind is FaultKind.ROLL else ()))
 
 
-def chosen(names: Sequence[str]) -> tuple[FaultKind, ...]:
+def chosen(names: Sequence[str]) -> tuple[FaultKind | WorldFault, ...]:
     """Return the kinds of those names.
 
     Raises:
@@ -87,7 +93,7 @@ class Settings:
     commits: int = 1_000
     seconds: float = 60.0
     every_seconds: float = 1.5
-    kinds: tuple[FaultKind, ...] = KINDS
+    kinds: tuple[FaultKind | WorldFault, ...] = KINDS
     groups: int = 24
     producers: int = 4
     workers: int = 2
@@ -126,12 +132,31 @@ class Settings:
             restarts=["database"],
         )
         return drawing.drawn(
-            [way(kind, targets.of_kind(kind), seconds=_SECONDS.get(kind)) for kind in KINDS if kind in self.kinds],
+            [way for way in self._ways(targets) if way.kind in self.kinds],
             seed=self.seed,
             first_seconds=_FIRST_SECONDS,
             until_seconds=self.seconds,
             every_seconds=self.every_seconds,
         )
+
+    def _ways(self, targets: Targets) -> list[Way[FaultKind | WorldFault]]:
+        """Return every kind of fault with what it can be done to."""
+        loaded = [way(kind, targets.of_kind(kind), seconds=_SECONDS.get(kind)) for kind in _LOADED]
+        services, consumers = tuple(self.services), tuple(CONSUMERS)
+        settings, misdeeds = tuple(world_faults.SETTINGS), tuple(world_faults.MISDEEDS)
+        return [
+            *loaded,
+            Way(
+                kind=WorldFault.SETTING,
+                targets=("settings",),
+                seconds=(1.0, 5.0),
+                weight=3,
+                details=settings,
+            ),
+            Way(kind=WorldFault.CROWD, targets=("connections",), seconds=(1.0, 4.0)),
+            Way(kind=WorldFault.SIGNALS, targets=services, weight=2, details=tuple(world_faults.SIGNALS)),
+            Way(kind=WorldFault.MISDEED, targets=consumers, seconds=(2.0, 6.0), weight=3, details=misdeeds),
+        ]
 
 
 CONSUMERS = {
@@ -336,21 +361,44 @@ class Run:
 
     # --- what the injector does to processes, and the operator --------------------------------------------------------
 
-    def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
+    def harm(self, kind: FaultKind | WorldFault, name: str, detail: str) -> bool:
         """Do it; return whether there was a process just now."""
-        if kind is FaultKind.POISON:
-            self.poison.begin(name, detail)
-            return True
+        match kind:
+            case FaultKind.POISON | WorldFault.MISDEED:
+                self.poison.begin(name, detail)
+                return True
+            case WorldFault.SETTING:
+                self.database.setup.begin(detail)
+                return True
+            case WorldFault.CROWD:
+                return self.database.setup.crowd()
+            case WorldFault.SIGNALS:
+                return self._signal(name, world_faults.SIGNALS[detail])
         if kind is FaultKind.REDRIVE:
             return self._operate(name)
+        assert isinstance(kind, FaultKind), kind
         return any(places.harm(kind, name, detail) for places in self.places)
 
-    def heal(self, kind: FaultKind, name: str) -> None:
+    def _signal(self, name: str, numbers: Sequence[signal.Signals]) -> bool:
+        """Send signals to a process, one right after the other; another process follows it."""
+        place = next(place for places in self.places for place in places.all if place.name == name)
+        last = place.worked[-1]
+        if last.poll() is not None:
+            return False
+        place.is_replaced = True
+        return all(signalled(last.pid, number) for number in numbers)
+
+    def heal(self, kind: FaultKind | WorldFault, name: str) -> None:
         """End it, where it has an end."""
-        if kind is FaultKind.POISON:
+        if kind in (FaultKind.POISON, WorldFault.MISDEED):
             self.poison.end(name)
-        for places in self.places:
-            places.heal(kind, name)
+        if kind is WorldFault.SETTING:
+            self.database.setup.end()
+        if kind is WorldFault.CROWD:
+            self.database.setup.disperse()
+        if isinstance(kind, FaultKind):
+            for places in self.places:
+                places.heal(kind, name)
 
     def is_rolling(self, name: str) -> bool:
         """Return whether some of them are still to be restarted, one after the other."""
@@ -383,7 +431,9 @@ class Run:
     def _harm(self) -> str | None:
         """Follow the schedule until it is over and all is committed; return why that did not happen."""
         following = Injector(
-            faults=self.settings.faults,
+            faults=cast(
+                "Sequence[drawing.Fault[FaultKind]]", self.settings.faults
+            ),  # it hands over what it does not know
             begun_us=self.clock.now_us(),
             processes=self,
             lines=self.lines,

@@ -13,6 +13,8 @@ from sluice.messaging import Ack, Event, Outcome, Reject
 
 VARIABLE = "SLUICE_LOAD_POISON"
 """Names the file."""
+DOOMED = ("reject", "raise", "die", "rollback")
+"""Ways of which nothing may be committed."""
 _ONE_IN = 4
 _HANG_SECONDS = 6.0  # longer than the visibility timeout of a test, which the worker extends
 

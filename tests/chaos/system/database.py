@@ -18,6 +18,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 from spark_load.faults.servers import Restarts
+from tests.chaos.system import world_faults
 from tests.chaos.system.models import Base
 from tests.support.processes import postgres_server
 
@@ -33,16 +34,21 @@ class Database(Restarts):
         self._modes = cycle(("fast", "immediate"))
         self._restarting: threading.Thread | None = None
         self.engine: Engine = engines.engine(server.get_uri())
+        self.setup = world_faults.Setup(server.get_uri())
 
     def prepare(self) -> None:
         """Create the tables, and have the server remember when each transaction was committed."""
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("ALTER SYSTEM SET track_commit_timestamp = on"))
-            connection.execute(text("ALTER SYSTEM SET max_connections = 200"))
+            connection.execute(text("ALTER SYSTEM SET max_connections = 130"))
         self._restart("fast")
         with self.engine.begin() as connection:
             for metadata in (Base.metadata, tables.metadata, inbox_tables.metadata):
                 metadata.create_all(connection)
+            connection.execute(text(world_faults.REFUSE))
+            for metadata in (Base.metadata, tables.metadata, inbox_tables.metadata):
+                for name in metadata.tables:
+                    connection.execute(text(world_faults.REFUSE_EACH.format(name)))
 
     def begin(self, target: str) -> None:  # noqa: ARG002 (it is the only one)
         """Begin to restart it, as `pg_ctl restart -m MODE` does; every connection is cut."""

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging import Ack, Context, Event, Outcome, handler
 from sluice.testing.load import poison
+from tests.chaos.system import world_faults
 from tests.chaos.system.models import Effect
 
 
@@ -13,8 +14,11 @@ from tests.chaos.system.models import Effect
 def do(session: Session, event: Event, context: Context) -> Outcome:
     """Write down the effect; an event that is poison then does what it is there for."""
     way = poison.way_of(event)
-    session.add(effect(event, context, is_doomed=way not in (None, "hang")))
+    session.add(effect(event, context, is_doomed=way in poison.DOOMED))
     session.flush()
+    if way is not None and way in world_faults.MISDEEDS:
+        world_faults.misbehave(session, way)
+        return Ack()
     return Ack() if way is None else poison.suffer(session, way)
 
 
