@@ -185,13 +185,13 @@ def test_d10_a_dlq_with_a_dlq_of_its_own_is_not_looked_at(
 def test_d10_ctrl_c_gives_back_what_was_seen(run: Run, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The signal comes while SQS hands messages out; what was received is shown, and free again."""
     harness.record_dead(("a", 1), ("b", 1))
-    receive = harness.line.answered
+    receive = harness.line.edit_answer
 
     def interrupted(*arguments: Any, **named: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         receive(*arguments, **named)
 
-    monkeypatch.setattr(harness.line, "answered", interrupted)
+    monkeypatch.setattr(harness.line, "edit_answer", interrupted)
     before = signal.getsignal(signal.SIGINT)
 
     ended = run("inspect", "--limit", "1")
