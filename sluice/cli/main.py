@@ -174,9 +174,8 @@ def run() -> None:
     except SystemExit as end:
         code = end.code
     if (failed := streams.failure()) is not None and code in (0, None):
-        output.line(
-            f"sluice: standard output cannot be written ({failed.strerror}); what was to be done is done", is_error=True
-        )
+        lost = f"standard output cannot be written ({failed.strerror}): all is done, and what was printed is lost"
+        output.line(f"sluice: {lost}; send it elsewhere", is_error=True)
         code = COULD_NOT
     ours = (threading.main_thread(), threading.current_thread())
     if any(not thread.daemon and thread not in ours for thread in threading.enumerate()):
