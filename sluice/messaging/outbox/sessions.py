@@ -347,18 +347,23 @@ def _listen(engine: Engine) -> None:
         if engine in _listened:
             return
         _listened.add(engine)
-        for name in ("commit", "prepare_twophase", "commit_twophase"):
-            hooks.listen(engine, name, _on_commit)
+        hooks.listen(engine, "commit", _on_commit)
+        for name in ("prepare_twophase", "commit_twophase"):
+            hooks.listen(engine, name, _require_numbered)
         for name in ("rollback", "rollback_twophase"):
             hooks.listen(engine, name, _on_rollback)
         hooks.listen(engine, "before_cursor_execute", _on_statement)
         hooks.listen(engine, "after_cursor_execute", _after_statement)
 
 
-def _on_commit(connection: Connection, *_: object) -> None:
+def _require_numbered(connection: Connection, *_: object) -> None:
+    for unit in list(_watching.get(connection, ())):
+        unit.require_numbered()
+
+
+def _on_commit(connection: Connection) -> None:
     try:
-        for unit in list(_watching.get(connection, ())):
-            unit.require_numbered()
+        _require_numbered(connection)
     except OutboxError:
         # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
         connection.dialect.do_rollback(connection.connection)

@@ -50,6 +50,7 @@ class _World:
     def __init__(self, engine: Engine, other: Engine) -> None:
         self.engine, self.other, self.outer = engine, other, ExitStack()
         self.notices: list[str] = []
+        self.made: list[Engine] = []
         for each in (engine, other):
             tables.metadata.create_all(each)
             _Base.metadata.create_all(each)
@@ -71,6 +72,8 @@ class _World:
                     step()
                 except Exception as error:  # whatever a program is told
                     self.notices.append(f"{type(error).__name__}: {error}")
+        for each in self.made:  # after its session: what comes back later, nobody closes
+            each.dispose()
         self.notices += [str(warning.message) for warning in warned]
 
     def stored(self) -> tuple[set[int], set[int]]:
@@ -132,7 +135,7 @@ def _routed(kind: type[_Routing], *, is_swapped: bool = False) -> Callable[[_Wor
 def _listened(world: _World) -> Session:
     """Return a session on an engine of SQLAlchemy's, whose listener fails at the second commit."""
     theirs, count = create_engine(world.engine.url), iter(range(9))
-    world.outer.callback(theirs.dispose)
+    world.made.append(theirs)
 
     @hooks.listens_for(theirs, "commit")
     def fail(_: Connection) -> None:
@@ -144,7 +147,7 @@ def _listened(world: _World) -> Session:
 
 def _of_theirs(world: _World) -> Session:
     theirs = create_engine(world.engine.url)
-    world.outer.callback(theirs.dispose)
+    world.made.append(theirs)
     return Session(theirs)
 
 
@@ -417,6 +420,21 @@ def test_a_session_that_writes_to_two_databases_is_refused(world: _World) -> Non
             session.commit()
 
     assert world.stored() == (set(), set())
+
+
+def test_an_outer_transaction_in_two_phases_is_not_prepared_without_the_event(postgres: Engine) -> None:
+    _Base.metadata.create_all(postgres)
+    with postgres.connect() as connection, Session(connection) as session:
+        transaction = connection.begin_twophase()
+        session.add(Order(id=1))
+        session.flush()
+        OUTBOX.add(session, Event(type="placed", group="g", data=1, id="e1"))
+        with pytest.raises(OutboxError, match=r"^a transaction is committed without the session of event e1"):
+            transaction.prepare()
+        session.rollback()
+
+    with postgres.connect() as connection:
+        assert list(connection.scalars(select(Order.id))) == []
 
 
 def test_an_event_goes_where_its_rows_are_whatever_else_its_session_reads(world: _World) -> None:
