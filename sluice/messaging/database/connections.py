@@ -351,15 +351,18 @@ class _SqliteCursor(sqlite3.Cursor):
     connection: "SqliteConnection"
 
     def execute(self, *arguments: Any) -> Any:
-        with self.connection.alone():
+        with self.connection.lock:
+            self.connection.require_this_thread()
             return super().execute(*arguments)
 
     def executemany(self, *arguments: Any) -> Any:
-        with self.connection.alone():
+        with self.connection.lock:
+            self.connection.require_this_thread()
             return super().executemany(*arguments)
 
     def executescript(self, *arguments: Any) -> Any:
-        with self.connection.alone():
+        with self.connection.lock:
+            self.connection.require_this_thread()
             return super().executescript(*arguments)
 
 
@@ -372,29 +375,26 @@ class SqliteConnection(sqlite3.Connection):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._lock, self._is_guarded = threading.RLock(), False
+        self.lock, self._is_guarded = threading.RLock(), False
         self._thread: int | None = None
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Yield while no other thread uses it.
+    def require_this_thread(self) -> None:
+        """Raise where it is another thread's.
 
         Raises:
-            sqlite3.ProgrammingError: it is another thread's.
+            sqlite3.ProgrammingError: it is.
         """
-        with self._lock:
-            if self._thread not in (None, threading.get_ident()):
-                raise sqlite3.ProgrammingError(LEFT_BEHIND)
-            yield
+        if self._thread not in (None, threading.get_ident()):
+            raise sqlite3.ProgrammingError(LEFT_BEHIND)
 
     def keep_to_this_thread(self) -> None:
         """Execute nothing of other threads from now on: the handler has returned."""
-        with self._lock:
+        with self.lock:
             self._thread = threading.get_ident()
 
     def guard(self, authorizer: Callable[..., int] | None) -> None:
         """Let a function authorize each statement, and nobody else set another; None ends that."""
-        with self._lock:
+        with self.lock:
             super().set_authorizer(authorizer)
             self._is_guarded = authorizer is not None
 
@@ -414,17 +414,20 @@ class SqliteConnection(sqlite3.Connection):
 
     def commit(self) -> None:
         """Commit."""
-        with self.alone():
+        with self.lock:
+            self.require_this_thread()
             super().commit()
 
     def rollback(self) -> None:
         """Roll back."""
-        with self.alone():
+        with self.lock:
+            self.require_this_thread()
             super().rollback()
 
     def close(self) -> None:
         """Close it."""
-        with self.alone():
+        with self.lock:
+            self.require_this_thread()
             super().close()
 
 
