@@ -38,10 +38,10 @@ _OF_SQLITE = {
     sqlite3.SQLITE_NOTADB: "3D000",
 }
 _PRIMARY = 0xFF  # of an extended result code
-# Connection, lost races, locks, ended transactions, resources, operators, files, the server itself.
+# Connection, lost races, ended transactions, resources, locks and what is closed for now, operators, files, the server.
 _MAY_PASS = (
-    *("08", "40001", "40003", "40P01", "55P03", "25P03", "25P04", _ONLY_READS),
-    *("53", "57", "58", "XX"),
+    *("08", "40001", "40003", "40P01", "25P03", "25P04", _ONLY_READS),
+    *("53", "55", "57", "58", "XX"),
 )
 _NEVER_A_MESSAGES = ("53100", "53300")  # disk_full, too_many_connections
 _OF_ITS_QUERY = ("57014", "25P04", "53200", "53400")  # query_canceled, transaction_timeout, memory, configured limits
