@@ -124,7 +124,10 @@ def owner(server: Any) -> Iterator[psycopg.Connection[Any]]:
     """Yield a connection of the owner; afterwards the role has no settings, and the tables are as they were."""
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         yield connection
-        connection.execute("ALTER ROLE app RESET ALL")
+        connection.execute("SET default_transaction_read_only = off")
+        for whose in ("ROLE app", "DATABASE postgres", "ROLE app IN DATABASE postgres", "SYSTEM"):
+            connection.execute(f"ALTER {whose} RESET ALL")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @contextmanager
