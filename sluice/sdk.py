@@ -31,9 +31,11 @@ NO_CREDENTIALS: tuple[type[Exception], ...] = (
     exceptions.NoCredentialsError,
     exceptions.PartialCredentialsError,
     exceptions.CredentialRetrievalError,
+    FileNotFoundError,
+    PermissionError,
     *_LOGIN,
 )
-"""Raised before a call is made, for want of credentials."""
+"""Raised before a call is made, for want of credentials, or of the file that they are in."""
 UNANSWERED: tuple[type[Exception], ...] = (
     exceptions.BotoCoreError,
     ResponseParserError,
