@@ -58,8 +58,9 @@ class Consumer:
             missing number is still seen, and no handler is called. None: it is for whatever comes, passes over what
             other consumers of its topic name here, and what it has no handler for goes to its DLQ.
         filter_policy: SNS filter policy on message attributes, attribute name to conditions, or `$or` to policies one
-            of which has to match; None delivers everything. All attributes of events are text, so no number, true or
-            null matches. With one, a group's sequence has lawful gaps.
+            of which has to match; None delivers everything. All attributes of an outbox's events are text, so no
+            number, true or null matches, unless others publish to its topic. With one, a group's sequence has lawful
+            gaps.
         visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
         max_attempts: receives before a message is dead-lettered; with one message per receive this is the queue's
             maxReceiveCount.

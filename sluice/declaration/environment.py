@@ -8,13 +8,24 @@ from typing import Any
 
 from sluice import limits
 from sluice.declaration.consumer import Consumer
+from sluice.declaration.fields import filters
 from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
 from sluice.declaration.fields.existing import ExistingKeys
 from sluice.declaration.fields.image import Architecture, check_image, parse_image
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
 from sluice.declaration.fields.topics import LABEL, ExistingTopic, Topic
-from sluice.declaration.validation import between, checked, declared, did_you_mean, matching, nearest, require, shown
+from sluice.declaration.validation import (
+    between,
+    checked,
+    declared,
+    did_you_mean,
+    matching,
+    nearest,
+    refuse,
+    require,
+    shown,
+)
 from sluice.errors import ConfigError
 
 _TAGS_OF_OURS = 5  # application, environment; on subnets also Name and two of CDK's
@@ -258,6 +269,8 @@ def _check_topics(environment: Environment) -> None:
             allowed="another name: a topic's relay or its alarms have this one",
         )
     for topic in environment.topics:
+        if not topic.has_other_producers:
+            _check_filters(environment, topic)
         if isinstance(topic, ExistingTopic):
             _require_region(environment, topic, "arn", "key_arn")
             continue
@@ -283,6 +296,14 @@ def _check_topics(environment: Environment) -> None:
         field="archive_days",
         allowed="None without a topic of the environment's own: what an existing one archives is its owner's part",
     )
+
+
+def _check_filters(environment: Environment, topic: Topic | ExistingTopic) -> None:
+    """Refuse what no attribute of an outbox's events can meet."""
+    for consumer in environment.consumers_of(topic):
+        for fault in filters.unmatched(consumer.filter_policy or {}):
+            field = f"filter_policy{fault.where}"
+            refuse(Consumer, consumer.name, field=field, seen=fault.seen, allowed=fault.allowed)
 
 
 def _check_keys(environment: Environment) -> None:

@@ -2,7 +2,7 @@
 
 An operator SNS does not know fails a deployment half-way. A name no message attribute can have is worse: SNS takes it,
 and the consumer never gets a message. So is a condition that no attribute of an event can meet: an outbox sends all of
-them as text, which is never a number, true or null.
+them as text, which is never a number, true or null. Who else publishes to a topic may send attributes of other types.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/string-value-matching.html, numeric-value-matching.html,
 attribute-key-matching.html and and-or-logic.html there (read 2026-11-26).
 """
@@ -101,7 +101,18 @@ def _fault_of_condition(name: str, condition: object, whole: object) -> Fault | 
             found = Fault(f"[{name!r}]", condition, f"{operator!r} with {_OPERANDS[operator]}")
     elif condition is not None and not _is_value(condition):
         found = Fault("", whole, _CONDITIONS)
-    return _fault_of_match(name, condition) if found is None else found
+    return found
+
+
+def unmatched(policy: Mapping[str, Sequence[object]]) -> Iterator[Fault]:
+    """Yield the conditions of a policy without faults that mean nothing for a topic to which only outboxes publish."""
+    for name, conditions in policy.items():
+        for condition in conditions:
+            if name == OR:
+                assert isinstance(condition, Mapping)
+                yield from unmatched(condition)
+            elif (found := _fault_of_match(name, condition)) is not None:
+                yield found
 
 
 def _fault_of_match(name: str, condition: object) -> Fault | None:

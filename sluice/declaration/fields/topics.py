@@ -41,6 +41,11 @@ class Topic:
     producer_accounts: tuple[str, ...] = _accounts()
     subscriber_accounts: tuple[str, ...] = _accounts()
 
+    @property
+    def has_other_producers(self) -> bool:
+        """Whether others may publish to it than relays, and send attributes of any type."""
+        return bool(self.producer_accounts)
+
 
 @declared
 class ExistingTopic:
@@ -61,6 +66,11 @@ class ExistingTopic:
     )
     key_arn: str | None = matching(*KEY_ARN, default=None)
     relay: bool = False
+
+    @property
+    def has_other_producers(self) -> bool:
+        """Whether others may publish to it than relays, and send attributes of any type."""
+        return True
 
     @property
     def name(self) -> str:
