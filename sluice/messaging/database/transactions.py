@@ -206,7 +206,7 @@ class BegunTransaction:
         if self._mark is None and not self._is_sqlite and _transaction_status(self._driver) == _IDLE:
             raise TransactionEnded(TransactionEnded.ENDED)
 
-    def _authorize(self, action: int, operation: str | None, *_: object) -> int:
+    def _authorize(self, action: int, operation: str | None, value: str | None, *_: object) -> int:
         self._is_authorizer = True
         if self._thread not in (None, threading.get_ident()):
             return sqlite3.SQLITE_DENY  # a thread that the handler left behind
@@ -215,7 +215,7 @@ class BegunTransaction:
         if action == sqlite3.SQLITE_TRANSACTION:
             is_allowed = self._is_rolled_back and operation == "ROLLBACK"
         elif action == sqlite3.SQLITE_PRAGMA:
-            is_allowed = operation not in _OF_PROCESS
+            is_allowed = operation not in _OF_PROCESS or value is None
         self.has_refused_driver = self.has_refused_driver or not is_allowed
         return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
