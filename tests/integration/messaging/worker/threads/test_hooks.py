@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
+from sluice.declaration import Consumer
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import HoldLost
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
@@ -19,7 +20,7 @@ from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks, WorkerHookSe
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.world import MAX_ATTEMPTS, Hands, World
+from tests.support.messaging.world import MAX_ATTEMPTS, Hands, World, envelope
 
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
@@ -93,8 +94,9 @@ class _FailingBlock(AbstractContextManager[TakeOutcome]):
 
 
 def everything(world: World, hooks: list[WorkerHooks]) -> Hands:
-    """Let one of each thing happen: handled, tried again, dead, set aside and drained, repeated, lost, not deleted."""
-    worker = world.worker(hooks=hooks)
+    """Let one of each happen: handled, retried, dead, parked and drained, repeated, lost, not deleted, passed over."""
+    handlers = world.handlers.of_consumer(Consumer(name="shipping", types=("order.placed",)))
+    worker = world.worker(hooks=hooks, handlers=handlers)
     sent = world.send("a", "a")
     world.says["a", 1] = [Retry(0), Reject("no such customer")]
     world.work_off(worker)
@@ -112,6 +114,8 @@ def everything(world: World, hooks: list[WorkerHooks]) -> Hands:
 
     world.send("a")
     world.says["a", 3] = [loses]
+    world.work_off(worker)
+    world.put(envelope("a", 4, type="order.shipped"))
     world.work_off(worker)
     caring = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     caring.care()
@@ -138,6 +142,7 @@ def test_hooks_are_called_in_order(parking: World) -> None:
         *("handling a2", "Ack", "drained a2"),
         *("before_acknowledge a1", "not_deleted", "before_acknowledge a1"),
         *("handling a3", "lost", "handling a3", "Ack", "before_acknowledge a3"),
+        *("handling a4", "passed_over a4", "Ack", "before_acknowledge a4"),
         *("tick", "overdue", "ended"),
     ]
 
