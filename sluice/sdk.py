@@ -47,6 +47,7 @@ UNANSWERED: tuple[type[Exception], ...] = (
 """Raised of a call that AWS did not answer, which may pass. Not all are botocore's own: KeyError of an answer in XML
 that is none of AWS, as a proxy's page may be; RuntimeError of refreshed credentials that have ended already; OSError
 and ValueError of what credentials and certificates are read from."""
+_ENDPOINT = "look at --endpoint-url"
 _STEPS: tuple[tuple[Any, str], ...] = (
     (_LOGIN, "log in again, as with `aws sso login`, or set AWS_PROFILE to another profile"),
     (exceptions.NoCredentialsError, SET_CREDENTIALS),
@@ -55,7 +56,9 @@ _STEPS: tuple[tuple[Any, str], ...] = (
     (exceptions.NoRegionError, "set AWS_DEFAULT_REGION"),
     (exceptions.ProxyConnectionError, "look at HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
     (exceptions.SSLError, "look at AWS_CA_BUNDLE and --endpoint-url"),
+    (exceptions.BotoCoreError, _ENDPOINT),  # some are an OSError as well: who was too slow is no file
     (OSError, "look at that file"),
+    (RuntimeError, SET_CREDENTIALS),
 )
 
 
@@ -64,7 +67,7 @@ def next_step(error: BaseException) -> str:
     code = str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, exceptions.ClientError) else ""
     if code.startswith(CREDENTIALS_REFUSED):
         return SET_CREDENTIALS
-    return next((step for kinds, step in _STEPS if isinstance(error, kinds)), "look at --endpoint-url")
+    return next((step for kinds, step in _STEPS if isinstance(error, kinds)), _ENDPOINT)
 
 
 def config(

@@ -12,9 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from botocore.exceptions import (
-    ClientError,
-)
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice import limits, sdk
 from sluice.aws.client import LIGHT, open_client
@@ -81,10 +79,14 @@ def check_topic(sns: Any, topic_arn: str) -> None:
 
 
 def lacks_credentials(error: BaseException | None) -> bool:
-    """Return whether a call failed because there are no credentials, or AWS refuses them."""
+    """Return whether a call failed because there are no credentials, or AWS refuses them.
+
+    What is no error of botocore's own came of what credentials are read from: a file, a process, the time they end.
+    """
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "")).startswith(CREDENTIALS_REFUSED)
-    return isinstance(error, sdk.NO_CREDENTIALS)
+    is_botocores = isinstance(error, BotoCoreError)
+    return isinstance(error, sdk.NO_CREDENTIALS if is_botocores else (OSError, RuntimeError, ValueError))
 
 
 class BatchRefused(Exception):

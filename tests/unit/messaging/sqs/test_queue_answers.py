@@ -1,11 +1,14 @@
 """What a queue makes of answers that SQS should not give."""
 
+import re
+
 import boto3
 import pytest
+from botocore import exceptions
 
 from sluice import sdk
 from sluice.messaging.errors import TransientError
-from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.sqs.queue import Queue, explained
 from tests.support.endpoints.capturing_server import Reply, capturing
 
 
@@ -33,6 +36,23 @@ def test_a_page_of_another_server_is_one_line(body: bytes) -> None:
         _queue(server.url).attributes()
 
     assert str(refused.value) == "the queue answers with HTTP 501, and not as SQS does; look at --endpoint-url"
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (exceptions.ReadTimeoutError(endpoint_url="http://sqs"), "look at --endpoint-url"),
+        (exceptions.ConnectTimeoutError(endpoint_url="http://sqs"), "look at --endpoint-url"),
+        (exceptions.SSLError(endpoint_url="https://sqs", error="self-signed"), "look at AWS_CA_BUNDLE and"),
+        (FileNotFoundError(2, "No such file or directory", "/token"), "look at that file"),
+        (RuntimeError("refreshed credentials are still expired"), "set AWS_PROFILE"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_next_step_follows_from_what_ended_a_call(error: Exception, step: str) -> None:
+    """Errors of time are an OSError as well, and no file can be looked at for them."""
+    with pytest.raises(TransientError, match=re.escape(f"); {step}")), explained():
+        raise error
 
 
 def _queue(url: str) -> Queue:
