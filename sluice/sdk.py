@@ -12,6 +12,7 @@ from botocore.parsers import ResponseParserError
 from sluice.error_codes import CREDENTIALS_REFUSED
 from sluice.errors import SET_CREDENTIALS
 
+CORRECT_PROFILE = "correct the profile in AWS's configuration, or set AWS_PROFILE to another one"
 RECORD_FOLDER = "SLUICE_RECORD"
 """The variable by which a program knows that each boto3 client it makes is recorded."""
 CONNECT_SECONDS = 4
@@ -52,7 +53,7 @@ _STEPS: tuple[tuple[Any, str], ...] = (
     (_LOGIN, "log in again, as with `aws sso login`, or set AWS_PROFILE to another profile"),
     (exceptions.NoCredentialsError, SET_CREDENTIALS),
     (exceptions.ProfileNotFound, "correct AWS_PROFILE, or unset it"),
-    (_PROFILE, "correct the profile in AWS's configuration, or set AWS_PROFILE to another one"),
+    (_PROFILE, CORRECT_PROFILE),
     (exceptions.NoRegionError, "set AWS_DEFAULT_REGION"),
     (exceptions.ProxyConnectionError, "look at HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
     (exceptions.SSLError, "look at AWS_CA_BUNDLE and --endpoint-url"),

@@ -17,6 +17,7 @@ import boto3
 import botocore.session
 from botocore import xform_name
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError
 from botocore.utils import get_environ_proxies, normalize_url_path
 
 from sluice import sdk
@@ -25,7 +26,7 @@ from sluice.aws.connections import Connections
 from sluice.aws.http import Address, NotConnected, to_botocore
 from sluice.aws.operation import Operation, read_keys
 from sluice.clock import wall_us
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, EndpointError
 
 LIGHT, BOTO3 = "light", "boto3"
 KINDS = (LIGHT, BOTO3)
@@ -45,10 +46,18 @@ def open_client(service: str, *, endpoint_url: str | None, region: str, config: 
 
     Raises:
         ConfigError: there is no such kind.
+        EndpointError: a `credential_process` prints what is no JSON, or no time.
     """
     if kind not in KINDS:
         raise ConfigError(f"client is {kind!r}, allowed are {' and '.join(KINDS)}; correct it")
-    client = boto3.client(service, endpoint_url=endpoint_url, region_name=region, config=config)
+    try:
+        client = boto3.client(service, endpoint_url=endpoint_url, region_name=region, config=config)
+    except BotoCoreError:  # of which some are a ValueError
+        raise
+    except ValueError as error:
+        raise EndpointError(
+            f"AWS's credentials cannot be read ({type(error).__name__}: {error}); {sdk.CORRECT_PROFILE}"
+        ) from error
     reason = f"{BOTO3} is asked for" if kind == BOTO3 else _need_of_boto3(client)
     if reason is None:
         try:

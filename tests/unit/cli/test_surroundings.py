@@ -24,6 +24,8 @@ sso_region = us-east-1
 aws_access_key_id = x
 [profile process]
 credential_process = /bin/false
+[profile chatty]
+credential_process = /bin/echo hello
 [profile role]
 role_arn = arn:aws:iam::000000000000:role/x
 source_profile = nothing
@@ -97,6 +99,11 @@ def test_white_space_around_variables_is_no_part_of_them(
         ("sso", COULD_NOT, "SSO Token: Token for mine does not exist); log in again, as with `aws sso login`, or"),
         ("half", COULD_NOT, "missing: aws_secret_access_key); correct the profile in AWS's configuration, or"),
         ("process", COULD_NOT, "credentials from custom-process: ); correct the profile in AWS's configuration, or"),
+        (
+            "chatty",
+            COULD_NOT,
+            "credentials cannot be read (JSONDecodeError: Expecting value: line 1 column 1 (char 0)); c",
+        ),
         ("role", COULD_NOT, 'The source_profile "nothing" referenced in the profile "role" does not exist.); correct'),
         ("web", COULD_NOT, "No such file or directory: '/nonexistent'); look at that file"),
         ("none", REFUSED, "the config profile (none) could not be found; correct AWS_PROFILE, or unset it"),
