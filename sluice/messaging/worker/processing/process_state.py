@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from sluice.terminal.logger import Logger
 
 _log = Logger()
+_STATUS_BYTES = 200  # its second line
 
 
 class _Part(NamedTuple):
@@ -28,10 +29,25 @@ class _Part(NamedTuple):
     put_back: Callable[[Any], object]
 
 
-def _mask() -> int:
-    mask = os.umask(0o77)
-    os.umask(mask)
-    return mask
+def _mask() -> int | None:
+    """Return the file mask as Linux shows it: `os.umask` would change it, for other threads too, to tell it.
+
+    https://man7.org/linux/man-pages/man5/proc_pid_status.5.html (read 2026-11-26)
+    """
+    try:
+        status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # another system, or no descriptor is left
+        return None
+    try:
+        found = os.read(status, _STATUS_BYTES).partition(b"Umask:\t")[2][:4]
+    finally:
+        os.close(status)
+    return int(found, 8) if found else None
+
+
+def _restore_mask(mask: int | None) -> None:
+    if mask is not None:
+        os.umask(mask)
 
 
 def _folder() -> str | None:
@@ -89,7 +105,7 @@ _PARTS = {
     "working directory": _Part(_folder, _change_folder),
     "environment": _Part(os.environ.copy, _restore_environment),
     "locale": _Part(lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
-    "file mask": _Part(_mask, os.umask),
+    "file mask": _Part(_mask, _restore_mask),
     "warning filters": _Part(lambda: list(warnings.filters), _restore_warnings),
     "recursion limit": _Part(sys.getrecursionlimit, sys.setrecursionlimit),
     "switch interval": _Part(sys.getswitchinterval, sys.setswitchinterval),
