@@ -34,14 +34,19 @@ _AREAS = (
 
 def _read(area: str) -> Iterator[Promise]:
     """Yield the promises of an area, in the order of its file."""
-    read = tomllib.loads((Path(__file__).parent / f"{area}.toml").read_text(encoding="utf-8"))
-    title, promiser = read.pop("area"), Promiser(read.pop("promiser", Promiser.SERVICE))
-    for id_, entry in read.items():
-        statement, saboteurs = entry.pop("statement"), tuple(entry.pop("saboteurs"))
-        evidence = tuple(_evidence(entry))
-        yield Promise(
-            id=id_, statement=statement, evidence=evidence, saboteurs=saboteurs, promiser=promiser, area=title
-        )
+    path, place = Path(__file__).parent / f"{area}.toml", "its head"
+    try:
+        read = tomllib.loads(path.read_text(encoding="utf-8"))
+        title, promiser = read.pop("area"), Promiser(read.pop("promiser", Promiser.SERVICE))
+        for place, entry in read.items():
+            statement, saboteurs = entry.pop("statement"), tuple(entry.pop("saboteurs"))
+            evidence = tuple(_evidence(entry))
+            yield Promise(
+                id=place, statement=statement, evidence=evidence, saboteurs=saboteurs, promiser=promiser, area=title
+            )
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        error.add_note(f"Read in {path}, at {place}.")
+        raise
 
 
 def _evidence(sources_of: dict[str, Any]) -> Iterator[Evidence]:
