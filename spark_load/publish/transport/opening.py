@@ -8,7 +8,7 @@ from botocore.utils import get_environ_proxies
 
 from sluice.aws.client import address_of
 from sluice.aws.operation import Operation, read_keys
-from sluice.clock import Clock
+from sluice.clock import Clock, wall_us
 from sluice.errors import ConfigError
 from sluice.recorder.recorder import Recorder
 from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS, Transport
@@ -69,6 +69,6 @@ def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock:
         exceptions=client.exceptions,
         address=address,
         keys=read_keys(credentials),
-        now_us=clock.now_us,
+        now_us=wall_us,
     )
     return HttpTransport(address, operation, ledger, service=service, clock=clock)

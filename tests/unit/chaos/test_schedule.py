@@ -19,6 +19,7 @@ def test_every_kind_of_fault_comes_and_the_schedule_follows_from_the_seed(seed: 
     settings = replace(_SETTINGS, seed=seed, seconds=60)
 
     assert {fault.kind for fault in settings.faults} == set(settings.kinds)
+    assert all(0 < fault.at_seconds <= fault.until_seconds <= 60 for fault in settings.faults)
     assert settings.faults == settings.faults != replace(settings, seed=seed + 1).faults
     assert {fault.kind for fault in replace(settings, seconds=120, every_seconds=0.5).faults} >= set(NETWORK)
 

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from botocore.config import Config
 
-from sluice.clock import SystemClock
+from sluice.clock import SystemClock, utc, wall_us
 from sluice.errors import ConfigError
 from sluice.recorder.journal import Journal, read_journal
 from sluice.recorder.recorder import Recorder
@@ -123,7 +124,10 @@ def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -
         for name in NAMES:
             with _open(name, service, server.url, tmp_path) as transport:
                 _send(transport, *_calls(ADDRESSES[service], ["aB3-_.~", "-7"], template=AWKWARD))
-            lines.append(_meaning(server.captured.pop()))
+            came = server.captured.pop()
+            signed_at = datetime.strptime(f"{came.headers['x-amz-date']}+0000", "%Y%m%dT%H%M%SZ%z")
+            assert abs(signed_at - utc(wall_us())) < timedelta(minutes=1), name
+            lines.append(_meaning(came))
 
     assert lines[0]["path"] == "/"
     assert lines[0]["headers"]["x-amz-security-token"] == "t0/k"
