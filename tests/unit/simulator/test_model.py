@@ -63,6 +63,21 @@ def test_a_message_is_kept_for_fourteen_days(service: Service) -> None:
     assert service.bodies(url) == ["new"]
 
 
+def test_retention_ends_in_flight_too(service: Service) -> None:
+    """VIS-16: a held message goes, and a younger one of its group is delivered."""
+    url = service.queue(MessageRetentionPeriod="60")
+    service.send(url, "old")
+    service.now += 30
+    service.receive(url, VisibilityTimeout=43_200)
+    service.send(url, "young")
+
+    blocked = service.bodies(url)
+    service.now += 30
+
+    assert blocked == []
+    assert service.bodies(url) == ["young"]
+
+
 def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
     """DLQ-08: dead-lettered on the fourth day, it stays another four."""
     dlq = service.queue("dlq.fifo")
@@ -269,6 +284,41 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) ->
     assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("CANCELLED", 3)
     assert service.bodies(url) == ["m1", "m2", "m3"]
     assert service.bodies(dlq) == ["m4", "m5"]
+
+
+def test_a_move_task_takes_nothing_behind_a_dead_letter_in_flight(service: Service) -> None:
+    """MOV-26: it receives as any consumer (documented), so a group in flight stays behind; other groups are moved."""
+    dlq, target = service.queue("dlq.fifo"), service.queue("target.fifo")
+    url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
+    for body, group in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        service.send(url, body, group=group)
+    service.receive(url, VisibilityTimeout=0)
+    service.receive(url)
+    held = service.receive(dlq, most=1)
+
+    service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq), DestinationArn=arn_of(target))
+    (task,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
+
+    assert [message["Body"] for message in held] == ["a1"]
+    assert (task["ApproximateNumberOfMessagesToMove"], task["ApproximateNumberOfMessagesMoved"]) == (1, 1)
+    assert service.bodies(target) == ["b1"]
+
+
+def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service) -> None:
+    """DLQ-04, DLQ-05, MOV-17: two sources, one id, one DLQ: both are there, and both return."""
+    dlq = service.queue("dlq.fifo")
+    sources = [service.queue(f"q{number}.fifo", RedrivePolicy=redrive_to(dlq, 1)) for number in (1, 2)]
+    for url in sources:
+        service.send(url, "m", id="same")
+        service.receive(url, VisibilityTimeout=0)
+        service.receive(url)
+    dead = service.receive(dlq, VisibilityTimeout=0)
+
+    service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq))
+
+    assert len(dead) == 2
+    assert all(message["Attributes"]["MessageDeduplicationId"] == message["MessageId"] for message in dead)
+    assert [service.bodies(url) for url in sources] == [["m"], ["m"]]
 
 
 def test_purge_and_names_rest_for_a_minute(service: Service) -> None:
