@@ -119,6 +119,11 @@ def is_locked(error: BaseException) -> bool:
     return state(error) in _LOCKED
 
 
+def is_not_supported(error: BaseException) -> bool:
+    """Return whether the database cannot do it as things are: change a column that a view depends on, for example."""
+    return state(error) == "0A000"
+
+
 def does_not_fit(error: BaseException) -> bool:
     """Return whether a statement does not fit what is there: a column that it adds is there, or one it needs is not."""
     found = state(error) or ""

@@ -27,9 +27,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import ColumnCollectionConstraint, CreateIndex, CreateTable
 from sqlalchemy.types import TypeEngine
 
+from sluice.messaging.database import failures
 from sluice.messaging.errors import OutboxError
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
@@ -152,7 +154,7 @@ def recollate(connection: Connection, metadata: MetaData) -> None:
     (read 2026-11-26)
 
     Raises:
-        OutboxError: a key is there twice.
+        OutboxError: a key is there twice, or a view, a policy or the like depends on one.
     """
     existing = set(inspect(connection).get_table_names())
     others = [table for table in metadata.sorted_tables if table.name in existing]
@@ -164,7 +166,16 @@ def recollate(connection: Connection, metadata: MetaData) -> None:
     for table in others:
         keys = [column.name for column in table.columns if column.type is KEY]
         changes = ", ".join(f'ALTER COLUMN {name} TYPE text COLLATE "C"' for name in keys)
-        connection.execute(text(f"ALTER TABLE {table.name} {changes}"))
+        try:
+            connection.execute(text(f"ALTER TABLE {table.name} {changes}"))
+        except DBAPIError as error:
+            if not failures.is_not_supported(error):
+                raise
+            reason = " ".join(str(error.orig).split())
+            raise OutboxError(
+                f'the keys of {table.name} cannot get the collation "C" ({reason}), allowed is nothing that depends on'
+                " them meanwhile; drop it, run this again, and create it again"
+            ) from error
         connection.execute(text(f"ANALYZE {table.name} ({', '.join(keys)})"))
 
 

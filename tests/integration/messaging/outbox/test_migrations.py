@@ -314,6 +314,27 @@ def test_keys_are_compared_byte_by_byte_after_the_step_and_others_are_refused(co
     assert changed == ['column sluice_outbox_lease.topic has the collation "POSIX", expected is "C"']
 
 
+@pytest.mark.parametrize(
+    ("made", "dependent"),
+    [
+        ("CREATE VIEW waiting AS SELECT topic, count(*) FROM sluice_outbox GROUP BY topic", "view waiting"),
+        ("CREATE POLICY mine ON sluice_outbox USING (topic = 'orders.fifo')", "policy mine"),
+    ],
+)
+def test_what_keeps_a_key_from_its_collation_is_named_and_nothing_is_changed(
+    collated: Engine, made: str, dependent: str
+) -> None:
+    with collated.begin() as connection:
+        connection.execute(text(made))
+
+    with pytest.raises(OutboxError, match=rf"{dependent}.*; drop it, run this again, and create it again") as error:
+        list(migrations.upgrade(collated, tables.versioned))
+
+    assert "\n" not in str(error.value)
+    with collated.connect() as connection:
+        assert schema.drift(connection, tables.metadata)[0].startswith("column sluice_outbox.topic has the collation")
+
+
 def test_the_documented_way_for_large_tables_leaves_nothing_to_make(collated: Engine) -> None:
     """The guide builds the indexes while everybody works; then the step makes none of theirs."""
     _commit(collated)
