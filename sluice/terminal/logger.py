@@ -47,7 +47,8 @@ class Logger:
         try:
             getattr(structlog.get_logger(), level)(event, **values)  # noqa: TID251
         except BaseException as error:  # of somebody else's streams and processors, or of the exception they show
-            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            # Where signals are handled it is somebody's signal, whose handler may have called sys.exit.
+            if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
                 raise
             if logged is not None:
                 _write_plainly(f"{event}, and its traceback cannot be shown", logged)

@@ -2,8 +2,9 @@
 
 import io
 import json
+import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import structlog
@@ -130,6 +131,18 @@ def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
 
     Logger().info("working")
     _fail("x")
+
+
+def test_a_program_whose_signal_comes_while_a_line_is_logged_ends() -> None:
+    """Its own handler raises SystemExit wherever the main thread is."""
+
+    def stop(*_: object) -> NoReturn:
+        sys.exit(0)
+
+    structlog.configure(processors=[stop])
+
+    with pytest.raises(SystemExit):
+        Logger().info("working")
 
 
 def test_an_exception_that_its_renderer_cannot_show_is_named() -> None:
