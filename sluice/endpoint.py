@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from sluice.errors import ConfigError
 
+_HOST_CHARACTERS_MAX = 255
 _LABEL = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 
 
@@ -37,4 +38,4 @@ def _is_host(name: str) -> bool:
     """Return whether botocore takes it, which otherwise raises a ValueError: an IPv6 address, or labels of DNS."""
     if ":" in name:
         return bool(ipaddress.IPv6Address(name))
-    return all(map(_LABEL.fullmatch, name.removesuffix(".").split(".")))
+    return len(name) <= _HOST_CHARACTERS_MAX and all(map(_LABEL.fullmatch, name.removesuffix(".").split(".")))

@@ -175,7 +175,15 @@ def test_a_database_that_is_none_is_refused(run: Run, url: str, message: str) ->
 
 @pytest.mark.parametrize(
     "url",
-    ["http://h:abc", "http://h:99999", "http://-h", "http://a..b", "http://\x1b[2J", "http://[::x]"],
+    [
+        "http://h:abc",
+        "http://h:99999",
+        "http://-h",
+        "http://a..b",
+        "http://\x1b[2J",
+        "http://[::x]",
+        "http://" + 128 * "a." + "b",
+    ],
 )
 def test_an_endpoint_that_is_none_is_refused(run: Run, dsn: str, url: str) -> None:
     """Also where only botocore minds, with a ValueError."""
