@@ -276,6 +276,13 @@ def test_second_counters_are_named_before_a_step_makes_their_index(collated: Eng
         "INSERT INTO sluice_inbox_group (consumer, group_id, epoch, first_seq, last_seq, updated_at_us)"
         " SELECT 'billing', 'g' || n % 11, n, 1, n, 0 FROM generate_series(1, 22) AS n",
     )
+    for _ in range(2):
+        _insert_unseen_by(
+            collated,
+            "sluice_inbox_parked_pkey",
+            "INSERT INTO sluice_inbox_parked (consumer, group_id, epoch, seq, event_id, body, attributes, sqs_message_id,"
+            " attempts, not_before_us, parked_at_us) VALUES ('billing', 'g', 1, 2, 'e', '{}', '{}', 'm', 1, 0, 0)",
+        )
 
     refused = []
     for versioned in _PARTS:
