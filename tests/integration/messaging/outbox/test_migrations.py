@@ -281,7 +281,8 @@ def test_second_counters_are_named_before_a_step_makes_their_index(collated: Eng
             collated,
             "sluice_inbox_parked_pkey",
             "INSERT INTO sluice_inbox_parked (consumer, group_id, epoch, seq, event_id, body, attributes,"
-            " sqs_message_id, attempts, not_before_us, parked_at_us) VALUES ('billing', 'g', 1, 2, 'e', '{}', '{}', 'm', 1, 0, 0)",
+            " sqs_message_id, attempts, not_before_us, parked_at_us)"
+            " VALUES ('billing', 'g', 1, 2, 'e', '{}', '{}', 'm', 1, 0, 0)",
         )
 
     refused = []
