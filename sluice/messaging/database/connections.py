@@ -10,6 +10,8 @@ handler had comes back as if it were new, or not at all.
 - SQLite: it is closed, and opened anew, in a tenth of a millisecond. A database in memory would be gone: its
   connection stays as its handlers leave it.
 - An engine of somebody else's: it is closed.
+
+What a handler, or a thread that is not the worker's, takes from the worker's pool by itself comes back the same way.
 """
 
 import sqlite3
@@ -139,10 +141,17 @@ class HookedConnection(psycopg.Connection[Any]):
         self._notice_end()
         return self._has_ended_itself
 
+    def borrow(self) -> None:
+        """Take in that somebody else than the worker takes it from its pool, for transactions of his own."""
+        if self._is_first:
+            self._note_what_it_was_opened_with()
+            super().rollback()
+        self._is_borrowed, self._is_new = True, False
+
     def lend(self) -> None:
         """Take in that a handler is about to have it, in a transaction."""
         if self._is_first:
-            self._is_first, self._is_resettable = False, self._has_what_a_new_one_has()
+            self._note_what_it_was_opened_with()
         self._is_lent = self._is_borrowed = True
         self._has_ended = self._has_ended_itself = False
 
@@ -292,18 +301,17 @@ class HookedConnection(psycopg.Connection[Any]):
         is_idle = self.pgconn.transaction_status == TransactionStatus.IDLE
         return bool(is_idle) and count == self._fewest and self.is_at_rest() and self._state() == self._opened
 
-    def _has_what_a_new_one_has(self) -> bool:
+    def _note_what_it_was_opened_with(self) -> None:
         cursor, rows = psycopg.Cursor(self, row_factory=tuple_row).execute(_OPENED_WITH), list[Any]()
         while cursor.nextset():
             rows += cursor.fetchall() if cursor.description else []
         (role, settings), (of_new,) = rows
-        is_resettable = settings == 0 and role == of_new
-        if not is_resettable:
+        self._is_first, self._is_resettable = False, settings == 0 and role == of_new
+        if not self._is_resettable:
             _log.warning(
                 "connections are closed after each message, as listeners of the engine set something when they are"
                 " opened; give the DSN options=-csearch_path=… or the like, or use ALTER ROLE … SET"
             )
-        return bool(is_resettable)
 
     def _state(self) -> tuple[Any, ...]:
         """Return what the driver has besides the session."""
@@ -483,6 +491,38 @@ def lend(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection
     if isinstance(driver, HookedConnection):
         driver.lend()
+
+
+class _Thread(threading.local):
+    is_workers = False
+
+
+_thread = _Thread()
+
+
+def begin_own_work() -> None:
+    """Take in that this thread is the worker's, and that what it takes from a pool is no handler's."""
+    _thread.is_workers = True
+
+
+def end_own_work() -> None:
+    """Take in that a handler runs on this thread: what it takes from a pool now is that handler's."""
+    _thread.is_workers = False
+
+
+def mark_borrowed(engine: Engine) -> None:
+    """Let what others than the worker take from its pool come back as what it lent to a handler: see `take_back`.
+
+    A handler opens a second session, or a thread of its own does, and what that sets would be left for a message.
+    """
+
+    @event.listens_for(engine, "checkout")
+    def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        if _thread.is_workers:
+            return
+        record.info[_LENT] = True
+        if isinstance(connection, HookedConnection):
+            connection.borrow()
 
 
 def take_back(engine: Engine) -> None:

@@ -79,9 +79,11 @@ class BegunTransaction:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
         connections.lend(self._connection)
         _guarded[self._connection] = self
+        connections.end_own_work()
         return self
 
     def __exit__(self, *_: object) -> None:
+        connections.begin_own_work()
         _guarded.pop(self._connection, None)
         self._keep_to_this_thread()
         if self._is_sqlite and not (self._has_committed or self._is_rolled_back):
@@ -215,7 +217,7 @@ class BegunTransaction:
         if action == sqlite3.SQLITE_TRANSACTION:
             is_allowed = self._is_rolled_back and operation == "ROLLBACK"
         elif action == sqlite3.SQLITE_PRAGMA:
-            is_allowed = operation not in _OF_PROCESS or value is None
+            is_allowed = value is None or str(operation).lower() not in _OF_PROCESS  # it comes as it was written
         self.has_refused_driver = self.has_refused_driver or not is_allowed
         return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
@@ -255,11 +257,13 @@ def listen(engine: Engine) -> None:
             event.listen(engine, "before_cursor_execute", _on_statement)
             event.listen(engine, "after_cursor_execute", _on_executed)
             connections.close_lent(engine)
+            connections.mark_borrowed(engine)
             _listened.add(engine)
 
 
 def open_session(engine: Engine) -> Session:
     """Return a session for one message: a handler that listens to its engine listens to that of its message."""
+    connections.begin_own_work()
     return Session(engine.execution_options())
 
 

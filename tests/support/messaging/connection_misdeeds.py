@@ -490,6 +490,7 @@ _SQLITE: dict[str, Act] = {
     "cursor kept": lambda session: _keep(driver_of(session).cursor()),
     "connection kept": lambda session: _keep(driver_of(session)),
     "interrupted": _driver(lambda driver: driver.interrupt()),
+    "heap limit in capitals": _suppressing(_raw("PRAGMA SOFT_HEAP_LIMIT = 77777777")),
     "driver closed": _driver(lambda driver: driver.close()),
     "driver rolls back": _suppressing(_driver(lambda driver: driver.rollback())),
     "driver commits": _suppressing(_driver(lambda driver: driver.commit())),
@@ -523,6 +524,42 @@ def _second_session(session: Session) -> None:
     second.execute(text("SELECT 1"))
     if session.get_bind().dialect.name == SQLITE:
         second.close()
+
+
+def _second_connection(statement: str) -> Act:
+    """Let a handler execute and commit on a connection that it takes from the pool by itself."""
+
+    def act(session: Session) -> None:
+        bind: Any = session.get_bind()
+        with closing(bind.raw_connection()) as second:
+            second.driver_connection.execute(statement)
+            second.driver_connection.commit()
+
+    return act
+
+
+def _second_connection_in_a_thread(statement: str) -> Act:
+    def act(session: Session) -> None:
+        thread = threading.Thread(target=_second_connection(statement), args=(session,))
+        thread.start()
+        thread.join()
+
+    return act
+
+
+# What is set on a second connection, by name, on each database.
+_SECOND: dict[str, dict[str, str]] = {
+    POSTGRES: {
+        "search path": f"SET search_path = {ELSEWHERE}",
+        "temp table that shadows": "CREATE TEMP TABLE effects AS SELECT * FROM effects WHERE false",
+        "session lock": "SELECT pg_advisory_lock(4714)",
+    },
+    SQLITE: {
+        "query_only": "PRAGMA query_only = ON",
+        "temp table that shadows": _SQLITE_SQL["temp table that shadows"],
+        "temp trigger": _SQLITE_SQL["temp trigger"],
+    },
+}
 
 
 def _uses_session(session: Session) -> None:
@@ -628,6 +665,11 @@ def _misdeeds() -> Iterator[Leftover]:
         yield Leftover(name, _suppressing(_sql(statement)), (SQLITE,))
     for name, act in _SQLITE.items():
         yield Leftover(name, act, (SQLITE,))
+    for database, statements in _SECOND.items():
+        for name, statement in statements.items():
+            yield Leftover(f"second connection: {name}", _second_connection(statement), (database,))
+            in_a_thread = _second_connection_in_a_thread(statement)
+            yield Leftover(f"second connection of a thread: {name}", in_a_thread, (database,))
     for name, act in (_SQLALCHEMY | _PROCESS).items():
         yield Leftover(name, act)
 
