@@ -79,11 +79,15 @@ class BegunTransaction:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
         connections.lend(self._connection)
         _guarded[self._connection] = self
+        if isinstance(self._session, _MessageSession):
+            self._session.begun = self
         connections.end_own_work()
         return self
 
     def __exit__(self, *_: object) -> None:
         connections.begin_own_work()
+        if isinstance(self._session, _MessageSession):
+            self._session.begun = None
         _guarded.pop(self._connection, None)
         self._keep_to_this_thread()
         if self._is_sqlite and not (self._has_committed or self._is_rolled_back):
@@ -132,11 +136,20 @@ class BegunTransaction:
         Raises:
             TransactionEnded: it is not, or a statement of it has failed.
         """
-        is_same = self._session.get_transaction() is self._transaction
-        if not is_same or (self._is_sqlite and not self._driver.in_transaction):
+        self.require_same()
+        if self._is_sqlite and not self._driver.in_transaction:
             raise TransactionEnded(TransactionEnded.ENDED)
         if _has_failed(self._connection):
             raise TransactionEnded(TransactionEnded.FAILED)
+
+    def require_same(self) -> None:
+        """Raise unless the session is still in this transaction, as far as the session knows.
+
+        Raises:
+            TransactionEnded: it is not.
+        """
+        if self._session.get_transaction() is not self._transaction:
+            raise TransactionEnded(TransactionEnded.ENDED)
 
     def commit(self, mark: Mark) -> None:
         """Commit it, and with it all that was done since it was begun.
@@ -241,6 +254,25 @@ class BegunTransaction:
             connections.authorize(self._driver, None)
 
 
+class _MessageSession(Session):
+    """A session of one message: a handler that has ended its transaction gets no other one, which nobody would guard.
+
+    https://docs.sqlalchemy.org/en/21/orm/session_api.html#sqlalchemy.orm.Session.get_bind (read 2026-11-26)
+    """
+
+    begun: BegunTransaction | None = None
+
+    def get_bind(self, *arguments: Any, **named: Any) -> Any:
+        """Return where it executes; it asks before each statement.
+
+        Raises:
+            TransactionEnded: its handler has ended its transaction.
+        """
+        if self.begun is not None:
+            self.begun.require_same()
+        return super().get_bind(*arguments, **named)
+
+
 _guarded: WeakKeyDictionary[Connection, BegunTransaction] = WeakKeyDictionary()
 _listened: WeakSet[Engine] = WeakSet()
 _listening = threading.Lock()
@@ -264,7 +296,7 @@ def listen(engine: Engine) -> None:
 def open_session(engine: Engine) -> Session:
     """Return a session for one message: a handler that listens to its engine listens to that of its message."""
     connections.begin_own_work()
-    return Session(engine.execution_options())
+    return _MessageSession(engine.execution_options())
 
 
 def _on_commit(connection: Connection) -> None:

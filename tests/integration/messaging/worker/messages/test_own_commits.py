@@ -36,7 +36,26 @@ def _replaces_the_authorizer(session: Session) -> None:
     driver_of(session).commit()
 
 
+def _goes_on_after(end: Way, commit: Way) -> Way:
+    def go_on(session: Session) -> None:
+        end(session)
+        session.execute(text(_INSERT))
+        commit(session)
+
+    return go_on
+
+
+def _begins(session: Session) -> None:
+    session.rollback()
+    with session.begin():
+        session.execute(text(_INSERT))
+
+
 _BOTH: dict[str, Way] = {
+    "session, after a rollback": _goes_on_after(Session.rollback, Session.commit),
+    "session, after it was closed": _goes_on_after(Session.close, Session.commit),
+    "session, begun anew": _begins,
+    "COMMIT, after a rollback": _goes_on_after(Session.rollback, _executes("COMMIT")),
     "session": Session.commit,
     "COMMIT": _executes("COMMIT"),
     "END": _executes("END TRANSACTION"),
