@@ -1,6 +1,7 @@
 """What every act of an operator has: who acts, a dry run, and one transaction."""
 
 import getpass
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
 
 
 def actor() -> str:
-    """Return who acts."""
-    return getpass.getuser()
+    """Return who acts: by number where the system knows no name, as in a container that runs as any number."""
+    try:
+        return getpass.getuser()
+    except OSError:
+        return f"user {os.getuid()}"
 
 
 def act[Done](engine: "Engine", description: str, do: "Callable[[Connection], Done]", *, confirmed: bool) -> Done:

@@ -1,5 +1,7 @@
 """Commands in the surroundings that containers, secrets and shells give them: one line that names the cause."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,16 @@ def test_too_few_files_are_one_line(run: Run, dsn: str, monkeypatch: pytest.Monk
 
     assert (code, err.count("\n")) == (COULD_NOT, 1)
     assert "Too many open files" in err
+
+
+def test_a_user_without_a_name_is_audited_by_number(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run as whatever number they are given."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2_000_000_001)
+
+    code, _, err = run("outbox", "begin-epoch", "--dsn", dsn, "--reason", "restored", "--yes")
+    _, out, _ = run("outbox", "audit", "--dsn", dsn)
+
+    assert (code, err) == (0, "")
+    assert json.loads(out)["actor"] == "user 2000000001"
