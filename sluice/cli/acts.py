@@ -16,7 +16,7 @@ def actor() -> str:
     """Return who acts: by number where the system knows no name, as in a container that runs as any number."""
     try:
         return getpass.getuser()
-    except OSError:
+    except (KeyError, OSError):  # of Python 3.12, and of later ones
         return f"user {os.getuid()}"
 
 
