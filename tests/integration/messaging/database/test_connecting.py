@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -103,8 +102,7 @@ def test_a_secrets_manager_that_never_answers_ends_a_command_in_one_line(
     assert (configured.connect_timeout, configured.read_timeout, configured.retries["total_max_attempts"]) == (2, 3, 2)
     assert (code, printed, connections) == (2, "", 2)
     assert error == (
-        f'sluice: AWS does not answer as hoped (Read timeout on endpoint URL: "{url}/"); look at credentials, region'
-        " and --endpoint-url\n"
+        f'sluice: AWS does not answer as hoped (Read timeout on endpoint URL: "{url}/"); look at --endpoint-url\n'
     )
 
 
@@ -124,8 +122,13 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
 ) -> None:
     """To ask each time is a round trip for each transaction."""
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
-    ping = Mock(wraps=engine.dialect.do_ping)
-    monkeypatch.setattr(engine.dialect, "do_ping", ping)
+    ping, pauses = engine.dialect.do_ping, list[float]()
+
+    def count_ping(connection: Any) -> bool:  # a mock would keep the connection, which then is closed
+        pauses.append(pause_seconds)
+        return ping(connection)
+
+    monkeypatch.setattr(engine.dialect, "do_ping", count_ping)
 
     for pause_seconds in (60, 60, 0, 0):
         monkeypatch.setattr(connections, "_IDLE_SECONDS", pause_seconds)
@@ -133,7 +136,7 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
             connection.execute(text("SELECT 1"))
     engine.dispose()
 
-    assert ping.call_count == 2
+    assert pauses == [0, 0]
 
 
 def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
