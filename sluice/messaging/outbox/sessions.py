@@ -332,7 +332,8 @@ def _after_rollback(session: Session) -> None:
 
 @hooks.listens_for(Session, "after_soft_rollback")
 def _after_soft_rollback(session: Session, previous: SessionTransaction) -> None:
-    unit_of(session).forget(previous)
+    if (unit := session.info.get(_UNIT)) is not None:  # that of a whole transaction has ended by now
+        unit.forget(previous)
 
 
 @hooks.listens_for(Session, "after_transaction_end")

@@ -1,7 +1,7 @@
 """What a producer's session promises: an event is committed with what else the session does, or not at all."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -79,6 +79,15 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
     assert before == []
     assert stored(engine) == [(TOPIC, "g", 1, 1)]
     assert count_of_orders(engine) == 2
+
+
+@pytest.mark.parametrize("end", [Session.commit, Session.rollback, Session.close])
+def test_a_session_without_an_event_keeps_nothing_of_ours(session: Session, end: Callable[[Session], None]) -> None:
+    session.execute(select(1))
+
+    end(session)
+
+    assert session.info == {}
 
 
 def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) -> None:
