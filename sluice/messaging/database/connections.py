@@ -299,7 +299,11 @@ class HookedConnection(psycopg.Connection[Any]):
             return True
         self._thread, self._fewest = None, min(count, self._fewest)
         is_idle = self.pgconn.transaction_status == TransactionStatus.IDLE
-        return bool(is_idle) and count == self._fewest and self.is_at_rest() and self._state() == self._opened
+        if not (is_idle and count == self._fewest and self.is_at_rest()):
+            return False
+        if self.isolation_level != self._opened[1]:  # SQLAlchemy names the default after a look in AUTOCOMMIT
+            self.isolation_level = self._opened[1]
+        return self._state() == self._opened
 
     def _note_what_it_was_opened_with(self) -> None:
         cursor, rows = psycopg.Cursor(self, row_factory=tuple_row).execute(_OPENED_WITH), list[Any]()

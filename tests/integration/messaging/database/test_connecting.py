@@ -139,6 +139,17 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
     assert pauses == [0, 0]
 
 
+def test_a_look_keeps_its_connection(postgres: Engine) -> None:
+    engine = engines.engine(postgres.url.render_as_string(hide_password=False))
+    seen = set()
+    for _ in range(3):
+        with engines.looking(engine) as connection:
+            seen.add(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+    engine.dispose()
+
+    assert len(seen) == 1
+
+
 def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_IDLE_SECONDS", 0)
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
