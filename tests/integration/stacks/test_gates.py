@@ -135,7 +135,7 @@ def test_cfn_lint_finds_nothing(varied: Mapping[str, Stacks]) -> None:
 
 
 def test_the_app_synthesizes_the_environment_the_context_names(varied: Mapping[str, Stacks], tmp_path: Path) -> None:
-    """A process of its own writes, to the byte, what this one made, and says only which types die; it starts no Docker."""
+    """A process of its own writes what this one made, to the byte, and says only which types die; nor starts Docker."""
     context = json.dumps({**CONTEXT, "env": "prod"})
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")
