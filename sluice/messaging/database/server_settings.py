@@ -10,9 +10,10 @@ https://www.postgresql.org/docs/18/rules.html, https://www.sqlite.org/pragma.htm
 
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Boolean, ColumnElement, Connection, select, text
+from sqlalchemy import Boolean, Connection, select, text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from sluice.messaging.errors import OutboxError
 
@@ -87,10 +88,15 @@ class OnStandby(OutboxError):
     """Raised where the database is a standby, which may be the primary soon, or was it until now."""
 
 
-class _Durable(ColumnElement[bool]):
-    """True; see `DURABLE`."""
+class _Durable(FunctionElement[bool]):
+    """True; see `DURABLE`. A function, as no plain element has a key by which compiled statements are kept.
+
+    https://docs.sqlalchemy.org/en/21/core/compiler.html#enabling-caching-support-for-custom-constructs (read
+    2026-11-26)
+    """
 
     inherit_cache = True
+    name = "durable"
     type = Boolean()
 
 

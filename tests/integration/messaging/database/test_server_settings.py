@@ -445,6 +445,18 @@ def test_a_setting_of_sqlite_is_refused_where_a_row_might_be_lost(
     assert found == ([] if line is None else [line])
 
 
+def test_a_statement_that_keeps_its_commit_is_compiled_once() -> None:
+    """Compiling costs more than executing: a worker would take twice the processor time for a message."""
+    compiled: dict[Any, Any] = {}
+    engine = engines.engine("sqlite://")
+    with engine.connect().execution_options(compiled_cache=compiled) as connection:
+        for _ in range(3):
+            server_settings.keep_commit(connection)
+    engine.dispose()
+
+    assert len(compiled) == 1
+
+
 def test_a_database_in_memory_is_refused_where_processes_work_on_it() -> None:
     engine = engines.engine("sqlite://")
     with engine.connect() as connection:
