@@ -19,10 +19,13 @@ from sluice.messaging.database import connections, engines
 _SAVEPOINT = "sluice_handler"
 # They outlive their connection: https://www.sqlite.org/pragma.html (read 2026-11-26).
 _OF_PROCESS = ("soft_heap_limit", "hard_heap_limit", "temp_store_directory", "data_store_directory")
-_ENDS_TRANSACTION = re.compile(
-    r"(\s|--[^\n]*\n|/\*.*?\*/|;)*(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
+BEFORE_STATEMENT = r"(\s|--[^\n]*\n|/\*.*?\*/|;)*"
+"""Pattern of what may stand before the first word of a statement."""
+ENDS_TRANSACTION = re.compile(
+    rf"{BEFORE_STATEMENT}(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
     re.IGNORECASE | re.DOTALL,
 )
+"""Pattern of the beginning of a statement that ends a transaction."""
 _TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
 # https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT (read 2026-11-26)
 _STATUS, _COMMITTED = text("SELECT txid_status(:id)"), "committed"
@@ -213,7 +216,7 @@ class BegunTransaction:
 
     def on_statement(self, statement: str) -> None:
         """Refuse a statement that would end the transaction."""
-        if self._mark is None and _ENDS_TRANSACTION.match(statement):
+        if self._mark is None and ENDS_TRANSACTION.match(statement):
             raise TransactionEnded(TransactionEnded.ENDED)
 
     def on_executed(self) -> None:

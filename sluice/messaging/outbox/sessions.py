@@ -26,6 +26,7 @@ from sqlalchemy import event as hooks
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.orm import InstanceState, Session, SessionTransaction
 
+from sluice.messaging.database.transactions import BEFORE_STATEMENT, ENDS_TRANSACTION
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
@@ -34,15 +35,10 @@ _UNIT = "sluice_outbox"
 _INSERT = insert(tables.messages)
 _IDLE = psycopg.pq.TransactionStatus.IDLE
 _TRANSACTION_ID_IF_ANY = text("SELECT txid_current_if_assigned()")
-_SPACE = r"(\s|--[^\n]*\n|/\*.*?\*/|;)*"
-_ENDS = re.compile(
-    rf"{_SPACE}(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
-    re.IGNORECASE | re.DOTALL,
-)
 _QUOTED = re.compile(r"'(?:[^']|'')*'|(\$\w*\$).*?\1", re.DOTALL)
 # A session's own savepoints too: SQLAlchemy's events know no name of one that begins.
 _SAVEPOINT = re.compile(
-    rf"{_SPACE}(?P<act>SAVEPOINT|RELEASE|ROLLBACK)(\s+(WORK|TRANSACTION))?(\s+TO)?(\s+SAVEPOINT)?\s+(?P<name>\S+)",
+    rf"{BEFORE_STATEMENT}(?P<act>SAVEPOINT|RELEASE|ROLLBACK)(\s+(WORK|TRANSACTION))?(\s+TO)?(\s+SAVEPOINT)?\s+(?P<name>\S+)",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -391,8 +387,8 @@ def _on_statement(connection: Connection, _: object, statement: str, *__: object
 def _ends_transaction(connection: Connection, statement: str) -> bool:
     """Return whether a statement, or one of several in a string, ends a transaction. SQLite takes one at a time."""
     if ";" not in statement or connection.dialect.name == "sqlite":
-        return _ENDS.match(statement) is not None
-    return any(map(_ENDS.match, _QUOTED.sub("''", statement).split(";")))
+        return ENDS_TRANSACTION.match(statement) is not None
+    return any(map(ENDS_TRANSACTION.match, _QUOTED.sub("''", statement).split(";")))
 
 
 def _after_statement(connection: Connection, *_: object) -> None:
