@@ -9,8 +9,9 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Engine, MetaData, text
@@ -118,17 +119,24 @@ def _only_one(engine: Engine, wait: Wait) -> Iterator[None]:
     if engine.dialect.name != "postgresql":
         engine.dispose()  # to close a file ends the locks that SQLite has on it
         with Path(str(engine.url.database)).open("rb") as file:
-            while not wait.is_stopped() and not _is_locked(file.fileno()):
-                wait.wait(_LOOK_SECONDS)
+            _await_turn(partial(_is_locked, file.fileno()), wait)
             yield
         return
     with engine.connect() as connection:
         timeouts = "name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
         connection.execute(text(f"SELECT set_config(name, '0', true) FROM pg_settings WHERE {timeouts}"))  # noqa: S608
         lock = text(f"SELECT pg_try_advisory_xact_lock({_MIGRATION_LOCK})")
-        while not wait.is_stopped() and not connection.execute(lock).scalar_one():
-            wait.wait(_LOOK_SECONDS)
+        _await_turn(lambda: connection.execute(lock).scalar_one(), wait)
         yield
+
+
+def _await_turn(take_lock: Callable[[], bool], wait: Wait) -> None:
+    """Wait for a lock, or until somebody asks to stop."""
+    if take_lock():
+        return
+    _log.info("another process runs the project's migration; it is waited for")
+    while not (wait.is_stopped() or take_lock()):
+        wait.wait(_LOOK_SECONDS)
 
 
 def _is_locked(file: int) -> bool:

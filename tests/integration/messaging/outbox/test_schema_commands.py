@@ -25,13 +25,15 @@ from sluice.messaging.database import engines
 
 folder = pathlib.Path(sys.argv[1])
 (folder / "running").touch(exist_ok=False)  # fails beside another
-time.sleep(0.3)
+while not (folder / "go").exists():
+    time.sleep(0.01)
 engine = engines.engine(os.environ["SLUICE_DSN"])
 with engine.begin() as connection:
     connection.execute(text("CREATE TABLE IF NOT EXISTS invoices (id INTEGER)"))
     connection.execute(text("INSERT INTO invoices SELECT count(*) FROM sluice_inbox_group"))  # ours are there
 (folder / "running").unlink()
 """
+_WAITS = "another process runs the project's migration; it is waited for"
 _AWAY = "postgresql://user@127.0.0.1:1/name"
 _NEWER = (
     "sluice: the {part}'s tables are of version 9, which needs code of version 8 or later, and this code is of version"
@@ -178,6 +180,12 @@ def test_a_project_migrates_after_us_one_process_after_another(engine: Engine, t
 
     with ExitStack() as stack:
         started = [stack.enter_context(_apply(dsn, tmp_path / f"{number}.log", *migrate)) for number in range(3)]
+        eventually(
+            lambda: sum(len(process.logged(_WAITS)) for process in started) == 2,
+            timeout_seconds=PATIENCE_SECONDS,
+            describe="two of three to wait",
+        )
+        (tmp_path / "go").touch()
         codes = [process.ended() for process in started]
 
     assert codes == [0] * 3, [process.log for process in started]
