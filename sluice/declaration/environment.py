@@ -301,7 +301,7 @@ def _check_topics(environment: Environment) -> None:
 def _check_filters(environment: Environment, topic: Topic | ExistingTopic) -> None:
     """Refuse what no attribute of an outbox's events can meet."""
     for consumer in environment.consumers_of(topic):
-        for fault in filters.unmatched(consumer.filter_policy or {}):
+        for fault in filters.find_mismatches(consumer.filter_policy or {}):
             field = f"filter_policy{fault.where}"
             refuse(Consumer, consumer.name, field=field, seen=fault.seen, allowed=fault.allowed)
 

@@ -104,13 +104,13 @@ def _fault_of_condition(name: str, condition: object, whole: object) -> Fault | 
     return found
 
 
-def unmatched(policy: Mapping[str, Sequence[object]]) -> Iterator[Fault]:
+def find_mismatches(policy: Mapping[str, Sequence[object]]) -> Iterator[Fault]:
     """Yield the conditions of a policy without faults that mean nothing for a topic to which only outboxes publish."""
     for name, conditions in policy.items():
         for condition in conditions:
             if name == OR:
                 assert isinstance(condition, Mapping)
-                yield from unmatched(condition)
+                yield from find_mismatches(condition)
             elif (found := _fault_of_match(name, condition)) is not None:
                 yield found
 

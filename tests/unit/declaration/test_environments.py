@@ -122,7 +122,7 @@ def condition(allowed: str, *conditions: Any) -> list[Refusal]:
     ]
 
 
-def unmatched(allowed: str, name: str, *conditions: Any) -> list[Refusal]:
+def mismatch(allowed: str, name: str, *conditions: Any) -> list[Refusal]:
     """Return an environment's refusals of what no event of an outbox can meet."""
     return [
         Refusal(
@@ -173,10 +173,10 @@ REFUSALS: list[Refusal] = [
     *operand("numeric", "comparisons such as ['>=', 0, '<', 100]",
         *(5, [], [">"], [">", "1"], ["!=", 1], [">", True], [1, ">"], [">", math.nan]),
         *([">", 1, "<"], [">", 5, "<", 5], ["<", 1, ">", 5], [">=", 1, "<=", 2, "<", 3])),
-    *unmatched(MATCHING, "r", *(1, 0.5, True, None, ""),
+    *mismatch(MATCHING, "r", *(1, 0.5, True, None, ""),
         *({"numeric": comparison} for comparison in ([">", 0], ["=", 0], [">", -1.5, "<=", 2])),
         *({"anything-but": unwanted} for unwanted in (1, ["x", 1], "")), {"equals-ignore-case": ""}, {"wildcard": ""}),
-    *unmatched(OF_TYPE, "type", "a b", "é", {"prefix": "order placed"}, {"suffix": "/"}, {"exists": False}),
+    *mismatch(OF_TYPE, "type", "a b", "é", {"prefix": "order placed"}, {"suffix": "/"}, {"exists": False}),
     *row(Consumer, "filter_policy", ALTERNATIVES,
         *({"$or": policies} for policies in ([{"a": ["1"]}], ["a", "b"],
             [{"a": ["1"]}, {}], [{"a": ["1"]}, {"prefix": ["x"]}]))),

@@ -161,9 +161,7 @@ def test_what_numba_keeps_and_cannot_read_is_compiled_anew(monkeypatch: pytest.M
     assert (len(torn), compiled.compiled(_times)(np.arange(2)).tolist()) == (1, [0, 2])
 
 
-def test_what_numba_keeps_of_a_class_that_moved_is_not_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Numba would unpickle it by its old name."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     moved = FunctionType(_times.__code__, globals(), "_times")

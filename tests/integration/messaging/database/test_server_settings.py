@@ -354,9 +354,7 @@ def test_a_check_names_a_collation_that_has_changed_since_the_indexes_were_made(
 
 
 @pytest.mark.parametrize("whose", ["ROLE ALL", "DATABASE postgres"])
-def test_what_was_delivered_is_there_after_a_crash_though_commits_do_not_wait_for_the_disk(
-    crashing: Any, whose: str
-) -> None:
+def test_a_delivered_effect_survives_a_crash_under_asynchronous_commits(crashing: Any, whose: str) -> None:
     """An event that a relay could publish, a relay's token, and a message that the worker deletes then."""
     engine = engines.engine(crashing.get_uri())
     with engine.begin() as connection:

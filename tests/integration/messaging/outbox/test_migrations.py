@@ -329,9 +329,7 @@ def test_keys_are_compared_byte_by_byte_after_the_step_and_others_are_refused(co
         ("CREATE POLICY mine ON sluice_outbox USING (topic = 'orders.fifo')", "policy mine"),
     ],
 )
-def test_what_keeps_a_key_from_its_collation_is_named_and_nothing_is_changed(
-    collated: Engine, made: str, dependent: str
-) -> None:
+def test_a_dependent_of_a_key_is_named_and_nothing_is_changed(collated: Engine, made: str, dependent: str) -> None:
     with collated.begin() as connection:
         connection.execute(text(made))
 

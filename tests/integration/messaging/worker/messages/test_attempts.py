@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_for_the_handlers_table_alone_costs_no_attempt_howev
 
 
 @pytest.mark.parametrize("place", ["handler", "before the handler"])
-def test_what_was_set_aside_has_the_same_attempts(
+def test_a_parked_message_has_the_same_attempts(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """One failure is one attempt here: the drainer tries again later, and not in the same receive."""
