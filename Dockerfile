@@ -1,6 +1,7 @@
 # What every task of a service runs, told by its command: a consumer's worker or the relay. It holds code and no
 # declaration: the stacks give each task its part. docs/guides/image.md
-FROM python:3.13-slim-trixie
+ARG BASE=docker.io/library/python:3.13-slim-trixie
+FROM ${BASE}
 
 # The tasks' file system is read-only.
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

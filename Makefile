@@ -128,8 +128,8 @@ checkov: setup ## Check the templates of every environment with checkov, in an e
 	@uvx --quiet --python .venv/bin/python --from 'checkov==$(CHECKOV)' checkov --config-file .checkov.yaml --directory cdk.out/checkov
 
 .PHONY: deploy
-deploy: setup ## Deploy ENV: local to the LocalStack of AWS_ENDPOINT_URL; any other to AWS, after a question
-	@python scripts/change.py deploy -- "$$ENV"
+deploy: setup ## Deploy ENV: local to the LocalStack of AWS_ENDPOINT_URL; any other to AWS, after a question; ALLOW="ID …"
+	@python scripts/change.py deploy $(foreach id,$(filter-out -%,$(ALLOW)),--allow '$(subst ','\'',$(id))') -- "$$ENV"
 
 .PHONY: diff
 diff: setup ## Show what a deployment of ENV would change

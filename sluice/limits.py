@@ -93,6 +93,8 @@ LOG_RETENTION_DAYS = (
 
 # https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html
 VPC_PREFIX_LENGTH_MIN = 16
+ZONES_MAX = 3
+"""Ours: every region has at least three."""
 
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html
 WAIT_SECONDS_MAX = 20

@@ -1,8 +1,9 @@
 """Write the pages that follow from the code: `python -m tools.generate` (or `make docs`).
 
 docs/promises.md and docs/conformance.md are generated whole, and so is what git does not have: docs/conformance.html
-and .json. In docs/architecture/stacks.md, docs/benchmarks.md and docs/capacity.md only what stands between
-`<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand, there.
+and .json. In docs/architecture/stacks.md, docs/guides/deploy.md, docs/benchmarks.md and docs/capacity.md only the text
+between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand, there. The
+resource schemas that the guard of deployments needs are written beside it, in sluice/deployment.
 """
 
 import re
@@ -11,14 +12,15 @@ from pathlib import Path
 
 from benchmarks import report
 from contract_tests.proving import conformance_page
-from tools import alarm_table, capacity, cost_table, declared_fields, promises_page, stack_counts
+from tools import alarm_table, capacity, cost_table, declared_fields, guarded_changes, promises_page, stack_counts
 from tools.declared_fields import ENVIRONMENTS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def pages() -> dict[Path, str]:
-    """Return every generated page that is committed, as it is to be now."""
+    """Return every generated file that is committed, as it is to be now."""
+    deploy = DOCS / "guides" / "deploy.md"
     stacks, needs, measured = (DOCS / name for name in ("architecture/stacks.md", "capacity.md", "benchmarks.md"))
     return {
         DOCS / "promises.md": promises_page.page(),
@@ -26,6 +28,10 @@ def pages() -> dict[Path, str]:
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
         measured: fill(measured.read_text("utf-8"), {name: of.markdown() for name, of in report.stored().items()}),
         needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity()}),
+        deploy: fill(
+            deploy.read_text(encoding="utf-8"), {"changes": _table(guarded_changes.COLUMNS, guarded_changes.rows())}
+        ),
+        guarded_changes.FILE: guarded_changes.schemas_text(),
     }
 
 

@@ -1,4 +1,4 @@
-"""`sluice env …`: the declared environments, their names, what they cost, and what a change does."""
+"""`sluice env …`: the declared environments, their names, what they cost, what a change does, and their deployment."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,10 @@ from sluice.terminal.groups import Group, Lazy
 from sluice.terminal.options import declaration_option
 from sluice.terminal.values import COUNT, SIZE
 
-_LAZY = {"diff": Lazy("sluice.cli.env_diff:diff", "What a change of the declaration does, before it is deployed.")}
+_LAZY = {
+    "deploy": Lazy("sluice.cli.env_deploy:deploy", "Deploy ENV; refuse what would lose data."),
+    "diff": Lazy("sluice.cli.env_diff:diff", "What a change of the declaration does, before it is deployed."),
+}
 
 
 @click.group(cls=Group, lazy=_LAZY, default="show")

@@ -19,7 +19,7 @@ from constructs import Construct
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network, closed_group
 from sluice.constructs.removal import encryption_key
-from sluice.declaration import Encryption, Environment, ExistingDatabase, NewDatabase, Removal
+from sluice.declaration import Encryption, Environment, ExistingDatabase, NewDatabase, Removal, naming
 from sluice.declaration.arguments import typed
 
 _NAME = "sluice"
@@ -84,6 +84,7 @@ class Database(Construct):
         self.cluster = rds.DatabaseCluster(
             self,
             "Cluster",
+            cluster_identifier=naming.database_name(environment),
             engine=rds.DatabaseClusterEngine.aurora_postgres(version=_version(declared)),
             parameters={"rds.force_ssl": "1"},
             default_database_name=_NAME,

@@ -4,6 +4,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from sluice import limits
 from sluice.constructs.logs import log_group, log_key
 from sluice.declaration import Environment, ExistingDatabase, ExistingNetwork, NewNetwork
 from sluice.declaration.arguments import typed
@@ -98,6 +99,8 @@ class Network(Construct):
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(declared.cidr),
             max_azs=declared.availability_zones,
+            # Addresses stay free for zones that are declared later, so that no subnet changes its own.
+            reserved_azs=limits.ZONES_MAX - declared.availability_zones,
             nat_gateways=0,
             subnet_configuration=[ec2.SubnetConfiguration(name="Tasks", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
             restrict_default_security_group=declared.restrict_default_security_group,

@@ -81,6 +81,16 @@ def cluster_name(environment: Environment) -> str:
     return _name(environment) if environment.cluster is None else environment.cluster
 
 
+def database_name(environment: Environment) -> str:
+    """Return the identifier of the database cluster. Every environment whose queues have names has a short enough one.
+
+    It is fixed, so that CloudFormation fails where it would otherwise replace the cluster by an empty one.
+    AWS: https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBCluster.html (1 to 63 letters, digits and
+    hyphens; read 2026-11-26).
+    """
+    return _name(environment)
+
+
 def dashboard_name(environment: Environment) -> str:
     """Return the name of the dashboard."""
     return _name(environment)

@@ -1,8 +1,8 @@
 """What a Dockerfile copies into its image, as far as its text tells.
 
 Read are COPY and ADD of the last stage and of the stages that it begins with, in both forms, with continuations,
-wildcards and here-documents. What comes from another stage, from elsewhere or through a variable or a mount is not
-known.
+wildcards and here-documents; FROM may name an ARG that has a default. What comes from another stage, from elsewhere or
+through another variable or a mount is not known.
 Reference: https://docs.docker.com/reference/dockerfile/ (read 2026-11-23).
 """
 
@@ -38,10 +38,18 @@ def _any(verdicts: Iterable[bool | None]) -> bool | None:
 def _last_stage(text: str) -> list[_Instruction]:
     stages: dict[str, list[_Instruction]] = {}
     stage: list[_Instruction] = []
+    defaults: dict[str, str] = {}  # of ARG before the first FROM, which every FROM may name
     for instruction in _instructions(text):
-        if instruction.name == "FROM":
-            words = [word for word in instruction.rest.lower().split() if not word.startswith("--")]
-            stage = [copied for image in words[:1] for copied in stages.get(image, [instruction])]
+        if instruction.name == "ARG" and not stage:
+            name, _, default = instruction.rest.partition("=")
+            defaults |= {f"${{{name}}}": default} if default else {}
+        elif instruction.name == "FROM":
+            rest = instruction.rest
+            for name, default in defaults.items():
+                rest = rest.replace(name, default)
+            begun = _Instruction("FROM", rest)
+            words = [word for word in rest.lower().split() if not word.startswith("--")]
+            stage = [copied for image in words[:1] for copied in stages.get(image, [begun])]
             stages |= dict.fromkeys(words[2:], stage)  # after AS
         else:
             stage.append(instruction)

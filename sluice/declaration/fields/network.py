@@ -23,13 +23,13 @@ class NewNetwork:
 
     Args:
         cidr: its addresses.
-        availability_zones: how many it spans.
+        availability_zones: how many it spans. More can be declared later; fewer, only while nothing runs in them.
         restrict_default_security_group: take every rule from the VPC's default security group, which a Lambda does at
             deploy time.
     """
 
     cidr: str = checked(_is_network, "an IPv4 network from /16 to /24 such as '10.0.0.0/16'", default="10.0.0.0/16")
-    availability_zones: int = between(1, 3, "zones", default=2)
+    availability_zones: int = between(1, limits.ZONES_MAX, "zones", default=2)
     restrict_default_security_group: bool = True
 
 

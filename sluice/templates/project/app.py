@@ -1,6 +1,7 @@
 """The CDK app: `cdk synth -c env=NAME` writes the templates of one environment of environments.py (default: local)."""
 
 import sys
+from dataclasses import replace
 
 import aws_cdk as cdk
 from sluice.constructs.nag import rule_packs
@@ -18,6 +19,9 @@ def main() -> None:
     try:
         declaration = load_declaration()
         environment = declaration.environment(app.node.try_get_context("env") or "local")
+        account = app.node.try_get_context("account")  # `sluice env deploy` says where it is going to
+        if account is not None:
+            environment = replace(environment, account=str(account))
         require_handlers(environment, source=declaration.source)
         EnvironmentStage(app, environment=environment)
     except ConfigError as error:

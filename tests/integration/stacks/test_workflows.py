@@ -19,10 +19,11 @@ from tests.support.project import PROJECT
 TEMPLATE = PROJECT / "sluice" / "templates" / "project"
 FOLDERS = {PROJECT: ".github/workflows", TEMPLATE: "dot_github/workflows"}
 OPTIONS_OF = {
-    "cdk deploy": ("cdk", "deploy", "--help"),
+    "cdk synth": ("cdk", "synth", "--help"),
     "cdk diff": ("cdk", "diff", "--help"),
     "pytest contract_tests": ("pytest", "contract_tests", "--help"),
     "sluice contracts": ("sluice", "contracts", "--", "--help"),
+    "sluice env deploy": ("sluice", "env", "deploy", "--help"),
     "sluice load trend": ("sluice", "load", "trend", "--help"),
 }
 type Workflow = dict[str, Any]
@@ -101,8 +102,8 @@ def test_the_commands_are_found() -> None:
     """Or the test above would hold nothing."""
     seen = {command.words[:2] for command in COMMANDS}
 
-    assert {("make", "setup"), ("make", "deploy"), ("make", "diff"), ("make", "load"), ("cdk", "deploy")} <= seen
-    assert {("cdk", "diff"), ("pytest", "contract_tests"), ("sluice", "contracts")} <= seen
+    assert {("make", "setup"), ("make", "deploy"), ("make", "diff"), ("make", "load"), ("cdk", "synth")} <= seen
+    assert {("cdk", "diff"), ("pytest", "contract_tests"), ("sluice", "contracts"), ("sluice", "env")} <= seen
 
 
 def test_a_release_goes_from_dev_through_contracts_and_a_load_test_to_prod() -> None:

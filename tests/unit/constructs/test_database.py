@@ -16,10 +16,11 @@ CLUSTER, INSTANCE = "AWS::RDS::DBCluster", "AWS::RDS::DBInstance"
 PARAMETERS, SUBNETS = "AWS::RDS::DBClusterParameterGroup", "AWS::RDS::DBSubnetGroup"
 
 
-def _cluster(*, capacity: dict[str, float], backup_days: int, is_retained: bool) -> dict[str, Any]:
+def _cluster(name: str, *, capacity: dict[str, float], backup_days: int, is_retained: bool) -> dict[str, Any]:
     """Return a cluster whole; the retained ones here have a key of their own."""
     key: dict[str, Any] = {"KmsKeyId": "Arn(DatabaseKey)", "MasterUserSecret": {"KmsKeyId": "Arn(DatabaseKey)"}}
     return {
+        "DBClusterIdentifier": name,
         "Engine": "aurora-postgresql",
         "EngineVersion": "17.9",
         "DatabaseName": "sluice",
@@ -48,6 +49,7 @@ def test_a_database_is_encrypted_backed_up_and_has_the_declared_capacity(
     assert clusters == {
         "dev": {
             "DatabaseCluster": _cluster(
+                "sluice-dev",
                 capacity={"MinCapacity": 0, "MaxCapacity": 2, "SecondsUntilAutoPause": 1_800},
                 backup_days=7,
                 is_retained=False,
@@ -55,11 +57,12 @@ def test_a_database_is_encrypted_backed_up_and_has_the_declared_capacity(
         },
         "prod": {
             "DatabaseCluster": _cluster(
-                capacity={"MinCapacity": 1, "MaxCapacity": 16}, backup_days=14, is_retained=True
+                "sluice-prod", capacity={"MinCapacity": 1, "MaxCapacity": 16}, backup_days=14, is_retained=True
             )
         },
         "full": {
             "DatabaseCluster": _cluster(
+                "sluice-full",
                 capacity={"MinCapacity": 0, "MaxCapacity": 32, "SecondsUntilAutoPause": 900},
                 backup_days=35,
                 is_retained=True,

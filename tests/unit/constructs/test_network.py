@@ -107,13 +107,13 @@ def test_a_new_network_has_no_way_to_the_internet(declared: list[Resource], envi
 
 
 def test_every_zone_has_a_private_subnet(by_environment: Mapping[str, list[Resource]]) -> None:
-    """As many as declared, in the zones the region names at deploy time."""
+    """As many as declared, in the zones the region names at deploy time; each has a share of three zones or more."""
     subnets = {name: of_kind(by_environment[name], SUBNET) for name in ("local", "prod", "full")}
 
     assert subnets == {
         "local": {
-            "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/17"),
-            "NetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.128.0/17"),
+            "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/18"),
+            "NetworkVpcTasksSubnet2Subnet": _subnet(1, "10.0.64.0/18"),
         },
         "prod": {
             "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.0.0.0/18"),
@@ -121,8 +121,8 @@ def test_every_zone_has_a_private_subnet(by_environment: Mapping[str, list[Resou
             "NetworkVpcTasksSubnet3Subnet": _subnet(2, "10.0.128.0/18"),
         },
         "full": {
-            "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.42.0.0/21"),
-            "NetworkVpcTasksSubnet2Subnet": _subnet(1, "10.42.8.0/21"),
+            "NetworkVpcTasksSubnet1Subnet": _subnet(0, "10.42.0.0/22"),
+            "NetworkVpcTasksSubnet2Subnet": _subnet(1, "10.42.4.0/22"),
         },
     }
 

@@ -20,6 +20,7 @@ HOLDS = {
     "by a wildcard": "FROM python:3.13\nCOPY ord*s/services/*.py /app/",
     "by ADD": "FROM python:3.13\nADD orders /app/",
     "in the stage that the last one begins with": "FROM python:3.13 AS base\nCOPY orders /app/\nFROM base\nUSER 10001",
+    "in the stage that an argument's default names": "ARG OF=base\nFROM p AS base\nCOPY orders /a/\nFROM ${OF}",
     "among what is not known": "FROM python:3.13\nCOPY --from=build / /\nCOPY $MORE /app/\nCOPY orders /app/",
 }
 LACKS = {
@@ -30,6 +31,7 @@ LACKS = {
     "something deeper": "FROM python:3.13\nCOPY orders/*/*/templates orders/",
     "a wildcard for one level": "FROM python:3.13\nCOPY orders/*.py /app/",
     "in a comment": "FROM python:3.13\n# COPY orders orders/",
+    "in what an argument's default names": "ARG BASE=python:3.13\nFROM ${BASE}\nCOPY lock orders/",
     "in another stage": "FROM python:3.13 AS build\nCOPY orders orders/\nFROM python:3.13\nUSER 10001",
     "in what a here-document runs": "FROM python:3.13\nRUN <<EOF\nCOPY orders orders/\nEOF\nCOPY lock /app/",
     "no Dockerfile at all": "FROM",
@@ -39,6 +41,7 @@ OPEN = {
     "all but": "FROM python:3.13\nCOPY --exclude=*.md orders orders/",
     "a variable": "FROM python:3.13\nCOPY ${SOURCE} /app/",
     "a variable that may name a stage": "FROM $BASE\nCOPY lock /app/",
+    "an argument without a default": "ARG BASE\nFROM ${BASE}\nCOPY lock /app/",
     "any depth": "FROM python:3.13\nCOPY **/*.py /app/",
     "a mount": "FROM python:3.13\nRUN --mount=type=bind,target=/src pip install /src",
     "from elsewhere": "FROM python:3.13\nADD https://example.com/orders.git /app/",

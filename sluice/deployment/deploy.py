@@ -1,0 +1,168 @@
+"""Deploy an environment: judge all of its stacks, then change one after the other, each by a change set that is read.
+
+The cdk command synthesizes, publishes images and talks to CloudFormation; what is decided here is whether it may.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sluice.declaration import Environment, Removal, naming
+from sluice.declaration.loading import VARIABLE
+from sluice.deployment.assembly import SynthesizedStack, read_assembly
+from sluice.deployment.deployed import Account
+from sluice.deployment.guard import Finding, Template, bundled_schemas, judge, judge_change_set
+from sluice.errors import ConfigError, EndpointError
+from sluice.terminal import output
+
+_CHANGE_SET = "sluice-env-deploy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One environment, and how the cdk command is run for it.
+
+    Args:
+        environment: what is declared; its account is known.
+        declaration: the file it stands in.
+        approval: of cdk: `never`, or `broadening` where somebody can be asked.
+    """
+
+    environment: Environment
+    declaration: Path | None
+    approval: str = field(default_factory=lambda: "broadening" if sys.stdin.isatty() else "never")
+
+    def synthesize(self, folder: Path) -> list[SynthesizedStack]:
+        """Write the templates to a folder, and return its stacks."""
+        environment = self.environment
+        stage = naming.stage_name(environment)
+        account = () if environment.account is None else ("-c", f"account={environment.account}")
+        self._cdk("synth", "--quiet", "-o", str(folder), "-c", f"env={environment.name}", *account, f"{stage}/*")
+        return read_assembly(folder, stage)
+
+    def check(self, stacks: Sequence[SynthesizedStack], account: Account) -> list[Finding]:
+        """Return what a deployment would harm in an account."""
+        before = {stack.name: found for stack in stacks if (found := account.template(stack)) is not None}
+        findings = judge(before, {stack.name: stack.template for stack in stacks}, account.schemas())
+        return account.with_what_is_there(findings, {stack.name: stack for stack in stacks})
+
+    def run(self, account: Account, *, allowed: Collection[str]) -> None:
+        """Deploy the environment.
+
+        Args:
+            account: where to.
+            allowed: logical ids of what may be harmed.
+
+        Raises:
+            ConfigError: it would harm something else; nothing has been changed, or the stacks before the one named.
+            EndpointError: cdk failed.
+        """
+        with tempfile.TemporaryDirectory(prefix="sluice-env-deploy-") as directory:
+            folder = Path(directory)
+            stacks = self.synthesize(folder)
+            require_allowed(self.check(stacks, account), allowed)
+            for stack in stacks:
+                self._change(stack, folder, account, allowed)
+
+    def _change(self, stack: SynthesizedStack, folder: Path, account: Account, allowed: Collection[str]) -> None:
+        deployed = account.template(stack)
+        cdk = ("deploy", stack.path, "--app", str(folder), "--exclusively", "--progress", "events")
+        change_set = ("--change-set-name", _CHANGE_SET, "--require-approval", self.approval)
+        self._cdk(*cdk, "--method", "prepare-change-set", *change_set)
+        changes = account.changes(stack, _CHANGE_SET)
+        if not changes:
+            return
+        if deployed is not None:
+            self._judge_change_set(stack, changes, deployed, account, allowed)
+        is_retained = self.environment.removal is Removal.RETAIN
+        mine = [id_ for id_ in allowed if id_ in (deployed or {}).get("Resources", {})]
+        if is_retained and deployed is not None and mine:
+            self._protect(stack, account, mine)
+        self._cdk(*cdk, "--method", "execute-change-set", *change_set)
+        if is_retained:
+            self._protect(stack, account, ())
+
+    def _judge_change_set(
+        self,
+        stack: SynthesizedStack,
+        changes: list[Mapping[str, Any]],
+        deployed: Template,
+        account: Account,
+        allowed: Collection[str],
+    ) -> None:
+        try:
+            require_allowed(judge_change_set(stack.name, changes, deployed), allowed, is_all=False)
+        except ConfigError:
+            account.delete_change_set(stack, _CHANGE_SET)
+            raise
+
+    def _protect(self, stack: SynthesizedStack, account: Account, allowed: Collection[str]) -> None:
+        failure = account.protect(stack, allowed)
+        if failure is not None:
+            output.line(
+                f"{stack.name}: no stack policy was set ({failure}); a plain `cdk deploy` may replace what it holds",
+                is_error=True,
+            )
+
+    def _cdk(self, *arguments: str) -> None:
+        command = ["cdk", *arguments, "--no-notices"]
+        variables = dict(os.environ)
+        if self.declaration is not None:
+            variables[VARIABLE] = str(self.declaration)
+        try:
+            ended = subprocess.run(command, env=variables, check=False)
+        except FileNotFoundError as error:
+            raise EndpointError(
+                "there is no cdk on PATH; run this through make, or put node_modules/.bin there"
+            ) from error
+        if ended.returncode:
+            raise EndpointError(f"cdk {arguments[0]} ended with {ended.returncode}; what it printed above says why")
+
+
+def compare(before: Sequence[SynthesizedStack], after: Sequence[SynthesizedStack]) -> list[Finding]:
+    """Return what the change from one synthesized environment to another would harm; it calls nothing."""
+    was, now = ({stack.name: stack.template for stack in stacks} for stacks in (before, after))
+    return judge(was, now, bundled_schemas())
+
+
+def deploy(environment: Environment, declaration: Path | None, *, allowed: Collection[str]) -> None:
+    """Deploy an environment whose account is known, as `Deployment.run` does.
+
+    cdk can ask about wider permissions only on a terminal; without one nobody could answer.
+    """
+    account = Account(account=str(environment.account), region=environment.region)
+    Deployment(environment=environment, declaration=declaration).run(account, allowed=allowed)
+
+
+def require_allowed(findings: Collection[Finding], allowed: Collection[str], *, is_all: bool = True) -> None:
+    """Refuse findings that are not allowed, which are printed to stderr, and an allowance of what is not found.
+
+    Args:
+        findings: of the guard.
+        allowed: logical ids.
+        is_all: there are no other findings, so an id that is not among them is misspelt.
+
+    Raises:
+        ConfigError: with what to add for those that are meant.
+    """
+    refused = [found for found in findings if found.logical_id not in allowed]
+    for found in refused:
+        output.line(str(found), is_error=True)
+    if refused:
+        options = " ".join(f"--allow {id_}" for id_ in dict.fromkeys(found.logical_id for found in refused))
+        raise ConfigError(
+            f"{len(refused)} of the resources in {', '.join(dict.fromkeys(found.stack for found in refused))} would"
+            " lose what is named above, and were left as they are; declare them as they were or, if it is meant, add"
+            f" {options}"
+        )
+    unknown = sorted({*allowed} - {found.logical_id for found in findings})
+    if is_all and unknown:
+        raise ConfigError(
+            f"--allow is {', '.join(unknown)}, allowed is the logical id of a resource that this deployment would harm:"
+            f" {', '.join(found.logical_id for found in findings) or 'there is none'}; leave it out"
+        )

@@ -1,0 +1,355 @@
+"""Judge a change of templates: which resources with state it would remove, replace, or leave without protection.
+
+All stacks are compared before the first is changed, because CloudFormation makes no change set of a stack that needs
+another's new exports. So a replacement is followed through references, also into the next stack. What a property does
+to its resource is CloudFormation's own schema of the type; replacement at times counts as replacement.
+
+AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-updating-stacks-update-behaviors.html
+(read 2026-11-26).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib import resources
+from typing import Any
+
+from sluice.errors import ConfigError
+
+type Template = Mapping[str, Any]
+type Key = tuple[str, str]
+"""A stack's name, and a logical id in it."""
+type Schemas = Callable[[str], frozenset[str] | None]
+"""A resource type to the properties for which CloudFormation replaces it, always or at times; None if unknown."""
+
+STATE: Mapping[str, str] = {
+    "AWS::SQS::Queue": "the messages in it",
+    "AWS::SNS::Topic": "its archive and every subscription to it, and producers publish to the old one",
+    "AWS::SNS::Subscription": "what is published until another subscription is there",
+    "AWS::KMS::Key": "whatever is encrypted with it",
+    "AWS::RDS::DBCluster": "inbox, outbox and every other table",
+    "AWS::RDS::DBInstance": "its data, or of a cluster the connections and the readers",
+    "AWS::ECS::Cluster": "the running tasks",
+    "AWS::ECS::Service": "the deployment: a second service of that name cannot be made beside the first",
+    "AWS::EC2::VPC": "the network of running tasks and of the database",
+    "AWS::EC2::Subnet": "the network of running tasks and of the database",
+    "AWS::CloudFormation::Stack": "what is in the nested stack, which is not looked into",
+}
+"""Resource types that a deployment may not remove or replace unasked, and what would be lost."""
+_RETAINED = "what it holds: its author declared it retained"
+_REMOVED_AT_WILL = ("AWS::ECS::Service",)
+_LEFT_BEHIND = ("AWS::Logs::LogGroup",)  # retained, they stay and are found by their name
+_KEEPS = ("Retain", "RetainExceptOnCreate", "Snapshot")
+_PROTECTIONS = ("DeletionProtection", "DeletionProtectionEnabled")
+_SHORTENED = {
+    "AWS::SQS::Queue": ("MessageRetentionPeriod", "messages older than that"),
+    "AWS::RDS::DBCluster": ("BackupRetentionPeriod", "backups older than that"),
+    "AWS::SNS::Topic": ("ArchivePolicy.MessageRetentionPeriod", "archived messages older than that"),
+}
+_NAMES = ("QueueName", "TopicName", "DBClusterIdentifier", "DBInstanceIdentifier", "ServiceName", "ClusterName")
+
+
+class Harm(Enum):
+    """How a change harms a resource."""
+
+    REMOVE = "removed"
+    REPLACE = "replaced"
+    DOWNGRADE = "given an older engine"
+    UNPROTECT = "left without deletion protection and retention"
+    SHORTEN = "kept for a shorter time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A resource that a change would harm.
+
+    Args:
+        stack: its stack's name.
+        logical_id: in that stack.
+        kind: its resource type.
+        name: its physical name where it is known, else its logical id.
+        harm: what would happen to it.
+        because: the property or reference that causes it.
+        lost: what would be lost.
+    """
+
+    stack: str
+    logical_id: str
+    kind: str
+    name: str
+    harm: Harm
+    because: str
+    lost: str
+
+    def __str__(self) -> str:
+        """Return the finding in one line."""
+        return (
+            f"{self.stack}: {self.kind} {self.name} ({self.logical_id}) would be {self.harm.value}: {self.because};"
+            f" lost would be {self.lost}"
+        )
+
+
+def bundled_schemas() -> Schemas:
+    """Return the schemas of the types that Sluice's own stacks hold; None of every other type."""
+    text = resources.files(__package__).joinpath("replacement.json").read_text(encoding="utf-8")
+    known = {kind: frozenset(names) for kind, names in json.loads(text).items()}
+    return known.get
+
+
+def state_of(kind: str, resource: Mapping[str, Any]) -> str | None:
+    """Return what a resource of the deployed template holds; None if nothing that a deployment has to ask for."""
+    if kind in STATE:
+        return STATE[kind]
+    keeps = {resource.get(policy) for policy in ("DeletionPolicy", "UpdateReplacePolicy")} & {*_KEEPS}
+    return _RETAINED if keeps and kind not in _LEFT_BEHIND else None
+
+
+def judge(before: Mapping[str, Template], after: Mapping[str, Template], schemas: Schemas) -> list[Finding]:
+    """Return what the change from one set of stacks to another would harm.
+
+    Args:
+        before: the deployed templates by their stack's name. A stack that is only here is not deployed, and so stays.
+        after: the templates that are to be deployed.
+        schemas: of every type.
+
+    Raises:
+        ConfigError: a template leaves its resources to a macro, so that they are not known.
+    """
+    for name, template in (*before.items(), *after.items()):
+        _require_plain(name, template)
+    change = _Change(before, after, schemas)
+    return sorted(change.findings(), key=lambda found: (list(after).index(found.stack), found.logical_id))
+
+
+def _require_plain(stack: str, template: Template) -> None:
+    if "Transform" in template or "Fn::Transform" in json.dumps(template):
+        raise ConfigError(
+            f"the template of {stack} has a Transform, allowed is one that names its resources; deploy that stack by"
+            " itself, with cdk"
+        )
+
+
+class _Change:
+    """Two sets of stacks, and which resources the second replaces."""
+
+    def __init__(self, before: Mapping[str, Template], after: Mapping[str, Template], schemas: Schemas) -> None:
+        self._before, self._after, self._schemas = before, after, schemas
+        self._exports, was = _exports(after), _exports(before)
+        self._moved = {name for name in was if was[name] != self._exports.get(name)}
+        self._old = {
+            (stack, id_): resource
+            for stack in after
+            for id_, resource in before.get(stack, {}).get("Resources", {}).items()
+        }
+        self._new = {
+            (stack, id_): resource
+            for stack, template in after.items()
+            for id_, resource in template.get("Resources", {}).items()
+        }
+        self._replaced = self._find_replaced()
+
+    def findings(self) -> Iterator[Finding]:
+        for key, old in self._old.items():
+            kind, new = old["Type"], self._new.get(key)
+            held = state_of(kind, old)
+            if held is None:
+                continue
+            if new is None:
+                if kind not in _REMOVED_AT_WILL:
+                    yield self._finding(key, Harm.REMOVE, "it is no longer in the template", held)
+            elif key in self._replaced:
+                yield self._finding(key, Harm.REPLACE, self._replaced[key], held)
+            else:
+                yield from self._weakened(key, old, new, held)
+
+    def _find_replaced(self) -> dict[Key, str]:
+        """Return why each replaced resource is, references to replaced resources followed to their end."""
+        reasons: dict[Key, str] = {}
+        changed = {key: self._changed(key) for key in self._old if key in self._new}
+        waiting = [*changed]
+        while waiting:
+            for key in waiting:
+                if (reason := self._reason(key, changed[key], reasons)) is not None:
+                    reasons[key] = reason
+            left = [key for key in waiting if key not in reasons]
+            if len(left) == len(waiting):
+                break
+            waiting = left
+        return reasons
+
+    def _reason(self, key: Key, changed: frozenset[str], reasons: Mapping[Key, str]) -> str | None:
+        old, new = self._old[key], self._new[key]
+        if other := [name for name in ("Type", "Condition") if old.get(name) != new.get(name)]:
+            return f"its {other[0].lower()} becomes {new.get(other[0])}"
+        fixed = self._schemas(old["Type"])
+        if fixed is None:
+            return f"{', '.join(sorted(changed))} changes, and its type is not known here" if changed else None
+        if replacing := sorted(changed & fixed):
+            return f"{', '.join(replacing)} changes"
+        others = (
+            f"{name} is {of}, which is another one then"
+            for name in sorted(fixed & new.get("Properties", {}).keys())
+            for of in self._others(key[0], new["Properties"][name], reasons)
+        )
+        return next(others, None)
+
+    def _changed(self, key: Key) -> frozenset[str]:
+        """Return the names of properties that differ, values of parameters, mappings and conditions included."""
+        old, new = self._old[key].get("Properties", {}), self._new[key].get("Properties", {})
+        before, after = self._before[key[0]], self._after[key[0]]
+        return frozenset(
+            name
+            for name in {*old, *new}
+            if _with_parameters(old.get(name), before) != _with_parameters(new.get(name), after)
+        )
+
+    def _others(self, stack: str, value: Any, replaced: Mapping[Key, str]) -> Iterator[str]:
+        """Yield the resources and exports that a value refers to, and that are not those they were."""
+        targets = [(stack, id_) for id_ in _references(value)]
+        for export in _imports(value):
+            if export in self._moved:
+                yield export
+            elif export in self._exports:
+                targets.append(self._exports[export])
+        for target in targets:
+            if target in replaced or (target in self._new) != (target in self._old):
+                yield target[1]
+
+    def _weakened(self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], held: str) -> Iterator[Finding]:
+        was, now = old.get("Properties", {}), new.get("Properties", {})
+        if old["Type"].startswith("AWS::RDS::") and _is_lower(now.get("EngineVersion"), was.get("EngineVersion")):
+            versions = f"EngineVersion {was['EngineVersion']} becomes {now.get('EngineVersion')}"
+            yield self._finding(key, Harm.DOWNGRADE, versions, held)
+        protections = [name for name in _PROTECTIONS if was.get(name) is True]
+        is_given_up = old.get("DeletionPolicy") in _KEEPS and new.get("DeletionPolicy", "Delete") == "Delete"
+        if is_given_up and all(now.get(name) is not True for name in protections):
+            because = " and ".join([*(f"{name} goes off" for name in protections), "DeletionPolicy becomes Delete"])
+            yield self._finding(key, Harm.UNPROTECT, because, f"{held}, once it is deleted")
+        if old["Type"] in _SHORTENED:
+            path, lost = _SHORTENED[old["Type"]]
+            older, newer = _property(was, path), _property(now, path)
+            if older is not None and _is_lower(newer, older):
+                yield self._finding(key, Harm.SHORTEN, f"{path} {older} becomes {newer}", lost)
+
+    def _finding(self, key: Key, harm: Harm, because: str, lost: str) -> Finding:
+        resource = self._old[key]
+        names = (resource.get("Properties", {}).get(name) for name in _NAMES)
+        name = next((name for name in names if isinstance(name, str)), key[1])
+        return Finding(
+            stack=key[0], logical_id=key[1], kind=resource["Type"], name=name, harm=harm, because=because, lost=lost
+        )
+
+
+def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Template) -> list[Finding]:
+    """Return what CloudFormation itself says that a change set would harm.
+
+    Args:
+        stack: its name.
+        changes: `Changes` of DescribeChangeSet, all pages.
+        deployed: the template that the stack has.
+
+    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ResourceChange.html (read 2026-11-26).
+    """
+    found = []
+    for change in (change["ResourceChange"] for change in changes if "ResourceChange" in change):
+        id_, action = change["LogicalResourceId"], change["Action"]
+        held = state_of(change["ResourceType"], deployed.get("Resources", {}).get(id_, {}))
+        replacement = change.get("Replacement")
+        is_removed = action == "Remove" and change["ResourceType"] not in _REMOVED_AT_WILL
+        is_replaced = action == "Dynamic" or (action == "Modify" and replacement != "False")
+        if held is not None and (is_removed or is_replaced):
+            found.append(
+                Finding(
+                    stack=stack,
+                    logical_id=id_,
+                    kind=change["ResourceType"],
+                    name=change.get("PhysicalResourceId") or id_,
+                    harm=Harm.REMOVE if is_removed else Harm.REPLACE,
+                    because=f"its change set says {action}, replacement {replacement}",
+                    lost=held,
+                )
+            )
+    return found
+
+
+def _exports(templates: Mapping[str, Template]) -> dict[str, Key]:
+    """Return the resource that each export is of."""
+    return {
+        name: (stack, id_)
+        for stack, template in templates.items()
+        for output in template.get("Outputs", {}).values()
+        if isinstance(name := output.get("Export", {}).get("Name"), str)
+        for id_ in _references(output["Value"])
+    }
+
+
+def _references(value: Any) -> Iterator[str]:
+    """Yield the logical ids that a value takes something from."""
+    match value:
+        case {"Ref": str(id_)}:
+            yield id_
+        case {"Fn::GetAtt": [str(id_), *_]}:
+            yield id_
+        case {"Fn::GetAtt": str(text)}:
+            yield text.partition(".")[0]
+        case {"Fn::Sub": str(text)} | {"Fn::Sub": [str(text), *_]}:
+            yield from (part.partition("}")[0].partition(".")[0] for part in text.split("${")[1:])
+            if isinstance(value["Fn::Sub"], list):
+                yield from _references(value["Fn::Sub"][1:])
+        case dict():
+            for item in value.values():
+                yield from _references(item)
+        case list():
+            for item in value:
+                yield from _references(item)
+
+
+def _imports(value: Any) -> Iterator[str]:
+    match value:
+        case {"Fn::ImportValue": str(name)}:
+            yield name
+        case dict():
+            for item in value.values():
+                yield from _imports(item)
+        case list():
+            for item in value:
+                yield from _imports(item)
+
+
+def _with_parameters(value: Any, template: Template) -> Any:
+    """Return a value with the definition of each parameter, mapping and condition that it depends on."""
+    match value:
+        case {"Ref": str(name)} if name in template.get("Parameters", {}):
+            return {**value, "defined": template["Parameters"][name]}
+        case {"Fn::FindInMap": [str(name), *_]}:
+            return {**value, "defined": template.get("Mappings", {}).get(name)}
+        case {"Fn::If": [str(name), *rest]}:
+            return {"Fn::If": [template.get("Conditions", {}).get(name), *_with_parameters(rest, template)]}
+        case dict():
+            return {key: _with_parameters(item, template) for key, item in value.items()}
+        case list():
+            return [_with_parameters(item, template) for item in value]
+    return value
+
+
+def _property(properties: Mapping[str, Any], path: str) -> Any:
+    found: Any = properties
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _is_lower(now: Any, was: Any) -> bool:
+    """Return whether a number or version is lower than before, or may be: it is gone, or no plain number."""
+    if now == was:
+        return False
+    numbers = [_numbers(value) for value in (now, was)]
+    return None in numbers or numbers[0] < numbers[1]  # type: ignore[operator]  # None is met before
+
+
+def _numbers(value: Any) -> list[int] | None:
+    try:
+        return [int(part) for part in str(value).split(".")]
+    except ValueError:
+        return None

@@ -1,0 +1,175 @@
+"""What the guard of deployments finds in a change of templates; each rule with what it must leave alone."""
+
+from typing import Any
+
+import pytest
+
+from sluice.deployment.deploy import require_allowed
+from sluice.deployment.deployed import stack_policy
+from sluice.deployment.guard import Finding, Harm, bundled_schemas, judge, judge_change_set
+from sluice.errors import ConfigError
+
+QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "billing.fifo", "FifoQueue": True}}
+CLUSTER = {
+    "Type": "AWS::RDS::DBCluster",
+    "Properties": {"EngineVersion": "17.9", "DeletionProtection": True, "DBSubnetGroupName": {"Ref": "Subnets"}},
+    "DeletionPolicy": "Snapshot",
+}
+
+
+def with_properties(resource: dict[str, Any], **properties: Any) -> dict[str, Any]:
+    """Return a resource with other properties; None takes one away."""
+    changed = {**resource["Properties"], **properties}
+    return {**resource, "Properties": {name: value for name, value in changed.items() if value is not None}}
+
+
+def found(before: dict[str, Any], after: dict[str, Any], **sections: Any) -> list[tuple[str, Harm]]:
+    """Return what is harmed when the resources of one stack change; `sections` are of the template afterwards."""
+    was = {"Resources": before, **{name: {} for name in sections}}
+    findings = judge({"prod": was}, {"prod": {"Resources": after, **sections}}, bundled_schemas())
+    return [(finding.logical_id, finding.harm) for finding in findings]
+
+
+def test_a_removed_queue_is_named_with_what_is_lost() -> None:
+    (finding,) = judge({"prod": {"Resources": {"Q": QUEUE}}}, {"prod": {"Resources": {}}}, bundled_schemas())
+
+    assert str(finding) == (
+        "prod: AWS::SQS::Queue billing.fifo (Q) would be removed: it is no longer in the template; lost would be the"
+        " messages in it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "harm"),
+    [
+        (QUEUE, with_properties(QUEUE, QueueName="invoices.fifo"), Harm.REPLACE),
+        (QUEUE, with_properties(QUEUE, FifoQueue=None), Harm.REPLACE),
+        (QUEUE, {**QUEUE, "Type": "AWS::SNS::Topic"}, Harm.REPLACE),
+        (QUEUE, {**QUEUE, "Condition": "IsProd"}, Harm.REPLACE),
+        (QUEUE, with_properties(QUEUE, VisibilityTimeout=90), None),
+        (
+            with_properties(QUEUE, MessageRetentionPeriod=600),
+            with_properties(QUEUE, MessageRetentionPeriod=60),
+            Harm.SHORTEN,
+        ),
+        (with_properties(QUEUE, MessageRetentionPeriod=60), with_properties(QUEUE, MessageRetentionPeriod=600), None),
+        (with_properties(QUEUE, MessageRetentionPeriod=60), QUEUE, Harm.SHORTEN),  # the default is not known here
+        (CLUSTER, with_properties(CLUSTER, EngineVersion="16.10"), Harm.DOWNGRADE),
+        (CLUSTER, with_properties(CLUSTER, EngineVersion="17.10"), None),
+        (CLUSTER, with_properties(CLUSTER, EngineVersion={"Ref": "Version"}), Harm.DOWNGRADE),  # of which nobody knows
+        (CLUSTER, with_properties(CLUSTER, Engine="aurora-mysql"), Harm.REPLACE),  # at times, which counts
+        (CLUSTER, with_properties(CLUSTER, DeletionProtection=False), None),  # it is still retained
+        ({**CLUSTER, "DeletionPolicy": "Retain"}, CLUSTER, None),
+        (CLUSTER, {**CLUSTER, "DeletionPolicy": "Delete"}, None),  # it is still protected
+        (CLUSTER, {**with_properties(CLUSTER, DeletionProtection=False), "DeletionPolicy": "Delete"}, Harm.UNPROTECT),
+        ({**QUEUE, "DeletionPolicy": "Retain"}, QUEUE, Harm.UNPROTECT),
+    ],
+)
+def test_a_change_of_one_resource(before: dict[str, Any], after: dict[str, Any], harm: Harm | None) -> None:
+    assert found({"Q": before}, {"Q": after}) == ([] if harm is None else [("Q", harm)])
+
+
+def test_a_replacement_is_followed_through_references_into_the_next_stack() -> None:
+    """The VPC changes; what is created in it for good, in another stack, is another one then."""
+    vpc = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}}
+    subnet = {"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": {"Ref": "Vpc"}}}
+    exported = {"Subnet": {"Value": {"Ref": "S"}, "Export": {"Name": "net:S"}}}
+    cluster = with_properties(CLUSTER, DBSubnetGroupName={"Fn::ImportValue": "net:S"})
+    data = {"Resources": {"C": cluster}}
+    before: dict[str, Any] = {"net": {"Resources": {"Vpc": vpc, "S": subnet}, "Outputs": exported}, "data": data}
+    moved = with_properties(vpc, CidrBlock="10.1.0.0/16")
+    after: dict[str, Any] = {"net": {"Resources": {"Vpc": moved, "S": subnet}, "Outputs": exported}, "data": data}
+
+    findings = judge(before, after, bundled_schemas())
+
+    assert [(finding.logical_id, finding.because) for finding in findings] == [
+        ("S", "VpcId is Vpc, which is another one then"),
+        ("Vpc", "CidrBlock changes"),
+        ("C", "DBSubnetGroupName is S, which is another one then"),
+    ]
+    assert judge(before, before, bundled_schemas()) == []
+
+
+def test_a_parameter_with_another_default_is_another_value() -> None:
+    queue = with_properties(QUEUE, QueueName={"Ref": "Name"})
+
+    assert found({"Q": queue}, {"Q": queue}, Parameters={"Name": {"Default": "b"}}) == [("Q", Harm.REPLACE)]
+
+
+def test_what_its_author_retains_is_guarded_whatever_it_is() -> None:
+    table = {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "carts"}, "DeletionPolicy": "Retain"}
+
+    assert found({"T": table}, {}) == [("T", Harm.REMOVE)]
+    assert found({"T": table}, {"T": with_properties(table, TableName="c")}) == [("T", Harm.REPLACE)]  # not known here
+    assert found({"T": {**table, "DeletionPolicy": "Delete"}}, {}) == []
+    assert found({"T": {**table, "Type": "AWS::Logs::LogGroup"}}, {}) == []  # it stays, and has its name
+
+
+def test_a_service_may_go_but_not_be_replaced() -> None:
+    service = {"Type": "AWS::ECS::Service", "Properties": {"LaunchType": "FARGATE"}}
+
+    assert found({"S": service}, {}) == []
+    assert found({"S": service}, {"S": with_properties(service, LaunchType=None)}) == [("S", Harm.REPLACE)]
+
+
+def test_a_new_stack_and_one_that_stays_lose_nothing() -> None:
+    assert judge({"old": {"Resources": {"Q": QUEUE}}}, {"new": {"Resources": {}}}, bundled_schemas()) == []
+
+
+@pytest.mark.parametrize("of", ["before", "after"])
+def test_a_template_with_a_macro_is_refused(of: str) -> None:
+    """Its resources are not known."""
+    plain: dict[str, Any] = {"Resources": {}}
+    macro = {**plain, "Transform": "AWS::Serverless-2016-10-31"}
+    stacks = {"before": (macro, plain), "after": (plain, macro)}[of]
+
+    with pytest.raises(ConfigError, match=r"the template of prod has a Transform, allowed is"):
+        judge({"prod": stacks[0]}, {"prod": stacks[1]}, bundled_schemas())
+
+
+@pytest.mark.parametrize(
+    ("change", "harm"),
+    [
+        ({"Action": "Remove"}, Harm.REMOVE),
+        ({"Action": "Modify", "Replacement": "True"}, Harm.REPLACE),
+        ({"Action": "Modify", "Replacement": "Conditional"}, Harm.REPLACE),
+        ({"Action": "Modify"}, Harm.REPLACE),  # it does not say
+        ({"Action": "Dynamic"}, Harm.REPLACE),
+        ({"Action": "Modify", "Replacement": "False"}, None),
+        ({"Action": "Add"}, None),
+    ],
+)
+def test_a_change_set_is_judged_by_what_cloudformation_says(change: dict[str, str], harm: Harm | None) -> None:
+    resource = {"LogicalResourceId": "Q", "ResourceType": "AWS::SQS::Queue", **change}
+
+    findings = judge_change_set("prod", [{"ResourceChange": resource}], {"Resources": {"Q": QUEUE}})
+
+    assert [finding.harm for finding in findings] == ([] if harm is None else [harm])
+
+
+def _finding(logical_id: str) -> Finding:
+    return Finding(
+        stack="prod", logical_id=logical_id, kind="AWS::SQS::Queue", name="q", harm=Harm.REMOVE, because="", lost=""
+    )
+
+
+def test_each_harm_is_allowed_by_its_logical_id_and_by_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    findings = [_finding("A"), _finding("B")]
+
+    require_allowed(findings, ["A", "B"])
+    with pytest.raises(ConfigError, match=r"^1 of the resources in prod would lose .* add --allow B$"):
+        require_allowed(findings, ["A"])
+    with pytest.raises(ConfigError, match=r"^--allow is C, allowed is .* A, B; leave it out$"):
+        require_allowed(findings, ["A", "B", "C"])
+    assert capsys.readouterr().err == f"{findings[1]}\n"
+
+
+def test_a_stack_policy_denies_to_all_but_what_is_allowed() -> None:
+    closed, opened = stack_policy(())["Statement"][1], stack_policy(["Q"])["Statement"][1]
+
+    assert (closed["Effect"], closed["Action"], closed["Resource"]) == (
+        "Deny",
+        ["Update:Replace", "Update:Delete"],
+        "*",
+    )
+    assert (opened.get("Resource"), opened["NotResource"]) == (None, ["LogicalResourceId/Q"])

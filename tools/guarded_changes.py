@@ -1,0 +1,211 @@
+"""What a deployment refuses: each change of a declaration, synthesized before and after, and judged by the guard.
+
+Only the stacks that a change concerns are made. The resource schemas that the guard brings along are of the types that
+are met here, as cfn-lint has them.
+"""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+
+from sluice.declaration import (
+    Consumer,
+    Encryption,
+    Environment,
+    ExistingKeys,
+    ExistingNetwork,
+    NewDatabase,
+    NewNetwork,
+    Removal,
+    Topic,
+)
+from sluice.deployment.deployed import replacing_properties
+from sluice.deployment.guard import STATE, Finding, judge
+from sluice.stacks import ConsumersStack, DatabaseStack, MessagingStack, NetworkStack
+
+FILE = Path(__file__).resolve().parents[1] / "sluice" / "deployment" / "replacement.json"
+COLUMNS = ("change", "deployed", "refused, and what would be lost")
+_BILLING, _AUDIT = (Consumer(name=name, topic="orders") for name in ("billing", "audit"))
+_DATABASE = NewDatabase(standby=True)
+_KEY = "arn:aws:kms:us-east-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"
+BASE = Environment(
+    name="prod",
+    account="111122223333",
+    encryption=Encryption.CMK,
+    archive_days=7,
+    image="worker:1",
+    database=_DATABASE,
+    topics=(Topic(name="orders"),),
+    consumers=(_BILLING, _AUDIT),
+    silent=True,
+)
+_MESSAGING, _DATA, _TASKS = ("messaging",), ("network", "database"), ("network", "consumers")
+_ALL = ("network", "database", "messaging")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """An edit of `BASE`: what a reader calls it, what is declared then, and the stacks that it concerns."""
+
+    title: str
+    after: Callable[[], Environment]
+    parts: tuple[str, ...]
+    before: Environment = BASE
+
+
+def _of_billing(title: str, **fields: Any) -> Change:
+    return Change(
+        title=title,
+        after=lambda: replace(BASE, consumers=(replace(_BILLING, **fields), _AUDIT)),
+        parts=_MESSAGING,
+    )
+
+
+def _of(title: str, parts: tuple[str, ...], **fields: Any) -> Change:
+    return Change(title=title, after=lambda: replace(BASE, **fields), parts=parts)
+
+
+def _with_one_more_in_front() -> Environment:
+    first = (Topic(name="payments", subscriber_accounts=("444455556666",)), *BASE.topics)
+    return replace(BASE, topics=first)
+
+
+def _moved() -> Environment:
+    topics = (*BASE.topics, Topic(name="payments"))
+    return replace(BASE, topics=topics, consumers=(replace(_BILLING, topic="payments"), _AUDIT))
+
+
+CHANGES = (
+    _of("one consumer more", _MESSAGING, consumers=(*BASE.consumers, Consumer(name="search", topic="orders"))),
+    _of("a consumer removed", _MESSAGING, consumers=(_AUDIT,)),
+    _of_billing("a consumer renamed", name="invoices"),
+    _of_billing("`fifo` off", fifo=False),
+    Change(title="a consumer moved to another topic", after=_moved, parts=_MESSAGING),
+    _of_billing("`filter_policy`", filter_policy={"region": ["eu"]}),
+    _of_billing("`max_attempts`, `visibility_timeout_seconds`", max_attempts=9, visibility_timeout_seconds=120),
+    _of_billing("`message_retention_seconds` lower", message_retention_seconds=7_200),
+    Change(title="one topic more, in front of the others", after=_with_one_more_in_front, parts=_MESSAGING),
+    _of(
+        "a topic renamed",
+        _MESSAGING,
+        topics=(Topic(name="sales"),),
+        consumers=tuple(replace(consumer, topic="sales") for consumer in BASE.consumers),
+    ),
+    _of("`archive_days` lower, or None", _MESSAGING, archive_days=None),
+    _of("the environment renamed: other stacks, and these stay", _MESSAGING, name="production"),
+    _of("`encryption` from CMK to SQS_MANAGED", _ALL, encryption=Encryption.SQS_MANAGED),
+    Change(
+        title="`encryption` from SQS_MANAGED to CMK",
+        before=replace(BASE, encryption=Encryption.SQS_MANAGED),
+        after=lambda: BASE,
+        parts=_ALL,
+    ),
+    _of("`keys` of somebody else", _MESSAGING, keys=ExistingKeys(topic_arn=_KEY, queues_arn=_KEY)),
+    _of("`removal` from RETAIN to DESTROY", _ALL, removal=Removal.DESTROY, archive_days=None),
+    _of("`engine_version` higher", _DATA, database=replace(_DATABASE, engine_version="17.10")),
+    _of("`engine_version` lower", _DATA, database=replace(_DATABASE, engine_version="16.9")),
+    _of("`standby` off", _DATA, database=replace(_DATABASE, standby=False)),
+    _of("`min_acus`, `max_acus`", _DATA, database=replace(_DATABASE, min_acus=1, max_acus=8)),
+    _of("`backup_days` lower", _DATA, database=replace(_DATABASE, backup_days=1)),
+    _of("`database` taken away: its stack stays", _DATA, database=None),
+    _of("`cidr`", _DATA, network=NewNetwork(cidr="10.1.0.0/16")),
+    _of("`availability_zones` 3 in place of 2", _DATA, network=NewNetwork(availability_zones=3)),
+    Change(
+        title="`availability_zones` 2 in place of 3",
+        before=replace(BASE, network=NewNetwork(availability_zones=3)),
+        after=lambda: BASE,
+        parts=_DATA,
+    ),
+    _of(
+        "`network` of somebody else",
+        _DATA,
+        network=ExistingNetwork(vpc_id="vpc-0a1b2c3d", subnet_ids=("subnet-0a1b2c3d", "subnet-0f1e2d3c")),
+    ),
+    _of("`image`, `architecture`", _TASKS, image="worker:2"),
+    _of("`spot` on", _TASKS, spot=True),
+    _of("`cluster` of somebody else", _TASKS, cluster="everybodys"),
+    _of("`relay` off", _TASKS, relay=False),
+)
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each change, in the order of the declaration's fields."""
+    for change in CHANGES:
+        found = findings(change)
+        harmed = Counter((item.harm.value, item.kind.removeprefix("AWS::"), item.lost) for item in found)
+        lost = "; ".join(f"{count} `{kind}` {harm}: {lost}" for (harm, kind, lost), count in sorted(harmed.items()))
+        yield change.title, "no" if found else "yes", lost or "-"
+
+
+def findings(change: Change) -> list[Finding]:
+    """Return what the guard finds in a change."""
+    return judge(_templates(change.before, change.parts), _templates(change.after(), change.parts), _schema)
+
+
+def schemas_text() -> str:
+    """Return the file of schemas: for every type met, the properties for which CloudFormation replaces it."""
+    kinds = {
+        resource["Type"]
+        for change in CHANGES
+        for environment in (change.before, change.after())
+        for template in _templates(environment, change.parts).values()
+        for resource in template["Resources"].values()
+    }
+    known = {kind: sorted(found) for kind in sorted(kinds | {*STATE}) if (found := _schema(kind)) is not None}
+    return json.dumps(known, indent=1) + "\n"
+
+
+@cache
+def _schema(kind: str) -> frozenset[str] | None:
+    if kind == "AWS::CloudFormation::Stack":
+        return frozenset({"TemplateURL"})  # what is in a nested stack is not looked into
+    if not kind.startswith("AWS::") or kind == "AWS::CDK::Metadata":
+        return None
+    return replacing_properties(PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema)
+
+
+_made: dict[tuple[str, tuple[str, ...]], Mapping[str, Any]] = {}
+
+
+def _templates(environment: Environment, parts: tuple[str, ...]) -> Mapping[str, Any]:
+    key = (repr(environment), parts)
+    if key not in _made:
+        _made[key] = _synthesize(environment, parts)
+    return _made[key]
+
+
+def _synthesize(environment: Environment, parts: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the templates of some stacks of an environment, by their name, as the project's stage wires them."""
+    context = json.loads((FILE.parents[2] / "cdk.json").read_text(encoding="utf-8"))["context"]
+    with tempfile.TemporaryDirectory() as directory:
+        app = cdk.App(context=context, outdir=directory, builtin_cloud_formation_validation=False)
+        region = cdk.Environment(account=environment.account, region=environment.region)
+        stage = cdk.Stage(app, environment.name, env=region)
+        stacks: list[cdk.Stack] = []
+        access = keys = None
+        if "network" in parts:
+            network_stack = NetworkStack(stage, "Network", environment=environment)
+            stacks.append(network_stack)
+            network = network_stack.network
+            if "database" in parts and isinstance(environment.database, NewDatabase):
+                database = DatabaseStack(
+                    stage, "Database", environment=environment, declared=environment.database, network=network
+                )
+                access = database.database.access
+                stacks.append(database)
+        if "messaging" in parts:
+            stacks.append(MessagingStack(stage, "Messaging", environment=environment, database=access))
+        if "consumers" in parts:
+            stacks.append(
+                ConsumersStack(stage, "Consumers", environment=environment, network=network, database=access, keys=keys)
+            )
+        assembly = stage.synth()
+        return {stack.stack_name: assembly.get_stack_artifact(stack.artifact_id).template for stack in stacks}
