@@ -6,19 +6,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from sluice.cli.options import json_option
+from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, unwritable
 from sluice.history.delays import measured, percentile
 from sluice.terminal import output
+from sluice.terminal.exits import COULD_NOT
 from sluice.terminal.values import Whole
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--proxy", "port", type=Whole(0, 65_535), metavar="PORT", help="Record what passes this loopback port.")
+@click.option("--to", "endpoint", metavar="URL|aws", help="Where the proxy sends it: an endpoint, or AWS's own.")
 @click.option(
     "--one-group-in",
     type=Whole(1, 1_000_000),
@@ -27,22 +32,73 @@ from sluice.terminal.values import Whole
     metavar="N",
     help="Record one message group in N, as a whole.",
 )
-def record(folder: Path, command: tuple[str, ...], one_group_in: int) -> None:
+def record(folder: Path, command: tuple[str, ...], port: int | None, endpoint: str | None, one_group_in: int) -> None:
     """Run a Python program, and record what its SNS and SQS clients do.
 
     \b
     The program is not changed, and its exit code is returned. Python programs that it starts are recorded, too.
       sluice record --one-group-in 10 tuesday -- python -m my_service
       sluice check tuesday --queue my-queue.fifo=30
-    """
-    from sluice.recorder import every_client
 
-    if shutil.which(command[0]) is None:
-        raise ConfigError(f"there is no program {command[0]!r}; name one, as after `--`")
+    For programs in any language, start a proxy and lead their SQS and SNS calls through it:
+
+    \b
+      sluice record tuesday --proxy 4567 --to aws          # or --to http://127.0.0.1:4566
+      export AWS_ENDPOINT_URL_SQS=http://127.0.0.1:4567    # where the programs run
+      export AWS_ENDPOINT_URL_SNS=http://127.0.0.1:4567
+      node my_service.js
+
+    The proxy signs each call with its own credentials; the programs need some, but any will do. Ctrl-C or SIGTERM ends
+    the proxy and closes its journal, with exit code 0; with 2 if the journal could not be written to its end.
+    """
+    if port is None and endpoint is None:
+        if not command:
+            raise ConfigError("no program is named, and no proxy; name a program after `--`, or give --proxy and --to")
+        _record_program(folder, command, one_group_in)
+    if port is None or endpoint is None or command:
+        raise ConfigError(
+            "a proxy needs --proxy and --to, and takes no program; give both, and start the programs elsewhere"
+        )
+    _record_proxy(folder, port, endpoint, one_group_in)
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(folder, error, "name a folder that can be written") from error
+
+
+def _record_proxy(folder: Path, port: int, endpoint: str, one_group_in: int) -> None:
+    """Listen until a signal says to end."""
+    from sluice.recorder import record as start_recording
+    from sluice.recorder.proxy import AWS, RecordingProxy
+
+    endpoint = endpoint if endpoint == AWS else checked_url(endpoint)
+    ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # threads that are started now leave them to this one
+    _make(folder)
+    with start_recording((), folder, worker="proxy", one_group_in=one_group_in) as recording:
+        with RecordingProxy(recording, port=port, endpoint=endpoint) as proxy:
+            output.line(
+                f"recording {proxy.url} -> {endpoint} into {folder}; set AWS_ENDPOINT_URL_SQS and AWS_ENDPOINT_URL_SNS"
+                f" to {proxy.url}; Ctrl-C ends it",
+                is_error=True,
+            )
+            signal.sigwait(ends)
+        is_whole = recording.is_on
+    judge = f"judge it: sluice check {folder} --queue NAME=SECONDS" if is_whole else "its recording stopped early"
+    output.line(f"journal in {folder}; {judge}", is_error=True)
+    sys.exit(0 if is_whole else COULD_NOT)
+
+
+def _record_program(folder: Path, command: tuple[str, ...], one_group_in: int) -> NoReturn:
+    """Run a program to its end, and end as it does."""
+    from sluice.recorder import every_client
+
+    if shutil.which(command[0]) is None:
+        raise ConfigError(f"there is no program {command[0]!r}; name one, as after `--`")
+    _make(folder)
     earlier = _journals(folder)
     environment = every_client.environment(folder, one_group_in, os.environ)
     try:

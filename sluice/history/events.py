@@ -235,6 +235,11 @@ def recording_detail(one_group_in: int) -> str:
     return json.dumps({"is_planned": False, "one_group_in": one_group_in})
 
 
+def unseen_detail(calls: str) -> str:
+    """Return the `detail` of the `topology` event that says which calls a recorder noticed and could not record."""
+    return json.dumps({"is_planned": False, "unseen": calls})
+
+
 def pad_sequence_number(digits: str | None) -> str | None:
     """Return a sequence number as text that sorts like the number."""
     return None if digits is None else digits.zfill(limits.SEQUENCE_NUMBER_DIGITS_MAX)

@@ -5,7 +5,7 @@ proves neither losses nor leases, and nobody planned anything.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -168,33 +168,43 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
     )
     empty = [path.stem for path in folders.journals_in(folders.folder_of(root)) if is_empty(path)]
     found = [detail_of(row["detail"]) for row in rows if row["kind"] == Kind.TOPOLOGY]
-    groupless_count = sum(row["count"] for row in rows if row["is_of_no_group"])
     groupless: Counter[str] = Counter()
     for row in rows:
-        if row["is_of_no_group"] and row["kind"] == Kind.RECEIVED:
+        if row["is_of_no_group"]:
             groupless[row["queue"]] += row["count"]
+    unseen = sorted({str(detail["unseen"]) for detail in found if "unseen" in detail})
     samples = sorted({detail["one_group_in"] for detail in found if isinstance(detail.get("one_group_in"), int)})
     return _Topology(
         run=runs[0],
         recorders=[*opened, *empty],
-        is_whole=opened == closed and bool(opened) and not empty,
+        is_whole=opened == closed and bool(opened) and not empty and not unseen,
         queues=sorted({row["queue"] for row in rows if row["queue"] is not None}),
         groupless=groupless,
         is_planned=all(detail.get("is_planned", True) for detail in found),
         one_group_in=samples[-1] if samples else 1,
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
-            *([_groupless(groupless_count)] if groupless_count else []),
+            *(
+                f"calls were made that no recorder can see: {calls}; what is absent may have been there"
+                for calls in unseen
+            ),
+            *_groupless(groupless),
             *([f"recorders kept different groups: one in {', '.join(map(str, samples))}"] if len(samples) > 1 else []),
         ),
     )
 
 
-def _groupless(count: int) -> str:
-    return (
-        f"{count} receive(s) and delete(s) are of messages whose group is not on record, and not judged; receive with"
-        ' MessageSystemAttributeNames=["All"], and delete in the process that received'
-    )
+def _groupless(found: Mapping[str, int]) -> Iterator[str]:
+    """Yield why events without a message group are not judged; AWS: the name of a FIFO queue ends with `.fifo`.
+
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html (read 2026-11-26)
+    """
+    for name, count in sorted(found.items()):
+        step = 'receive with MessageSystemAttributeNames=["All"], and delete in the process that received'
+        if not name.endswith(".fifo"):
+            step = f"a standard queue has no groups and promises no order; if {name} is a FIFO queue, {step}"
+        seen = f"{count} receive(s) and delete(s) in {name} are of messages without a group on record"
+        yield f"{seen}, and not judged; {step}"
 
 
 def require_version(versions: Iterable[int | None], root: Path) -> None:
@@ -215,7 +225,7 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
             f"messages came from {unnamed[0]!r}, which is not among the queues named; name it with --queue"
         )
     unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
-    unproven |= {name: f"where {count} receives tell no group" for name, count in topology.groupless.items()}
+    unproven |= {name: f"where {count} calls tell no group" for name, count in topology.groupless.items()}
     if not topology.is_whole:
         unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")
     return Expectation(

@@ -26,8 +26,10 @@ from sluice.clock import Clock, SystemClock
 from sluice.history.events import Kind, Outcome, identity_of, is_sampled, short_hash
 from sluice.recorder.rows import OPERATIONS, Identify, Row, Rows
 
-_NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)  # the request never left
-_CUT = "IncompleteRead"
+NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)
+"""Of these the request never left."""
+CUT = "IncompleteRead"
+"""The error of an answer that ended before its length."""
 _MINE = "sluice_recorder"
 
 type Hook = Callable[..., None]
@@ -166,53 +168,78 @@ class Recorder:
 
     def _see_parameters(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         # A copy: hooks further down may change what is sent, and the recorder's side is the caller's.
-        context[_MINE] = {"params": copy.deepcopy(params), "call_id": f"{self._journal.path.stem}/{next(self._calls)}"}
+        context[_MINE] = {"params": copy.deepcopy(params)}
 
     def _see_question(self, model: Any, context: dict[str, Any], **_: Any) -> None:
         call = context[_MINE]
-        call["operation"] = OPERATIONS[model.service_model.service_name][model.name]
-        call["rows"] = call["operation"].before(self._rows, call["params"])
-        call["invoked_at_us"] = self._clock.now_us()
-        added = [self._add(call, row, Outcome.INFO) for row in call["rows"]]
-        if any(added):
-            self._journal.flush()
+        self.begin(call, service=model.service_model.service_name, operation=model.name, params=call["params"])
 
     def _see_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        call = context[_MINE]
-        responded_at_us = self._clock.now_us()
-        if http_response.status_code >= 300:
-            # A refusal had no effect. A server error may have had one, and so may a try before the last.
-            is_refused = http_response.status_code < 500 and not _was_repeated(context)
-            error = parsed.get("Error", {}).get("Code", str(http_response.status_code))
-            for row in call["operation"].failed(self._rows, call):
-                outcome = Outcome.FAIL if is_refused else Outcome.INFO
-                self._add(call, row, outcome, responded_at_us=responded_at_us, error=error)
-            return
-        if _is_cut(http_response):
-            self._add_unanswered(call, Outcome.INFO, _CUT)
-            return
-        for row, outcome in call["operation"].answered(self._rows, call, parsed):
-            self._add(call, row, outcome, responded_at_us=responded_at_us)
-        if _was_repeated(context):
-            self._add_lost_polls(call)
-
-    def _add_lost_polls(self, call: Mapping[str, Any]) -> None:
-        """Write down that botocore asked again on its own: a receive before the last try may have leased messages."""
-        if not call["rows"]:
-            lost = {**call, "call_id": f"{call['call_id']}/lost"}
-            for row in call["operation"].failed(self._rows, call):
-                self._add(lost, row, Outcome.INFO, error="Repeated")
+        if http_response.status_code < 300 and _is_cut(http_response):
+            self.lose(context[_MINE], CUT)
+        else:
+            self.end(context[_MINE], http_response.status_code, parsed, is_repeated=_was_repeated(context))
 
     def _see_error(self, exception: Exception, context: dict[str, Any], **_: Any) -> None:
         call = context.get(_MINE, {})
         if "invoked_at_us" not in call:
             return  # it failed before it was sent
-        never_left = isinstance(exception, _NO_EFFECT) and not _was_repeated(context)
-        self._add_unanswered(call, Outcome.FAIL if never_left else Outcome.INFO, type(exception).__name__)
+        never_left = isinstance(exception, NO_EFFECT) and not _was_repeated(context)
+        self.lose(call, type(exception).__name__, never_left=never_left)
 
-    def _add_unanswered(self, call: Mapping[str, Any], outcome: Outcome, error: str) -> None:
+    def begin(self, call: dict[str, Any], *, service: str, operation: str, params: Mapping[str, Any]) -> None:
+        """Write down what a call is about to do; it may leave when this returns.
+
+        Args:
+            call: empty; what `end` or `lose` is to be given.
+            service: `sqs` or `sns`.
+            operation: one of OPERATIONS.
+            params: as the caller gave them, and as botocore's model has them.
+        """
+        call["params"] = params
+        call["call_id"] = f"{self._journal.path.stem}/{next(self._calls)}"
+        call["operation"] = OPERATIONS[service][operation]
+        call["rows"] = call["operation"].before(self._rows, params)
+        call["invoked_at_us"] = self._clock.now_us()
+        added = [self._add(call, row, Outcome.INFO) for row in call["rows"]]
+        if any(added) and call["operation"].is_flushed:
+            self._journal.flush()
+
+    def end(
+        self, call: Mapping[str, Any], status_code: int, parsed: Mapping[str, Any], *, is_repeated: bool = False
+    ) -> None:
+        """Write down how a call was answered.
+
+        Args:
+            call: what `begin` filled.
+            status_code: of HTTP.
+            parsed: the answer, as botocore returns it.
+            is_repeated: who made the call sent it more than once.
+        """
+        responded_at_us = self._clock.now_us()
+        if status_code >= 300:
+            # A refusal had no effect. A server error may have had one, and so may a try before the last.
+            outcome = Outcome.FAIL if status_code < 500 and not is_repeated else Outcome.INFO
+            error = parsed.get("Error", {}).get("Code", str(status_code))
+            for row in call["operation"].failed(self._rows, call):
+                self._add(call, row, outcome, responded_at_us=responded_at_us, error=error)
+            return
+        for row, outcome in call["operation"].answered(self._rows, call, parsed):
+            self._add(call, row, outcome, responded_at_us=responded_at_us)
+        if is_repeated:
+            self._add_lost_polls(call)
+
+    def lose(self, call: Mapping[str, Any], error: str, *, never_left: bool = False) -> None:
+        """Write down that a call has no answer; `never_left` says that the request was not sent."""
         for row in call["operation"].failed(self._rows, call):
-            self._add(call, row, outcome, error=error)
+            self._add(call, row, Outcome.FAIL if never_left else Outcome.INFO, error=error)
+
+    def _add_lost_polls(self, call: Mapping[str, Any]) -> None:
+        """Write down that botocore asked again on its own: a receive before the last try may have leased messages."""
+        if not call["operation"].is_flushed:
+            lost = {**call, "call_id": f"{call['call_id']}/lost"}
+            for row in call["operation"].failed(self._rows, call):
+                self._add(lost, row, Outcome.INFO, error="Repeated")
 
     def _add(self, call: Mapping[str, Any], row: Row, outcome: Outcome, **more: Any) -> bool:
         """Write a row of a call, unless it is of a group that is left out; return whether it was written."""

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import inspect
 import logging
+import os
 import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,7 @@ from botocore.client import BaseClient
 
 from sluice.clock import Clock
 from sluice.errors import ConfigError
-from sluice.history.events import Identity, Kind, recording_detail, stable_idx
+from sluice.history.events import Identity, Kind, recording_detail, stable_idx, unseen_detail
 from sluice.recorder.process_journal import ProcessJournal
 from sluice.recorder.recorder import Hook, Recorder, host_name
 from sluice.recorder.rows import OPERATIONS
@@ -59,6 +60,7 @@ class Recording:
             keeps_sizes=True,
         )
         self._clients: list[BaseClient] = []
+        self._unseen: set[tuple[int, str]] = set()
         self._is_on = True
         _open.add(self)
 
@@ -77,6 +79,31 @@ class Recording:
         _recorded.add(client)
         self._clients.append(client)
         self._recorder.attach(client)
+
+    def begin(self, *, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Write down that somebody makes a call which no client here makes; `end` or `lose` takes what is returned.
+
+        Arguments as `Recorder.begin`.
+        """
+        call: dict[str, Any] = {}
+        self._careful(self._recorder.begin)(call=call, service=service, operation=operation, params=params)
+        return call
+
+    def end(self, call: Mapping[str, Any], status_code: int, parsed: Mapping[str, Any]) -> None:
+        """Write down how that call was answered, as `Recorder.end`."""
+        self._careful(self._recorder.end)(call=call, status_code=status_code, parsed=parsed)
+
+    def lose(self, call: Mapping[str, Any], error: str, *, never_left: bool = False) -> None:
+        """Write down that the call has no answer, as `Recorder.lose`."""
+        self._careful(self._recorder.lose)(call=call, error=error, never_left=never_left)
+
+    def note_unseen(self, calls: str) -> None:
+        """Write down, once, that there were calls that could not be recorded: what is absent is then unknown."""
+        if (os.getpid(), calls) not in self._unseen:
+            self._unseen.add((os.getpid(), calls))
+            self._careful(self._journal.add)(
+                kind=Kind.TOPOLOGY.value, invoked_at_us=self._journal.clock.now_us(), detail=unseen_detail(calls)
+            )
 
     def flush(self) -> None:
         """Hand everything recorded to the operating system."""

@@ -217,8 +217,11 @@ def entries_by_id(entries: Sequence[Mapping[str, Any] | None]) -> dict[str, Mapp
 class _Operation:
     """What an operation says before its call, when it was answered, and when it was refused or never answered."""
 
+    is_flushed = True
+    """Whether its rows from before a call are safe from the death of this process before the call leaves."""
+
     def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
-        """Return the rows of a call that is about to be made: by default nothing is known before the answer."""
+        """Return the rows of a call that is about to be made: by default none."""
         return []
 
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
@@ -279,7 +282,12 @@ class _Intended(_Operation):
 
 
 class _Receive(_Operation):
-    """ReceiveMessage: nothing is known before the answer."""
+    """ReceiveMessage: before the answer only that it was called, for a call that is cancelled is never told to end."""
+
+    is_flushed = False  # a journal of a process that died has no end, which says as much
+
+    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+        return [rows.poll(params, 0)]
 
     def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the poll, and what it brought."""
@@ -288,10 +296,6 @@ class _Receive(_Operation):
         count = len(messages)
         received = [rows.received(params, message, index, count) for index, message in enumerate(messages)]
         return [(row, Outcome.OK) for row in (rows.poll(params, count), *received)]
-
-    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
-        """Return the poll, which brought nothing."""
-        return [rows.poll(call["params"], 0)]
 
 
 class _StartMove(_Operation):

@@ -123,7 +123,11 @@ def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpo
     ("arguments", "code", "line"),
     [
         (["{folder}", "--", "no-such-program"], 3, "sluice: there is no program 'no-such-program'; name one"),
-        (["{folder}"], 3, "sluice: Missing argument '-- COMMAND...'"),
+        (["{folder}"], 3, "sluice: no program is named, and no proxy; name a program after `--`, or give --proxy"),
+        (["{folder}", "--proxy", "0"], 3, "sluice: a proxy needs --proxy and --to, and takes no program; give both"),
+        (["{folder}", "--to", "aws", "--", "true"], 3, "sluice: a proxy needs --proxy and --to, and takes no program"),
+        (["{folder}", "--proxy", "0", "--to", "ftp://x"], 3, "sluice: endpoint is 'ftp://x', allowed is a URL such as"),
+        (["{folder}", "--proxy", "70000", "--to", "aws"], 3, "sluice: Invalid value for '--proxy': it is '70000'"),
         (["{folder}/file/below", "--", "true"], 3, "sluice: cannot write to {folder}/file/below (Not a directory)"),
         (["--one-group-in", "0", "{folder}", "--", "true"], 3, "sluice: Invalid value for '--one-group-in'"),
     ],

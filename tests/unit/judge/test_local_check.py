@@ -129,7 +129,8 @@ def test_what_nobody_asked_for_and_who_else_published_is_left_open(tmp_path: Pat
 
     assert unrequested.status is Status.UNKNOWN
     assert unrequested.unknowns[0].endswith(
-        " receive(s) and delete(s) are of messages whose group is not on record, and not judged; receive with"
+        " receive(s) and delete(s) in billing are of messages without a group on record, and not judged; a standard"
+        " queue has no groups and promises no order; if billing is a FIFO queue, receive with"
         ' MessageSystemAttributeNames=["All"], and delete in the process that received'
     )
     assert (alone.status, {violation.anomaly for violation in alone.violations}) == (Status.INVALID, {"A4"})
@@ -148,7 +149,7 @@ def test_receives_without_their_group_are_no_loss(tmp_path: Path) -> None:
     verdict = _judged(tmp_path, CASES["sane"])
 
     assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
-    assert any(why.endswith("not seen in billing, where 1 receives tell no group") for why in verdict.unknowns)
+    assert any(why.endswith("not seen in billing, where 1 calls tell no group") for why in verdict.unknowns)
 
 
 def test_a_journal_that_ends_before_its_first_event_is_unfinished(tmp_path: Path) -> None:

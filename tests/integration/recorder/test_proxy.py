@@ -1,0 +1,375 @@
+"""The recording proxy on the loopback: what it writes, what clients see of it, and what it refuses."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from http.client import HTTPConnection, IncompleteRead
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, HTTPClientError
+
+from sluice.clock import SystemClock, eventually
+from sluice.errors import ConfigError
+from sluice.history.events import Event, Kind
+from sluice.judge.checker.verdict import Status
+from sluice.judge.engine import opened
+from sluice.judge.recording import RecordedQueue, check
+from sluice.recorder import record
+from sluice.recorder.proxy import RecordingProxy
+from tests.support.command_line import KEYS
+from tests.support.endpoints import fake_aws
+from tests.support.endpoints.capturing_server import Reply, capturing
+from tests.support.endpoints.raw_server import serving
+from tests.support.histories.recorded_services import create_queue, recorded, subscribe
+from tests.support.project import PROJECT
+
+_QUEUE = "orders.fifo"
+_OF_A_CALL = {"clock_id", "host", "worker", "call_id", "invoked_at_us", "responded_at_us"}
+_SIGNED = "AWS4-HMAC-SHA256 Credential=anybody/20261126/eu-west-1/sqs/aws4_request, SignedHeaders=host, Signature=0"
+_JSON = {"Content-Type": "application/x-amz-json-1.0", "Authorization": _SIGNED}
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
+@contextmanager
+def _recording(folder: Path, endpoint: str) -> Iterator[RecordingProxy]:
+    with record((), folder, worker="proxy") as recording, RecordingProxy(recording, port=0, endpoint=endpoint) as proxy:
+        yield proxy
+
+
+@contextmanager
+def _recorded_service(folder: Path) -> Iterator[tuple[RecordingProxy, fake_aws.Endpoint]]:
+    with fake_aws.running() as endpoint, _recording(folder, endpoint.url) as proxy:
+        yield proxy, endpoint
+
+
+def _client(service: str, url: str) -> Any:
+    return boto3.client(
+        service,
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="anybody",
+        aws_secret_access_key="anything",  # noqa: S106 (the proxy signs anew)
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=10),
+    )
+
+
+def _trade(url: str) -> None:
+    """Do everything that is recorded, in every form."""
+    sns, sqs = _client("sns", url), _client("sqs", url)
+    queue_url = create_queue(sqs, _QUEUE)
+    topic_arn = sns.create_topic(Name="topic.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+    subscribe(sns, sqs, topic_arn=topic_arn, url=queue_url, is_raw=False)
+    attributes = {"raw": {"DataType": "Binary", "BinaryValue": b"\xff\0"}}
+    sns.publish(
+        TopicArn=topic_arn,
+        Message="ä&=+%",
+        MessageGroupId="g",
+        MessageDeduplicationId="1",
+        MessageAttributes=attributes,
+    )
+    entries = [{"Id": f"e{n}", "MessageGroupId": "h", "MessageDeduplicationId": f"h{n}"} for n in range(3)]
+    sns.publish_batch(TopicArn=topic_arn, PublishBatchRequestEntries=[entry | {"Message": "m"} for entry in entries])
+    sqs.send_message_batch(QueueUrl=queue_url, Entries=[entry | {"MessageBody": "n"} for entry in entries])
+    sqs.send_message(
+        QueueUrl=queue_url,
+        MessageBody="s",
+        MessageGroupId="s",
+        MessageDeduplicationId="s",
+        MessageAttributes=attributes,
+    )
+    with pytest.raises(ClientError, match="ReceiptHandleIsInvalid"):
+        sqs.delete_message(QueueUrl=queue_url, ReceiptHandle="none")
+    messages = sqs.receive_message(
+        QueueUrl=queue_url,
+        MaxNumberOfMessages=10,
+        VisibilityTimeout=30,
+        MessageSystemAttributeNames=["All"],
+        MessageAttributeNames=["All"],
+    )["Messages"]
+    handles = [message["ReceiptHandle"] for message in messages]
+    sqs.change_message_visibility(QueueUrl=queue_url, ReceiptHandle=handles[0], VisibilityTimeout=40)
+    sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=handles[0])
+    entries = [{"Id": str(place), "ReceiptHandle": handle} for place, handle in enumerate(handles[1:])]
+    sqs.delete_message_batch(QueueUrl=queue_url, Entries=entries)
+    sqs.purge_queue(QueueUrl=queue_url)
+
+
+def _comparable(events: list[Event]) -> list[dict[str, Any]]:
+    rows = [asdict(event) for event in events]
+    return [{name: value for name, value in row.items() if name not in _OF_A_CALL} for row in rows]
+
+
+def test_proxy_writes_what_the_recorder_in_the_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run, seen from both sides of the connection."""
+    seen = record((), tmp_path / "inside" / "run")
+    make_client = _client
+
+    def make_recorded(service: str, url: str) -> Any:
+        client = make_client(service, url)
+        seen.attach(client)
+        return client
+
+    monkeypatch.setattr(sys.modules[__name__], "_client", make_recorded)
+    with _recorded_service(tmp_path / "outside" / "run") as (proxy, _), seen:
+        _trade(proxy.url)
+
+    inside, outside = (_comparable(recorded(tmp_path / side / "run")) for side in ("inside", "outside"))
+    assert outside == inside
+    assert len({row["kind"] for row in outside}) == 9
+
+
+def test_queue_urls_lead_back_to_the_proxy_and_on_to_the_endpoint(tmp_path: Path) -> None:
+    """The JavaScript SDK sends a queue's calls to the host of its URL."""
+    with _recorded_service(tmp_path) as (proxy, endpoint):
+        sqs = _client("sqs", proxy.url.replace("127.0.0.1", "localhost"))
+        url = create_queue(sqs, _QUEUE)
+        by_address = _client("sqs", proxy.url)
+        by_address.send_message(QueueUrl=url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d")
+
+        assert url == f"{proxy.url.replace('127.0.0.1', 'localhost')}/000000000000/{_QUEUE}"
+        assert by_address.list_queues()["QueueUrls"] == [f"{proxy.url}/000000000000/{_QUEUE}"]
+        assert by_address.get_queue_url(QueueName=_QUEUE)["QueueUrl"] == f"{proxy.url}/000000000000/{_QUEUE}"
+        assert _client("sqs", endpoint.url).list_queues()["QueueUrls"] == [f"{endpoint.url}/000000000000/{_QUEUE}"]
+
+
+def test_a_long_poll_delays_no_other_call(tmp_path: Path) -> None:
+    with _recorded_service(tmp_path) as (proxy, _):
+        sqs, found = _client("sqs", proxy.url), []
+        url = create_queue(sqs, _QUEUE)
+        began = SystemClock().monotonic()
+        polls = [
+            threading.Thread(
+                target=lambda: found.extend(
+                    _client("sqs", proxy.url).receive_message(QueueUrl=url, WaitTimeSeconds=9).get("Messages", [])
+                )
+            )
+            for _ in range(12)
+        ]
+        for poll in polls:
+            poll.start()
+        for group in range(12):
+            sqs.send_message(
+                QueueUrl=url, MessageBody="b", MessageGroupId=str(group), MessageDeduplicationId=str(group)
+            )
+        for poll in polls:
+            poll.join()
+
+        assert len(found) == 12
+        assert SystemClock().monotonic() - began < 8
+
+
+def test_requests_are_signed_anew(tmp_path: Path) -> None:
+    """With the proxy's credentials, for the region of the client; what else the client said stays as it was."""
+    with capturing(lambda _: Reply()) as server, _recording(tmp_path, server.url) as proxy:
+        _post(proxy, "{}", **_JSON, **{"X-Amz-Target": "AmazonSQS.ListQueues", "amz-sdk-request": "attempt=2"})
+        (request,) = server.captured
+
+    headers = request.headers
+    assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=test/")
+    assert "/eu-west-1/sqs/aws4_request" in headers["authorization"]
+    assert headers["host"] == urlsplit(server.url).netloc
+    assert headers["amz-sdk-request"] == "attempt=2"
+
+
+def _post(proxy: RecordingProxy, body: str, **headers: str) -> tuple[int, bytes]:
+    with closing(HTTPConnection(urlsplit(proxy.url).netloc, timeout=10)) as connection:
+        connection.request("POST", "/", body, headers)
+        with connection.getresponse() as response:
+            return response.status, response.read()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"X-Amz-Target": "AmazonSQS.ListQueues", "Authorization": ""}, 403, b"MissingAuthenticationToken"),
+        ({"X-Amz-Target": "AmazonSQS.ListQueues", "Host": "evil.example"}, 403, b"AccessDenied"),
+        ({"X-Amz-Target": "AmazonSQS.ListQueues", "Host": "["}, 403, b"AccessDenied"),
+        ({"X-Amz-Target": "DynamoDB_20120810.GetItem"}, 501, b"NotImplemented"),
+        ({"Content-Type": "application/cbor"}, 501, b"NotImplemented"),
+        ({"X-Amz-Target": "AmazonSQS.ListQueues", "Content-Length": str(1 << 30)}, 413, b"RequestEntityTooLarge"),
+        ({"X-Amz-Target": "AmazonSQS.ListQueues", "Content-Length": "-1"}, 411, b"MissingContentLength"),
+        ({"X-Amz-Target": "AmazonSQS.ListQueues", "Transfer-Encoding": "chunked"}, 411, b"MissingContentLength"),
+    ],
+)
+def test_other_requests_are_refused_and_never_sent_on(
+    tmp_path: Path, headers: dict[str, str], status: int, code: bytes
+) -> None:
+    with capturing(lambda _: Reply()) as server, _recording(tmp_path, server.url) as proxy:
+        answered, body = _post(proxy, "{}", **_JSON | headers)
+
+        assert (answered, server.captured) == (status, [])
+    assert code in body
+
+
+def test_a_call_that_the_proxy_cannot_read_works_and_makes_the_verdict_unknown(tmp_path: Path) -> None:
+    """As of SDKs before 2023, which send SQS's calls as forms."""
+    form = urlencode({"Action": "ReceiveMessage", "Version": "2012-11-05", "QueueUrl": "http://localhost/1/q.fifo"})
+    refused = {"Action": "SendMessage", "Version": "2012-11-05"}
+    with (
+        capturing(lambda _: Reply(body=b"<ReceiveMessageResponse/>")) as server,
+        _recording(tmp_path, server.url) as proxy,
+    ):
+        kind = {"Authorization": _SIGNED, "Content-Type": "application/x-www-form-urlencoded"}
+        assert _post(proxy, form, **kind) == (200, b"<ReceiveMessageResponse/>")
+        server.reply = lambda _: Reply(status=400)
+        assert _post(proxy, urlencode(refused), **kind)[0] == 400
+
+    verdict = _verdict(tmp_path)
+    assert verdict.status is Status.UNKNOWN
+    assert verdict.unknowns[0] == (
+        "calls were made that no recorder can see: ReceiveMessage in a form that the proxy does not read;"
+        " what is absent may have been there"
+    )
+    assert "SendMessage" not in str(verdict.unknowns)
+
+
+def _verdict(folder: Path, *queues: str) -> Any:
+    named = {name: RecordedQueue(visibility_timeout_seconds=30) for name in queues}
+    engine = opened(folder)
+    assert engine is not None, "it is small"
+    return check(engine, folder, named, "aws")[0]
+
+
+def test_receives_that_went_past_the_proxy_make_the_verdict_unknown(tmp_path: Path) -> None:
+    with _recorded_service(tmp_path / "run") as (proxy, endpoint):
+        sqs, past = _client("sqs", proxy.url), _client("sqs", endpoint.url)
+        url = create_queue(sqs, _QUEUE)
+        for number in range(3):
+            sqs.send_message(QueueUrl=url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId=str(number))
+        (message,) = past.receive_message(QueueUrl=url)["Messages"]
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]
+        for message in messages:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    assert len(messages) == 2
+    assert _verdict(tmp_path / "run", _QUEUE).status is Status.UNKNOWN
+
+
+def test_an_answer_that_is_cut_reaches_the_client_as_cut(tmp_path: Path) -> None:
+    """As does none: nobody knows what the receive has leased."""
+    body = json.dumps({"QueueUrl": f"http://localhost/1/{_QUEUE}"})
+    receive = _JSON | {"X-Amz-Target": "AmazonSQS.ReceiveMessage"}
+    cut = Reply(body=b'{"Messages": [', missing_bytes=9)
+    with capturing(lambda _: cut) as server, _recording(tmp_path, server.url) as proxy:
+        with pytest.raises(IncompleteRead):
+            _post(proxy, body, **receive)
+        server.reply = lambda _: Reply(status=0)
+        assert _post(proxy, body, **receive)[0] == 502
+
+    polls = [event for event in recorded(tmp_path) if event.kind == Kind.POLL]
+    assert [(poll.outcome, poll.error) for poll in polls] == [
+        ("info", "IncompleteRead"),
+        ("info", "ConnectionClosedError"),
+    ]
+
+
+def test_an_endpoint_that_is_not_there_had_no_effect(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        gone = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with _recording(tmp_path, gone) as proxy, pytest.raises((ClientError, HTTPClientError)):
+        _client("sqs", proxy.url).send_message(
+            QueueUrl=f"{proxy.url}/1/{_QUEUE}", MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d"
+        )
+
+    (sent,) = (event for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED)
+    assert (sent.outcome, sent.error) == ("fail", "EndpointConnectionError")
+
+
+def test_a_taken_port_and_absent_credentials_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with record((), tmp_path) as recording, serving() as server:
+        port = urlsplit(server.url).port or 0
+        with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1"):
+            RecordingProxy(recording, port=port, endpoint=server.url)
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+        with pytest.raises(ConfigError, match="no credentials to sign with; set AWS_PROFILE"):
+            RecordingProxy(recording, port=0, endpoint=server.url)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_journal_with_a_poll_under_way(tmp_path: Path, number: signal.Signals) -> None:
+    """The poll may have leased messages that nobody saw: it is on record as one without an answer."""
+    with fake_aws.running() as endpoint:
+        url = create_queue(_client("sqs", endpoint.url), _QUEUE)
+        begun = threading.Event()
+        endpoint.fault = lambda operation: begun.set() if operation == "ReceiveMessage" else None
+        command = [sys.executable, "-m", "sluice", "record", "--proxy", "0", "--to", endpoint.url, str(tmp_path)]
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as proxy:
+            assert proxy.stderr is not None
+            line = proxy.stderr.readline()
+            sqs = _client("sqs", line.split()[1])
+            poll = threading.Thread(target=_poll, args=(sqs, url), daemon=True)
+            poll.start()
+            eventually(begun.is_set, timeout_seconds=20, describe="the poll begins")
+            proxy.send_signal(number)
+            ended = proxy.stderr.read()
+            code = proxy.wait(20)
+
+    assert (code, ended) == (0, f"journal in {tmp_path}; judge it: sluice check {tmp_path} --queue NAME=SECONDS\n")
+    (poll_event,) = (event for event in recorded(tmp_path) if event.kind == Kind.POLL)
+    assert (poll_event.outcome, poll_event.responded_at_us) == ("info", None)
+    assert [event.kind for event in recorded(tmp_path)][-1] == Kind.CLOSED
+
+
+@pytest.mark.slow
+def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
+    """With the SDK from npm, which sends a queue's calls to the host of its URL."""
+    folder = tmp_path / "javascript"
+    shutil.copytree(PROJECT / "tests" / "support" / "javascript", folder)
+    subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, check=True, capture_output=True, timeout=200)
+    with _recorded_service(tmp_path / "run") as (proxy, endpoint):
+        sns, sqs = _client("sns", endpoint.url), _client("sqs", endpoint.url)
+        url = create_queue(sqs, _QUEUE)
+        topic_arn = sns.create_topic(Name="topic.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+        subscribe(sns, sqs, topic_arn=topic_arn, url=url, is_raw=True)
+        own = {"AWS_ENDPOINT_URL_SQS": proxy.url, "AWS_ENDPOINT_URL_SNS": proxy.url, "AWS_REGION": "us-east-1"}
+        ended = subprocess.run(
+            ["node", "orders.mjs", _QUEUE, topic_arn],
+            cwd=folder,
+            env={**os.environ, **own},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert (ended.returncode, ended.stdout.strip()) == (0, urlsplit(proxy.url).netloc), ended.stderr
+
+    events = recorded(tmp_path / "run")
+    assert [sum(event.kind == kind for event in events) for kind in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED)] == [
+        6,
+        6,
+        6,
+    ]
+    assert {event.outcome for event in events} == {"ok"}
+    published, received = (
+        {(event.deduplication_id, event.body_hash, event.attributes_hash) for event in events if event.kind == kind}
+        for kind in (Kind.PUBLISHED, Kind.RECEIVED)
+    )
+    assert published == received
+    assert _verdict(tmp_path / "run", _QUEUE).status is Status.VALID
+
+
+def _poll(sqs: Any, url: str) -> None:
+    with pytest.raises((HTTPClientError, ClientError)):
+        sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)
