@@ -14,6 +14,7 @@ handler had comes back as if it were new, or not at all.
 What a handler, or a thread that is not the worker's, takes from the worker's pool by itself comes back the same way.
 """
 
+import os
 import sqlite3
 import sys
 import threading
@@ -39,7 +40,8 @@ from sluice.messaging.database.refused_connections import refused
 from sluice.terminal.logger import Logger
 
 _log = Logger()
-_IDLE_SECONDS, _RETURNED_AT, _LENT = 1.0, "sluice_returned_at", "sluice_lent"
+_IDLE_SECONDS = 1.0
+_RETURNED_AT, _LENT, _OPENED_FOR = "sluice_returned_at", "sluice_lent", "sluice_opened_for"
 _BUSY_SECONDS = 5
 _REPEATS = 5  # psycopg's own threshold, https://www.psycopg.org/psycopg3/docs/advanced/prepare.html (read 2026-11-26)
 ENDED = "the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
@@ -588,6 +590,10 @@ _closed_when_lent: WeakSet[Engine] = WeakSet()
 def close_lent(engine: Engine) -> None:
     """Close what handlers had and what does not come back as new otherwise: SQLite, and engines of somebody else's.
 
+    A connection that was in use when its engine was disposed of is closed as well: nobody takes it from its old pool
+    again, so it would stay open until it is garbage. https://docs.sqlalchemy.org/en/21/core/connections.html
+    (`Engine.dispose`, read 2026-11-26)
+
     One more connection to an SQLite file stays open: the last that closes writes the log into the file, and syncs it.
     https://www.sqlite.org/wal.html#ckpt (read 2026-11-26)
     """
@@ -600,11 +606,19 @@ def close_lent(engine: Engine) -> None:
         url.database in (None, "", ":memory:") or (str(url.database).startswith("file:") and "memory" in str(url))
     )
 
+    @event.listens_for(engine, "connect")
+    def connected(_: Any, record: ConnectionPoolEntry) -> None:
+        record.info[_OPENED_FOR] = os.getpid(), engine.pool
+
     @event.listens_for(engine, "checkin")
     def returned(connection: Any, record: ConnectionPoolEntry) -> None:
-        if connection is None or not record.info.pop(_LENT, False) or is_in_memory:
+        is_lent = record.info.pop(_LENT, False)
+        if connection is None or is_in_memory:
             return
-        if isinstance(connection, HookedConnection):
+        process_id, pool = record.info.get(_OPENED_FOR, (0, None))
+        if process_id == os.getpid() and pool is not engine.pool:  # a fork's connections are its parent's
+            record.invalidate()
+        if not is_lent or isinstance(connection, HookedConnection):
             return
         if dialect.name == "sqlite" and not stays_open:
             arguments, named = dialect.create_connect_args(url)

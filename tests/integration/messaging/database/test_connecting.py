@@ -3,14 +3,14 @@
 import contextlib
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
@@ -163,6 +163,24 @@ def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, mo
     engine.dispose()
 
     assert other != pid
+
+
+@pytest.mark.parametrize("make", [engines.engine, create_engine], ids=["ours", "somebody else's"])
+def test_a_connection_in_use_while_its_engine_is_disposed_of_is_closed_afterwards(
+    engine: Engine, make: Callable[[str], Engine]
+) -> None:
+    """Nobody takes it from its old pool again: the server would keep it until it is garbage."""
+    made = make(engine.url.render_as_string(hide_password=False))
+    connections.close_lent(made)
+    with made.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        driver: Any = connection.connection.driver_connection
+        made.dispose()
+        connection.execute(text("SELECT 1"))
+
+    with closing(driver), pytest.raises(made.dialect.loaded_dbapi.Error, match="closed"):
+        driver.execute("SELECT 1")
+    made.dispose()
 
 
 def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres: Engine) -> None:

@@ -18,8 +18,6 @@ from tests.support.messaging import connection_misdeeds
 from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, KeptThings, Leftover
 from tests.support.messaging.world import World, create_tables
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*deleted while still open:ResourceWarning")  # by the misdeeds
-
 _AUDITED = {
     SQLITE: ["CREATE TRIGGER audits AFTER INSERT ON effects BEGIN INSERT INTO audit VALUES (new.seq); END"],
     POSTGRES: [
