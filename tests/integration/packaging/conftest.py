@@ -58,7 +58,7 @@ def next_wheel(tmp_path: Path) -> Path:
     source = tmp_path / "source"
     for name in ("sluice", "contract_tests", "spark_load"):
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("README.md", "LICENSE"):
+    for name in ("README.md", "LICENSE", "hatch_build.py"):
         shutil.copy(PROJECT / name, source)
     settings = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
     assert 'version = "0.1.0"' in settings

@@ -55,6 +55,22 @@ with Session(engine) as session:
     outbox.add(session, Event(type="order.placed", group="order-7", data={"cents": 1250}))
     session.commit()
 """
+_TYPED = """
+from sqlalchemy.orm import Session
+from sluice.declaration import Consumer, Environment
+from sluice.messaging import Ack, Context, Event, Outbox, Outcome, database_engine, handler
+
+outbox = Outbox("sluice-local-events.fifo")
+shop = Environment(name="dev", account="000000000000", consumers=(Consumer(name="billing", handlers="shop"),))
+
+@handler("order.placed")
+def bill(session: Session, event: Event, context: Context) -> Outcome:
+    outbox.add(session, Event(type="order.billed", group=event.group, data={"attempt": context.attempt}))
+    return Ack()
+
+with Session(database_engine("eu-central-1")) as session:
+    outbox.add(session, "no event")
+"""
 _TRAFFIC = """
 import boto3, os
 sqs, sns = (boto3.client(name, endpoint_url=os.environ["ENDPOINT"]) for name in ("sqs", "sns"))
@@ -186,6 +202,20 @@ def test_worker_publishes_from_the_outbox_and_handles(
     found = shop.python("import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM bill').fetchall())")
     assert found.stdout == "[(1250,)]\n"
     require_all_modules(shop, EXTRAS["worker"])
+
+
+@pytest.mark.slow  # mypy reads all of SQLAlchemy
+def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Callable[[str], Installed]) -> None:
+    """By `mypy --strict`, which finds its one mistake."""
+    shop = install("worker")
+    (shop.project / "orders.py").write_text(_TYPED, encoding="utf-8")
+
+    mypy = (PROJECT / ".venv" / "bin" / "mypy", "--strict", "--python-executable", shop.environment / "bin" / "python")
+    ended = run(*mypy, "orders.py", cwd=shop.project)
+
+    found, _ = ended.stdout.splitlines()
+    assert found.startswith("orders.py:16: error: Argument 2 to"), ended
+    assert found.endswith('has incompatible type "str"; expected "Event"  [arg-type]')
 
 
 def test_recorder_leaves_a_journal(install: Callable[[str], Installed], endpoint: fake_aws.Endpoint) -> None:

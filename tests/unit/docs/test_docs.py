@@ -2,14 +2,14 @@
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import select
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy import select, text
+from sqlalchemy.orm import Session
 
 from benchmarks.report import Table
 from sluice import messaging
@@ -22,23 +22,6 @@ from tools import capacity, declared_fields, generate
 from tools.generate import DOCS
 
 PAGES = (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
-
-
-class _Row(DeclarativeBase):
-    """The tables of who follows the README."""
-
-
-class _Order(_Row):
-    __tablename__ = "orders"
-
-    number: Mapped[int] = mapped_column(primary_key=True)
-
-
-class _Invoice(_Row):
-    __tablename__ = "invoices"
-
-    order: Mapped[str] = mapped_column(primary_key=True)
-    cents: Mapped[int]
 
 
 @pytest.fixture(scope="module")
@@ -148,26 +131,32 @@ def test_every_file_that_a_page_names_is_there() -> None:
     assert missing == []
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    """Its producer commits a row and an event together; its consumer is a handler that has an effect."""
-    engine = engines.engine(f"sqlite:///{tmp_path / 'readme.db'}")
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sample, pasted into a file of its own: a producer, a consumer and a declaration."""
+    monkeypatch.chdir(tmp_path)
+    engine = engines.engine("sqlite:///shop.db")
     tables.messages.metadata.create_all(engine)
-    _Row.metadata.create_all(engine)
-    names: dict[str, Any] = {"Session": Session, "engine": engine, "order": _Order(number=7), "Invoice": _Invoice}
-    producer, consumer = re.findall(
-        r"^```python\n(.*?)^```$", (PROJECT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
-    )
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE invoices (placed TEXT, cents INTEGER)"))
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
 
-    exec(producer, names)  # noqa: S102 (the README is ours)
-    exec(consumer, names)  # noqa: S102
+    producer, consumer, declaration = (
+        runpy.run_path(_file(tmp_path / f"sample_{number}.py", sample))
+        for number, sample in enumerate(re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL))
+    )
 
     with Session(engine) as session:
         (body,) = session.scalars(select(tables.messages.c.body))
-        event = decode(body).event
-        assert names["bill"](session, event, None) == messaging.Ack()
-        assert session.get_one(_Order, 7)
-        assert session.get_one(_Invoice, "order-7").cents == 1_250
+        assert consumer["bill"](session, decode(body).event, None) == messaging.Ack()
+        assert session.execute(text("SELECT * FROM invoices")).all() == [("order-7", 1_250)]
+    assert [consumer.name for consumer in declaration["ENVIRONMENTS"][0].consumers] == ["billing"]
+    producer["engine"].dispose()
     engine.dispose()
+
+
+def _file(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
 
 
 def _pitfalls_of(test: ast.FunctionDef) -> Iterator[str]:
