@@ -7,7 +7,11 @@ of a message would be taken for a duplicate of the first's.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-dead-letter-queues.html (read 2026-11-20).
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
@@ -21,6 +25,8 @@ from sluice.constructs.nag import acknowledge
 from sluice.constructs.removal import encryption_key, removal_policy
 from sluice.declaration import Consumer, Encryption, Environment, ExistingTopic, Topic, naming, policies
 from sluice.declaration.arguments import typed
+from sluice.declaration.validation import did_you_mean, nearest, shown
+from sluice.errors import ConfigError
 
 
 class Keys(Construct):
@@ -155,6 +161,14 @@ class ConsumerQueue(Construct):
 class Fanout(Construct):
     """The topics, and every consumer's queue subscribed to its topic with raw delivery.
 
+    Args:
+        environment: its topics, consumers and encryption are made; what is declared of tasks and database is not.
+
+    Attributes:
+        topics: the topics by their declared names; `topic` is the only one.
+        consumers: the queues by their consumer's name; `queue` and `dead_letter_queue` name one.
+        keys: of topics and queues; None if SQS holds them.
+
     Raw delivery hands the consumer the published body as it is; the SNS envelope, and with it the topic's sequence
     number, is not in the queue (promise SNS-14). Policies of existing topics, queues and keys are left to their owners.
     """
@@ -163,6 +177,7 @@ class Fanout(Construct):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         set_flags(self)
+        self._environment = environment
         is_cmk = environment.encryption is Encryption.CMK
         self.keys = Keys(self, "Keys", environment=environment) if is_cmk else None
         self.topics = {topic.name: self._topic(environment, topic) for topic in environment.topics}
@@ -181,6 +196,88 @@ class Fanout(Construct):
         for topic in environment.topics:
             if self.keys is not None and environment.consumers_of(topic):
                 _attach(self.keys.queues, policies.use_key_for(self.topics[topic.name].topic_arn))
+
+    @property
+    def topic(self) -> sns.ITopic:
+        """Return the topic of an environment that has one; with several `topics` has them by their declared names.
+
+        Raises:
+            ConfigError: there are several.
+        """
+        if len(self.topics) > 1:
+            raise ConfigError(
+                f"topic is one of {', '.join(self.topics)}, allowed is the only topic there is; take topics[NAME]"
+            )
+        return next(iter(self.topics.values()))
+
+    def queue(self, consumer: str) -> sqs.IQueue:
+        """Return a consumer's queue.
+
+        Args:
+            consumer: its declared name.
+
+        Raises:
+            ConfigError: it is not declared.
+        """
+        return self._queues(consumer).queue
+
+    def dead_letter_queue(self, consumer: str) -> sqs.IQueue:
+        """Return the DLQ of a consumer's queue: what the consumer could not handle.
+
+        Raises:
+            ConfigError: it is not declared.
+        """
+        return self._queues(consumer).dead_letter_queue
+
+    def metric_dead_letters(self, consumer: str, **options: Any) -> cloudwatch.Metric:
+        """Return how many messages are in the DLQ of a consumer's queue, the most within a period.
+
+        Args:
+            consumer: its declared name.
+            options: of CDK's `Metric`, such as `period`.
+        """
+        most = {"statistic": cloudwatch.Stats.MAXIMUM, **options}
+        return self.dead_letter_queue(consumer).metric_approximate_number_of_messages_visible(**most)
+
+    def grant_publish(self, grantee: iam.IGrantable, topic: str | None = None) -> iam.Grant:
+        """Let somebody publish to a topic, and use its key. With an outbox nobody but the relay needs it.
+
+        Args:
+            grantee: who.
+            topic: its declared name; None where there is one topic.
+
+        Raises:
+            ConfigError: there is no such topic, or several and none is named.
+        """
+        arn = (self.topic if topic is None else self.topics[self._environment.topic(topic).name]).topic_arn
+        key_arn = topic_key_arn(self._environment.topic(topic), self.keys)
+        return _grant(grantee, arn, ["sns:Publish"], key_arn, policies.USE_KEY)
+
+    def grant_consume(self, grantee: iam.IGrantable, consumer: str) -> iam.Grant:
+        """Let somebody do with a consumer's queue what a worker does: receive, extend, delete; and use its key.
+
+        Args:
+            grantee: who.
+            consumer: its declared name.
+
+        Raises:
+            ConfigError: it is not declared.
+        """
+        found = next((each for each in self._environment.consumers if each.name == consumer), None)
+        queue = self.queue(consumer)
+        assert found is not None, "the queue above was refused otherwise"
+        key_arn = None if self.keys is None else self.keys.queues.key_arn
+        if found.queue is not None:
+            key_arn = found.queue.key_arn
+        return _grant(grantee, queue.queue_arn, policies.CONSUME, key_arn, ["kms:Decrypt"])
+
+    def _queues(self, consumer: str) -> ConsumerQueue:
+        if consumer not in self.consumers:
+            raise ConfigError(
+                f"consumer is {shown(consumer)}{did_you_mean(nearest(consumer, self.consumers))}, allowed is one of"
+                f" {', '.join(self.consumers)}; declare it"
+            )
+        return self.consumers[consumer]
 
     def _topic(self, environment: Environment, declared: Topic | ExistingTopic) -> sns.ITopic:
         id_ = f"Topic-{declared.name}"
@@ -265,6 +362,18 @@ class Producers(Construct):
             self.publish_policy.add_statements(
                 iam.PolicyStatement(actions=policies.USE_KEY, resources=list(dict.fromkeys(keys)))
             )
+
+
+def _grant(
+    grantee: iam.IGrantable, arn: str, actions: Sequence[str], key_arn: str | None, key_actions: Sequence[str]
+) -> iam.Grant:
+    """Allow actions on one resource, and on the key that it is encrypted with."""
+    grant = iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[arn])
+    if key_arn is None:
+        return grant
+    return grant.combine(
+        iam.Grant.add_to_principal(grantee=grantee, actions=list(key_actions), resource_arns=[key_arn])
+    )
 
 
 def topic_key_arn(topic: Topic | ExistingTopic, keys: Keys | None) -> str | None:

@@ -16,6 +16,14 @@ type Statement = dict[str, Any]
 
 USE_KEY = ["kms:Decrypt", "kms:GenerateDataKey"]
 """What takes a key to encrypt and to decrypt messages."""
+CONSUME = (
+    "sqs:ReceiveMessage",
+    "sqs:ChangeMessageVisibility",
+    "sqs:GetQueueUrl",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+)
+"""What a worker does with its queue."""
 _THIS = "*"  # in a key's policy: this key
 
 

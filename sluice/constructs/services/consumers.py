@@ -16,7 +16,22 @@ from sluice.declaration.arguments import typed
 
 
 class Consumers(Construct):
-    """The services by their consumer's name, and the relays by their topic's, in one cluster."""
+    """The services by their consumer's name, and the relays by their topic's, in one cluster.
+
+    Args:
+        environment: what is declared. Its `cluster` may be one of this app, by its name.
+        network: where the tasks run.
+        database: how they get into it; None if there is none.
+        keys: of topics and queues; None if SQS holds them.
+        project: the folder with the Dockerfile of an image that is to be built.
+        deployment_alarms: whether a service's new version is taken back by alarms, which are made with it. The other
+            alarms are constructs of their own (`sluice.constructs.monitoring.alarms`).
+
+    Attributes:
+        cluster: where the tasks run.
+        services: a `ConsumerService` for each consumer, by its name.
+        relays: a `RelayService` for each topic that is published to, by its name.
+    """
 
     @typed
     def __init__(
@@ -29,6 +44,7 @@ class Consumers(Construct):
         database: DatabaseAccess | None,
         keys: Keys | None,
         project: Path = Path(),
+        deployment_alarms: bool = True,
     ) -> None:
         super().__init__(scope, id_)
         self.cluster = _cluster(self, "Cluster", environment=environment, vpc=network.vpc)
@@ -39,6 +55,7 @@ class Consumers(Construct):
             network=network,
             database=database,
             keys=keys,
+            deployment_alarms=deployment_alarms,
         )
         self.services = {
             consumer.name: ConsumerService(self, f"Consumer-{consumer.name}", place=place, consumer=consumer)
@@ -48,6 +65,15 @@ class Consumers(Construct):
             topic.name: RelayService(self, naming.of_topic(environment, "Relay", topic), place=place, topic=topic)
             for topic in (environment.published_topics if environment.has_relay else ())
         }
+
+    def add_variable(self, name: str, value: str) -> None:
+        """Set an environment variable in every container of every task, such as HTTPS_PROXY.
+
+        Behind a proxy all calls of AWS are botocore's, which reads HTTPS_PROXY and NO_PROXY.
+        """
+        for part in self.node.find_all():
+            if isinstance(part, ecs.ContainerDefinition):
+                part.add_environment(name, value)
 
 
 def _cluster(scope: Construct, id_: str, *, environment: Environment, vpc: ec2.IVpc) -> ecs.ICluster:

@@ -27,18 +27,11 @@ from sluice.constructs.network import Network
 from sluice.constructs.services.automatic_redrive import AutomaticRedriveRule
 from sluice.constructs.services.images import Images, TaskImage
 from sluice.constructs.services.scaling import BacklogScaling
-from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, task_settings
+from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, policies, task_settings
 from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import typed
 from sluice.declaration.fields.topics import RELAY_TASKS
 
-_CONSUME = [
-    "sqs:ReceiveMessage",
-    "sqs:ChangeMessageVisibility",
-    "sqs:GetQueueUrl",
-    "sqs:DeleteMessage",
-    "sqs:GetQueueAttributes",
-]
 _USER = "10001"
 _SCHEMA_START_SECONDS = 120
 _SCHEMA_WAIT_SECONDS = 90  # shorter, so that the command itself says what is in the way
@@ -48,7 +41,17 @@ _SMALL_CPU, _SMALL_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlace:
-    """Where the tasks of an environment run, and what they share."""
+    """Where the tasks of an environment run, and what they share.
+
+    Args:
+        environment: what is declared.
+        images: of the tasks.
+        cluster: where they run.
+        network: their subnets and security groups.
+        database: how they get into it; None if there is none.
+        keys: of topics and queues; None if SQS holds them.
+        deployment_alarms: whether a service's new version is taken back by alarms.
+    """
 
     environment: Environment
     images: Images
@@ -56,6 +59,7 @@ class TaskPlace:
     network: Network
     database: DatabaseAccess | None
     keys: Keys | None
+    deployment_alarms: bool = True
 
 
 class Task(Construct):
@@ -235,13 +239,14 @@ class ConsumerService(Construct):
         self.service = tasks.serve()
         # By literal ARN: an export would forbid to remove a consumer in one deployment.
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
-        tasks.allow(queue_arn, *_CONSUME)
+        tasks.allow(queue_arn, *policies.CONSUME)
         key_arn = None if place.keys is None else place.keys.queues.key_arn
         if consumer.queue is not None:
             key_arn = consumer.queue.key_arn
         if key_arn is not None:
             tasks.allow(key_arn, "kms:Decrypt")
-        self._let_alarms_take_a_version_back(environment, consumer)
+        if place.deployment_alarms:
+            self._let_alarms_take_a_version_back(environment, consumer)
         self._allow_task_protection(tasks, environment=environment)
         if consumer.automatic_redrive is not None:
             # No consumer has an underscore in its name.

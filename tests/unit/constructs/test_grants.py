@@ -1,0 +1,93 @@
+"""What a fan-out hands to a stack of somebody's own: topic, queues, grants with their keys, a metric."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_iam as iam
+from aws_cdk.assertions import Template
+
+from sluice.constructs.fan_out import Fanout
+from sluice.errors import ConfigError
+from tests.support.templates.environments import FULL, SHARED
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> cdk.Stack:
+    folder = tmp_path_factory.mktemp("grants")
+    app = cdk.App(outdir=str(folder), builtin_cloud_formation_validation=False)
+    return cdk.Stack(app, "Shop")
+
+
+@pytest.fixture(scope="module")
+def fan_out(stack: cdk.Stack) -> Fanout:
+    return Fanout(stack, "Fanout", environment=FULL)
+
+
+def _allowed(stack: cdk.Stack, role: str) -> dict[str, str]:
+    """Return by action the logical id that a role may use it with."""
+    policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
+    (statements,) = (
+        policy["Properties"]["PolicyDocument"]["Statement"]
+        for policy in policies
+        if policy["Properties"]["Roles"][0]["Ref"].startswith(role)
+    )
+    return {action: _resource(each) for each in statements for action in _list(each["Action"])}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _resource(statement: dict[str, Any]) -> str:
+    """Return the logical id of a statement's resource, without the hash at its end."""
+    found = statement["Resource"]
+    return str(found.get("Ref") or found["Fn::GetAtt"][0])[:-8]
+
+
+def test_grants_name_one_resource_and_its_key(stack: cdk.Stack, fan_out: Fanout) -> None:
+    service = iam.ServicePrincipal("lambda.amazonaws.com")
+    fan_out.grant_publish(iam.Role(stack, "Publisher", assumed_by=service))
+    fan_out.grant_publish(iam.Role(stack, "Named", assumed_by=service), "orders")
+    fan_out.grant_consume(iam.Role(stack, "Reader", assumed_by=service), "ledger")
+
+    publishes = {
+        "sns:Publish": "FanoutTopicorders",
+        "kms:Decrypt": "FanoutKeysTopic",
+        "kms:GenerateDataKey": "FanoutKeysTopic",
+    }
+    assert _allowed(stack, "Publisher") == _allowed(stack, "Named") == publishes
+    reads = _allowed(stack, "Reader")
+    assert reads.pop("kms:Decrypt") == "FanoutKeysQueues"
+    assert set(reads.values()) == {"FanoutConsumerledgerQueue"}
+    assert len(reads) == 5
+
+
+def test_a_metric_of_dead_letters_is_the_most_that_were_there(stack: cdk.Stack, fan_out: Fanout) -> None:
+    metric = fan_out.metric_dead_letters("ledger", period=cdk.Duration.minutes(1))
+
+    assert (metric.metric_name, metric.statistic) == ("ApproximateNumberOfMessagesVisible", "Maximum")
+    assert metric.period.to_seconds() == 60
+    assert metric.dimensions == {"QueueName": fan_out.dead_letter_queue("ledger").queue_name}
+
+
+@pytest.mark.parametrize("ask", [Fanout.queue, Fanout.dead_letter_queue, Fanout.metric_dead_letters])
+def test_a_consumer_nobody_declared_is_refused_with_the_nearest(fan_out: Fanout, ask: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^consumer is 'ledgers' \(did you mean 'ledger'\?\), allowed is one"):
+        ask(fan_out, "ledgers")
+
+
+def test_of_several_topics_one_has_to_be_named(tmp_path: Path) -> None:
+    app = cdk.App(outdir=str(tmp_path), builtin_cloud_formation_validation=False)
+    stack = cdk.Stack(app, "Shop")
+    fan_out = Fanout(stack, "Fanout", environment=replace(SHARED, database=None))
+    role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+
+    for ask in (lambda: fan_out.topic, lambda: fan_out.grant_publish(role)):
+        with pytest.raises(ConfigError, match=r"^topic is one of orders, payments, legacy, stock, allowed is the only"):
+            ask()
+    fan_out.grant_publish(role, "payments")
+    with pytest.raises(ConfigError, match=r"^topic is 'payment' \(did you mean 'payments'\?\)"):
+        fan_out.grant_publish(role, "payment")
