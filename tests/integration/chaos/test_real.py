@@ -62,6 +62,7 @@ def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
     assert len(verdict.measures["faults"]) == len(faults)
 
 
+@pytest.mark.slow  # a minute; the relay's machine finds such a relay, too
 def test_a_relay_that_takes_no_answer_for_a_good_one_is_found_invalid() -> None:
     faults = [_fault(FaultKind.CUT, f"{relay}:endpoint", 5, 7) for relay in RELAYS]
 

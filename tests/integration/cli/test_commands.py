@@ -1,6 +1,5 @@
 """What the programs answer to a wrong declaration, a strange value or Ctrl-C: a line and an exit code, no traceback."""
 
-import itertools
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sluice.clock import eventually
+from tests.support.cases import diagonal
 from tests.support.declaration import FILE
 from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.project import PROJECT
@@ -108,8 +108,8 @@ _STRANGE = [*_BREAKS_OUT, "`touch made`", "a b", "--help", ""]
 @pytest.mark.parametrize(
     ("target", "value"),
     [
-        *itertools.product(["deploy", "load"], _STRANGE),  # one for each program
-        *itertools.product(["diff", "destroy"], _BREAKS_OUT),
+        *diagonal(3, ["deploy", "load"], _STRANGE),  # one for each program
+        *diagonal(2, ["diff", "destroy"], _BREAKS_OUT),
     ],
 )
 def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, target: str, value: str) -> None:

@@ -57,6 +57,7 @@ def test_a_new_project_is_synthesized(project: Path) -> None:
     assert not any("sluice-dev" in template for template in templates)
 
 
+@pytest.mark.slow  # three synths in environments of their own
 def test_a_project_of_an_earlier_version_is_synthesized_to_the_same_templates(project: Path, tmp_path: Path) -> None:
     """It has no stacks/, and imports the stage from where it was; it is told where the stage is now."""
     for name in ("environments.py", "cdk.json", "Dockerfile", ".dockerignore", "order_desk"):
@@ -146,6 +147,7 @@ def test_the_contracts_hold_where_a_project_is_deployed(project: Path, endpoint:
     assert re.search(r"\d+ passed", printed), printed
 
 
+@pytest.mark.slow  # the demo runs the load test of this checkout
 def test_a_deployed_project_passes_a_load_test(project: Path, endpoint: str) -> None:
     printed = done("make", "load", endpoint, cwd=project).stdout
 

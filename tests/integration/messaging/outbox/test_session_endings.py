@@ -23,6 +23,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
+from tests.support.cases import diagonal
 
 OUTBOX = Outbox("events.fifo")
 
@@ -369,7 +370,7 @@ ENDINGS: dict[str, Callable[[_World, Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", diagonal(2, ENDINGS))
 def test_rows_and_events_live_or_die_together_or_the_program_gets_an_error(world: _World, ending: str) -> None:
     """One database for all kinds of sessions."""
     found: dict[str, object] = {}

@@ -242,6 +242,7 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
             lambda world, publish, failpoint: world.relay(NewIdOnResend(publish), failpoint=failpoint),
             "a copy within five minutes",
             id="P10 a new id on resend",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda world, publish, failpoint: world.relay(publish, failpoint=failpoint, kind=MarksFirst),
@@ -252,6 +253,7 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
             lambda world, publish, failpoint: world.relay(publish, failpoint=failpoint, kind=PublishesInTransaction),
             "a transaction was open",
             id="P7 published inside the transaction",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda world, publish, failpoint: world.relay(
@@ -259,6 +261,7 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
             ),
             "two messages of one group on their way",
             id="P5 two calls of one group",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             lambda world, publish, failpoint: world.relay(
@@ -266,6 +269,7 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
             ),
             "not in the topic|lost",
             id="P8 all marked for one",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -14,6 +14,7 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.process_state import ProcessState
+from tests.support.cases import diagonal
 from tests.support.messaging import connection_misdeeds
 from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, KeptThings, Leftover
 from tests.support.messaging.world import World, create_tables
@@ -142,18 +143,11 @@ def _assert_as_without(engine: Engine, misdeed: Leftover) -> None:
     assert seen == {name: expected[name] for name in seen}
 
 
-def _cases(database: str, *, left_over: int) -> list[Any]:
-    """Return every misdeed on a kind of database; `make test` tries each second one, the night all."""
-    misdeeds = enumerate(connection_misdeeds.misdeeds_on(database))
-    night = pytest.mark.slow
-    return [pytest.param(found, id=found.name, marks=[night] * (index % 2 == left_over)) for index, found in misdeeds]
-
-
-@pytest.mark.parametrize("misdeed", _cases(SQLITE, left_over=0))
+@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_on(SQLITE)))
 def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_sqlite, misdeed)
 
 
-@pytest.mark.parametrize("misdeed", _cases(POSTGRES, left_over=1))
+@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_on(POSTGRES)))
 def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed)
