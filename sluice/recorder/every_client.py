@@ -4,17 +4,15 @@ Python imports a module called sitecustomize when it starts; `sluice record` put
 that calls `start` (https://docs.python.org/3/library/site.html, read 2026-11-22).
 """
 
-import atexit
 import functools
 import logging
 import os
 import threading
 from collections.abc import Mapping
-from multiprocessing import parent_process, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import botocore.session
+import botocore
 
 from sluice.errors import MessagingError
 from sluice.extras import missing
@@ -52,17 +50,7 @@ def _recording() -> "Recording":
     """Return the recording of this process, begun at its first SNS or SQS client: others write no journal."""
     from sluice.recorder.recording import record  # noqa: PLC0415 (pyarrow is loaded by those who record)
 
-    recording = record((), os.environ[RECORD_FOLDER], one_group_in=int(os.environ[GROUPS]))
-    atexit.register(recording.close)
-    util.register_after_fork(recording, _close_at_end)
-    if parent_process() is not None:
-        _close_at_end(recording)
-    return recording
-
-
-def _close_at_end(recording: "Recording") -> None:
-    """Close the journal of a child of multiprocessing, which ends without `atexit`, after its own children have."""
-    util.Finalize(None, recording.close, exitpriority=-100)
+    return record((), os.environ[RECORD_FOLDER], one_group_in=int(os.environ[GROUPS]), closes_itself=True)
 
 
 def _attach(client: Any) -> None:
@@ -77,19 +65,28 @@ def _attach(client: Any) -> None:
         _log.warning("not recorded: %s", needed or error)
 
 
+class _RecordedClient:
+    """What becomes the first base of each client's class: a client that was made is recorded."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        _attach(self)
+
+
+def _record_clients(session: Any) -> None:
+    for service in OPERATIONS:
+        session.register(f"creating-client-class.{service}", _add_base)
+
+
+def _add_base(base_classes: list[type], **_: Any) -> None:
+    base_classes.insert(0, _RecordedClient)
+
+
 def start() -> None:
     """Record each client that is made from now on in this process, and in those it forks, until it ends.
 
-    A session's method is replaced: botocore's events belong to a session, and those of one say nothing of sessions that
-    are made later; its plug-ins are "considered private" (botocore/plugin.py of 1.44.5, read 2026-11-26).
+    Also one of aiobotocore, whose sessions are botocore's. A session's initializer is
+    `botocore.register_initializer` (its docstring in 1.44.5, read 2026-11-26); for `creating-client-class` see
+    https://docs.aws.amazon.com/boto3/latest/guide/clientsadv.html#extending-boto3-clients (read 2026-11-26).
     """
-    make_client = botocore.session.Session.create_client
-
-    @functools.wraps(make_client)
-    def make_recorded(self: Any, service_name: str, *arguments: Any, **more: Any) -> Any:
-        client = make_client(self, service_name, *arguments, **more)
-        if service_name in OPERATIONS:
-            _attach(client)
-        return client
-
-    botocore.session.Session.create_client = make_recorded
+    botocore.register_initializer(_record_clients)

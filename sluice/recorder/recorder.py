@@ -12,6 +12,7 @@ botocore: https://botocore.amazonaws.com/v1/documentation/api/latest/topics/even
 
 import copy
 import functools
+import inspect
 import itertools
 import json
 import socket
@@ -23,7 +24,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from sluice.clock import Clock, SystemClock
-from sluice.history.events import Kind, Outcome, identity_of, is_sampled, short_hash
+from sluice.history.events import Kind, Outcome, identity_of, is_sampled, short_hash, unseen_detail
 from sluice.recorder.rows import OPERATIONS, Identify, Row, Rows
 
 NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)
@@ -85,14 +86,16 @@ class Recorder:
         self._rows = Rows(names=names, identify=identify, keeps_sizes=keeps_sizes)
         self._clock = SystemClock() if clock is None else clock
         self._calls = itertools.count()
+        self._unseen: set[tuple[Path, str]] = set()
         self._keeps = functools.lru_cache(maxsize=10_000)(functools.partial(is_sampled, one_group_in=one_group_in))
         self.plan = self._rows.plan
-        self._hooks: tuple[tuple[str, bool, Hook], ...] = (
-            ("provide-client-params", True, guard(self._see_parameters)),
-            ("before-call", True, guard(self._see_question)),
-            ("after-call", False, guard(self._see_answer)),
-            ("after-call-error", False, guard(self._see_error)),
-        )
+        self._questions = {
+            "provide-client-params": guard(self._see_parameters),
+            "before-call": guard(self._see_question),
+            "before-sign": guard(self._see_signing),
+        }
+        self._answers = {"after-call": guard(self._see_answer), "after-call-error": guard(self._see_error)}
+        self._async_answers = self._answers | {"after-call": guard(self._see_whole_answer)}
 
     def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
         """Write down that a message was taken from an outbox: from its commit to now is what it waited there.
@@ -151,20 +154,24 @@ class Recorder:
 
     def attach(self, client: BaseClient) -> None:
         """Record every call of this client that has to do with messages."""
-        hooks = client.meta.events
-        for event, is_first, hook in self._listened(client):
-            (hooks.register_first if is_first else hooks.register_last)(event, hook)
+        for event, hook in self._listened(client, self._questions):
+            client.meta.events.register_first(event, hook)
+        for event, hook in self._listened(client, self._answers_of(client)):
+            client.meta.events.register_last(event, hook)
 
     def detach(self, client: BaseClient) -> None:
         """Record no further call of this client."""
-        for event, _, hook in self._listened(client):
+        for event, hook in self._listened(client, self._questions | self._answers_of(client)):
             client.meta.events.unregister(event, hook)
 
-    def _listened(self, client: BaseClient) -> Iterable[tuple[str, bool, Hook]]:
+    def _answers_of(self, client: BaseClient) -> dict[str, Hook]:
+        return self._async_answers if inspect.iscoroutinefunction(client.close) else self._answers
+
+    def _listened(self, client: BaseClient, hooks: Mapping[str, Hook]) -> Iterable[tuple[str, Hook]]:
         service = client.meta.service_model.service_name
         for operation in OPERATIONS.get(service, {}):
-            for event, is_first, hook in self._hooks:
-                yield f"{event}.{service}.{operation}", is_first, hook
+            for event, hook in hooks.items():
+                yield f"{event}.{service}.{operation}", hook
 
     def _see_parameters(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         # A copy: hooks further down may change what is sent, and the recorder's side is the caller's.
@@ -174,11 +181,20 @@ class Recorder:
         call = context[_MINE]
         self.begin(call, service=model.service_model.service_name, operation=model.name, params=call["params"])
 
+    def _see_signing(self, request: Any, operation_name: str, **_: Any) -> None:
+        """Notice what a client signs and somebody else sends: kombu, or who has a presigned URL."""
+        if "call_id" not in request.context.get(_MINE, {}):
+            self.note_unseen(f"{operation_name} was signed by a client of boto3, and sent by something else")
+
     def _see_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         if http_response.status_code < 300 and _is_cut(http_response):
             self.lose(context[_MINE], CUT)
         else:
-            self.end(context[_MINE], http_response.status_code, parsed, is_repeated=_was_repeated(context))
+            self._see_whole_answer(http_response, parsed, context)
+
+    def _see_whole_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+        """See an answer that was not cut; aiohttp, which aiobotocore builds on, raises an error of one that was."""
+        self.end(context[_MINE], http_response.status_code, parsed, is_repeated=_was_repeated(context))
 
     def _see_error(self, exception: Exception, context: dict[str, Any], **_: Any) -> None:
         call = context.get(_MINE, {})
@@ -233,6 +249,13 @@ class Recorder:
         """Write down that a call has no answer; `never_left` says that the request was not sent."""
         for row in call["operation"].failed(self._rows, call):
             self._add(call, row, Outcome.FAIL if never_left else Outcome.INFO, error=error)
+
+    def note_unseen(self, calls: str) -> None:
+        """Write down, once in each process, that calls could not be recorded: what is absent may have been there."""
+        path = self._journal.path
+        if (path, calls) not in self._unseen:
+            self._unseen.add((path, calls))
+            self._journal.add(kind=Kind.TOPOLOGY.value, invoked_at_us=self._clock.now_us(), detail=unseen_detail(calls))
 
     def _add_lost_polls(self, call: Mapping[str, Any]) -> None:
         """Write down that botocore asked again on its own: a receive before the last try may have leased messages."""

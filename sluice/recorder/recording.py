@@ -3,12 +3,13 @@
 import atexit
 import functools
 import hashlib
-import inspect
 import logging
 import os
 import re
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from multiprocessing import parent_process, util
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,7 @@ from botocore.client import BaseClient
 
 from sluice.clock import Clock
 from sluice.errors import ConfigError
-from sluice.history.events import Identity, Kind, recording_detail, stable_idx, unseen_detail
+from sluice.history.events import Identity, Kind, recording_detail, stable_idx
 from sluice.recorder.process_journal import ProcessJournal
 from sluice.recorder.recorder import Hook, Recorder, host_name
 from sluice.recorder.rows import OPERATIONS
@@ -42,7 +43,9 @@ class Recording:
         key: Callable[[str], str] | None,
         names: Mapping[str, str],
         clock: Clock | None,
+        closes_itself: bool = False,
     ) -> None:
+        self.closes_itself = closes_itself
         self._journal = ProcessJournal(
             folder,
             worker=worker,
@@ -60,9 +63,11 @@ class Recording:
             keeps_sizes=True,
         )
         self._clients: list[BaseClient] = []
-        self._unseen: set[tuple[int, str]] = set()
         self._is_on = True
         _open.add(self)
+        if parent_process() is not None:
+            _end_before_exit(self)
+        _end_with_celery()
 
     @property
     def is_on(self) -> bool:
@@ -98,12 +103,15 @@ class Recording:
         self._careful(self._recorder.lose)(call=call, error=error, never_left=never_left)
 
     def note_unseen(self, calls: str) -> None:
-        """Write down, once, that there were calls that could not be recorded: what is absent is then unknown."""
-        if (os.getpid(), calls) not in self._unseen:
-            self._unseen.add((os.getpid(), calls))
-            self._careful(self._journal.add)(
-                kind=Kind.TOPOLOGY.value, invoked_at_us=self._journal.clock.now_us(), detail=unseen_detail(calls)
-            )
+        """Write down that there were calls that cannot be recorded, as `Recorder.note_unseen`."""
+        self._careful(self._recorder.note_unseen)(calls=calls)
+
+    def end_with_process(self) -> None:
+        """Close if nobody else will; else hand over what was recorded, and leave the journal without an end."""
+        if self.closes_itself:
+            self.close()
+        else:
+            self.flush()
 
     def flush(self) -> None:
         """Hand everything recorded to the operating system."""
@@ -152,9 +160,34 @@ _recorded: "weakref.WeakSet[BaseClient]" = weakref.WeakSet()
 
 
 @atexit.register
-def _flush_all() -> None:
+def _end_all(**_: Any) -> None:
     for recording in list(_open):
-        recording.flush()
+        recording.end_with_process()
+
+
+def _end_before_exit(_: object) -> None:
+    """Have recordings end with a process of multiprocessing, which does not use `atexit`, after its own children."""
+    util.Finalize(None, _end_all, exitpriority=-100)
+
+
+def _end_in_child() -> None:
+    """Runs in a forked child: who opened the recordings is its parent, and nobody closes them here."""
+    for recording in list(_open):
+        recording.closes_itself = True
+        util.register_after_fork(recording, _end_before_exit)  # multiprocessing has yet to drop its parent's finalizers
+    _end_with_celery()
+
+
+def _end_with_celery() -> None:
+    """Have recordings end with a child of celery's pool, which uses neither `atexit` nor multiprocessing.
+
+    https://docs.celeryq.dev/en/stable/userguide/signals.html#worker-process-shutdown (read 2026-11-26)
+    """
+    if "celery.signals" in sys.modules:
+        sys.modules["celery.signals"].worker_process_shutdown.connect(_end_all, weak=False)
+
+
+os.register_at_fork(after_in_child=_end_in_child)
 
 
 def record(
@@ -167,6 +200,7 @@ def record(
     key: Callable[[str], str] | None = None,
     names: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    closes_itself: bool = False,
 ) -> Recording:
     """Write the history of what anyone's SNS and SQS clients do, for `sluice check`.
 
@@ -175,7 +209,7 @@ def record(
     group ids and deduplication ids as they are.
 
     Args:
-        clients: SNS and SQS clients of boto3, of this process; of a resource its `meta.client`.
+        clients: SNS and SQS clients of boto3 or aiobotocore, of this process; of a resource its `meta.client`.
         folder: of the journals, for every process of a machine the same one; created when missing.
         one_group_in: of so many message groups one is kept, as a whole: the same in every process.
         run: what the history is called, in every process the same; None takes the folder's name.
@@ -184,9 +218,10 @@ def record(
             message published again under another one is another message.
         names: queue URL or topic ARN to its name in the history; what is not there has the name at its own end.
         clock: None means this machine's.
+        closes_itself: it is closed when its process ends, unless that is killed or calls `os._exit`.
 
     Returns:
-        A context manager. After a fork the child records into a journal of its own, and has to close it too.
+        A context manager. After a fork the child records into a journal of its own, which closes itself.
 
     Raises:
         ConfigError: an argument cannot be right, or the folder cannot be written.
@@ -208,6 +243,7 @@ def record(
         key=key,
         names={} if names is None else names,
         clock=clock,
+        closes_itself=closes_itself,
     )
     for client in listed:
         recording.attach(client)
@@ -217,11 +253,6 @@ def record(
 def _check_client(client: Any) -> None:
     if not isinstance(client, BaseClient):
         raise ConfigError(f"{type(client).__name__} is not a client of boto3; of a resource pass its meta.client")
-    if inspect.iscoroutinefunction(client.close):
-        raise ConfigError(
-            f"{type(client).__name__} answers asynchronously, as the clients of aiobotocore do, and its calls would not"
-            " be recorded; allowed are clients of boto3"
-        )
     service = client.meta.service_model.service_name
     if service not in OPERATIONS:
         raise ConfigError(f"a client of {service!r} sends no messages, allowed are {' and '.join(OPERATIONS)}")

@@ -34,16 +34,19 @@ class RunCounts:
 def check_run(counts: RunCounts) -> dict[str | None, str]:
     """Return why the run as a whole cannot vouch for its result: anomaly id (None for no anomaly) to sentence."""
     reasons: dict[str | None, str] = {}
+    found = []
     if not counts.published_count or not counts.received_count:
-        reasons[None] = (
+        found.append(
             f"{counts.published_count} message(s) acknowledged and {counts.received_count} received: nothing to judge"
         )
-    elif counts.unclosed_journals:
-        reasons[None] = (
+    if counts.unclosed_journals:
+        found.append(
             f"{len(counts.unclosed_journals)} recorder(s) did not finish: {', '.join(counts.unclosed_journals[:4])}"
         )
-    elif counts.unpublished_count:
-        reasons[None] = f"{counts.unpublished_count} planned message(s) were not published"
+    if counts.unpublished_count and not found:
+        found.append(f"{counts.unpublished_count} planned message(s) were not published")
+    if found:
+        reasons[None] = "; ".join(found)
     if None in reasons and counts.failed_calls:
         worst = max(counts.failed_calls, key=lambda code: counts.failed_calls[code])
         reasons[None] += f" ({counts.failed_calls[worst]} calls failed with {worst})"

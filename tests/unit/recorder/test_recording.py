@@ -16,10 +16,10 @@ from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from sluice.errors import ConfigError
-from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx
+from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx, unseen_detail
 from sluice.judge.checker import Finding
 from sluice.recorder import Recording, record
-from sluice.recorder.journal import read_journal
+from sluice.recorder.journal import events_of, read_journal
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import ENDPOINT_URL
 from tests.support.endpoints.capturing_server import Reply, capturing
@@ -446,17 +446,51 @@ def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(
     assert [(event.kind, event.outcome) for event in recorded(tmp_path / "open")][2:] == [("published", "ok")]
 
 
+def test_a_call_that_is_signed_and_sent_by_something_else_is_named(tmp_path: Path) -> None:
+    """As kombu's receives are, and whatever a presigned URL is given for: it is written once."""
+    shop = Shop()
+    with _record(shop, tmp_path):
+        for _ in range(2):
+            shop.sqs.generate_presigned_url("receive_message", Params={"QueueUrl": shop.url})
+        shop.sqs.generate_presigned_url("get_queue_url", Params={"QueueName": QUEUE})
+        shop.order("ann", 1)
+
+    (opened, unseen) = (event for event in recorded(tmp_path) if event.kind == Kind.TOPOLOGY)
+    assert opened.detail == recording_detail(1)
+    assert unseen.detail == unseen_detail("ReceiveMessage was signed by a client of boto3, and sent by something else")
+
+
+_CHILDREN = """
+import multiprocessing, os, sys, warnings
+from pathlib import Path
+from sluice.recorder import record
+from tests.support.histories.recorded_services import Shop
+warnings.simplefilter("ignore")  # that threads and fork do not go together
+shop = Shop()
+def order(number): shop.order(str(os.getpid()), number)
+with record(shop.clients, Path(sys.argv[1]), clock=shop.simulator.clock):
+    order(0)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(order, range(2), chunksize=1); pool.close(); pool.join()
+    if os.fork() == 0: sys.exit(order(1))
+    os.wait()
+    if os.fork() == 0: order(2); os._exit(0)
+    os.wait()
+"""
+
+
+def test_children_close_their_journals_unless_they_leave_without_a_word(tmp_path: Path) -> None:
+    """Who opened the recording is their parent; a child that calls `os._exit` is as one that was killed."""
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    subprocess.run([sys.executable, "-c", _CHILDREN, str(tmp_path)], check=True, env=environment, timeout=60)
+
+    journals = [events_of(read_journal(path)) for path in tmp_path.glob("*.arrows")]
+    ends = [journal[-1].kind for journal in journals if any(event.kind == Kind.PUBLISHED for event in journal)]
+    assert (ends.count(Kind.CLOSED), ends.count(Kind.PUBLISHED)) == (len(ends) - 1, 1)
+    assert len(ends) >= 4
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
-
-
-def _asynchronous() -> Any:
-    """Return a client like those of aiobotocore: it is one of botocore's, and its methods are coroutines."""
-
-    async def close() -> None: ...
-
-    client: Any = Shop().clients[0]
-    client.close = close
-    return client
 
 
 def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
@@ -469,8 +503,6 @@ def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
         _record(shop, tmp_path, worker="a/b")
     with pytest.raises(ConfigError, match=r"str is not a client of boto3; of a resource pass its meta.client"):
         record(["sqs"], tmp_path)
-    with pytest.raises(ConfigError, match="answers asynchronously, as the clients of aiobotocore do, and its calls"):
-        record(_asynchronous(), tmp_path)
     with pytest.raises(ConfigError, match=r"cannot write to .*occupied.*; choose another folder"):
         record(shop.clients, occupied)
     with record(shop.clients, tmp_path / "fine"):  # a refusal leaves the clients as they were
