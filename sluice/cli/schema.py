@@ -7,7 +7,7 @@ import click
 from sluice.cli.options import dsn_option, log_level_option
 from sluice.terminal.groups import Group
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import DAY_SECONDS, Number
+from sluice.terminal.values import DAY_SECONDS, Number, Whole
 
 _KINDS = ["postgresql", "sqlite"]
 _PARTS = ["inbox", "outbox"]
@@ -62,8 +62,20 @@ def apply(**options: Any) -> None:
 @schema.command()
 @click.argument("kind", type=click.Choice(_KINDS))
 @_part_argument
-def sql(kind: str, part: str | None) -> None:
-    """Print the SQL that creates the tables in this kind of database, for your own migrations."""
+@click.option(
+    "--from",
+    "version",
+    type=Whole(1, 1_000),
+    metavar="VERSION",
+    help="Of the tables that exist: print what changes them.",
+)
+def sql(kind: str, part: str | None, version: int | None) -> None:
+    """Print the SQL that creates the tables in this kind of database, or upgrades them, for your own migrations.
+
+    \b
+      sluice schema sql postgresql
+      sluice schema sql postgresql outbox --from 2
+    """
     from sluice.cli.upgrading import print_sql
 
-    print_sql(kind, part)
+    print_sql(kind, part, version)

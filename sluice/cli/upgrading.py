@@ -71,10 +71,13 @@ def upgrade(
         engine.dispose()
 
 
-def print_sql(kind: str, part: str | None) -> None:
-    """Print the SQL that creates the tables of a part, or of both, in a kind of database."""
+def print_sql(kind: str, part: str | None, version: int | None) -> None:
+    """Print the SQL that creates the tables of a part, or of both, in a kind of database, or upgrades older tables."""
     parts = _PARTS.values() if part is None else [_PARTS[part]]
-    output.lines("\n".join(schema.sql(kind, tables.metadata) for tables in parts).removesuffix("\n"))
+    if version is None:
+        output.lines("\n".join(schema.sql(kind, tables.metadata) for tables in parts).removesuffix("\n"))
+    else:
+        output.lines("\n\n".join(line for tables in parts for line in migrations.upgrade_sql(kind, tables, version)))
 
 
 def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: Wait, failpoint: Failpoint) -> None:

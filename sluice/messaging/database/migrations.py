@@ -36,7 +36,7 @@ _UNBOUNDED = text(  # a role may have short ones; older servers lack the second
     "SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout')"
 )
 
-_versions = Table(
+versions = Table(
     "sluice_schema",
     MetaData(),
     Column("part", Text, primary_key=True),
@@ -115,6 +115,32 @@ def upgrade(engine: Engine, tables: VersionedTables, *, failpoint: Failpoint = u
         version = _upgrade_once(engine, tables, failpoint)
 
 
+def upgrade_sql(kind: str, tables: VersionedTables, version: int) -> Iterator[str]:
+    """Yield the statements that bring tables of an older version to this code's, and record the version.
+
+    Args:
+        kind: of database.
+        tables: what this code needs.
+        version: what the tables are of.
+
+    Raises:
+        ConfigError: there is no such older version.
+        OutboxError: there is no SQL for this kind of database.
+    """
+    if not 1 <= version < tables.version:
+        raise ConfigError(
+            f"the {tables.part}'s tables are of version {version}, allowed is 1 to {tables.version - 1}; this code's"
+            f" are of version {tables.version}"
+        )
+    steps = tables.steps[version - 1 :]
+    statements = (statement for step in steps for statement in step.statements)
+    yield from schema.upgrade_sql(kind, tables.metadata, statements, recollates=any(step.recollates for step in steps))
+    yield from schema.upgrade_sql(kind, versions.metadata, (), recollates=False)
+    values = {"part": tables.part, "version": tables.version, "readable_from": tables.readable_from}
+    for statement in (versions.delete().where(versions.c.part == tables.part), versions.insert().values(values)):
+        yield f"{' '.join(str(statement.compile(compile_kwargs={'literal_binds': True})).split())};"
+
+
 def require(connection: Connection, tables: VersionedTables) -> None:
     """Refuse tables that this code cannot use. Tables whose version nobody recorded are judged by what they are.
 
@@ -159,7 +185,7 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
 
 def _begin(connection: Connection, tables: VersionedTables) -> int:
     """Make tables whose version nobody recorded, or recognize those that are there; return their version."""
-    _versions.create(connection, checkfirst=True)
+    versions.create(connection, checkfirst=True)
     names = {table.name for table in tables.metadata.sorted_tables}
     is_new = not names & set(inspect(connection).get_table_names())
     tables.metadata.create_all(connection)
@@ -222,10 +248,10 @@ def _lock(connection: Connection) -> None:
 
 
 def _recorded(connection: Connection, tables: VersionedTables) -> Recorded | None:
-    if not inspect(connection).has_table(_versions.name):
+    if not inspect(connection).has_table(versions.name):
         return None
-    columns = (_versions.c.version, _versions.c.readable_from)
-    row = connection.execute(select(*columns).where(_versions.c.part == tables.part)).one_or_none()
+    columns = (versions.c.version, versions.c.readable_from)
+    row = connection.execute(select(*columns).where(versions.c.part == tables.part)).one_or_none()
     return None if row is None else Recorded(row.version, row.readable_from)
 
 
@@ -233,9 +259,9 @@ def _record(connection: Connection, tables: VersionedTables, version: int, *, is
     readable_from = 1 if version == 1 else tables.steps[version - 2].readable_from
     values = {"version": version, "readable_from": readable_from}
     if is_first:
-        connection.execute(_versions.insert().values(part=tables.part, **values))
+        connection.execute(versions.insert().values(part=tables.part, **values))
     else:
-        connection.execute(_versions.update().where(_versions.c.part == tables.part).values(values))
+        connection.execute(versions.update().where(versions.c.part == tables.part).values(values))
 
 
 def _require_readable(tables: VersionedTables, found: Recorded) -> None:

@@ -5,6 +5,7 @@ there still is what this version needs. Producers need the outbox's tables, cons
 database.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -75,14 +76,45 @@ def sql(name: str, metadata: MetaData) -> str:
     Raises:
         OutboxError: there are none for it.
     """
-    if name not in _DIALECTS:
-        raise OutboxError(f"database is {name!r}, allowed is one of {', '.join(_DIALECTS)}")
+    dialect = _dialect(name)
     statements = []
     for table in metadata.sorted_tables:
-        statements.append(_compiled(CreateTable(table), _DIALECTS[name]))
-        indexes = sorted(table.indexes, key=lambda index: index.name or "")
-        statements += [_compiled(CreateIndex(index), _DIALECTS[name]) for index in indexes]
+        statements.append(_compiled(CreateTable(table), dialect))
+        statements += [_compiled(CreateIndex(index), dialect) for index in sorted(table.indexes, key=_name)]
     return "\n\n".join(statements) + "\n"
+
+
+def upgrade_sql(name: str, metadata: MetaData, steps: Iterable[str], *, recollates: bool) -> Iterator[str]:
+    """Yield the statements that bring tables of an older version to the one that `metadata` has.
+
+    Args:
+        name: the kind of database.
+        metadata: the tables of the last version.
+        steps: SQL of each step in between.
+        recollates: whether one of these has the keys compared byte by byte.
+
+    Raises:
+        OutboxError: there are none for this kind of database.
+    """
+    dialect = _dialect(name)
+    for table in metadata.sorted_tables:
+        yield _compiled(CreateTable(table, if_not_exists=True), dialect)
+    yield from (f"{statement};" for statement in steps)
+    for table in metadata.sorted_tables:
+        for index in sorted(table.indexes, key=_name):
+            yield _compiled(CreateIndex(index, if_not_exists=True), dialect)
+        if recollates and dialect.name == "postgresql" and _keys(table):
+            yield from (f"{statement};" for statement in _recollations(table))
+
+
+def _dialect(name: str) -> Dialect:
+    if name not in _DIALECTS:
+        raise OutboxError(f"database is {name!r}, allowed is one of {', '.join(_DIALECTS)}")
+    return _DIALECTS[name]
+
+
+def _name(index: Index) -> str:
+    return index.name or ""
 
 
 def _compiled(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
@@ -164,10 +196,9 @@ def recollate(connection: Connection, metadata: MetaData) -> None:
             if isinstance(constraint, UniqueConstraint | PrimaryKeyConstraint):
                 _require_single(connection, table, constraint)
     for table in others:
-        keys = [column.name for column in table.columns if column.type is KEY]
-        changes = ", ".join(f'ALTER COLUMN {name} TYPE text COLLATE "C"' for name in keys)
+        alteration, count = _recollations(table)
         try:
-            connection.execute(text(f"ALTER TABLE {table.name} {changes}"))
+            connection.execute(text(alteration))
         except DBAPIError as error:
             if not failures.is_not_supported(error):
                 raise
@@ -176,7 +207,18 @@ def recollate(connection: Connection, metadata: MetaData) -> None:
                 f'the keys of {table.name} cannot get the collation "C" ({reason}), allowed is nothing that depends on'
                 " them meanwhile; drop it, run this again, and create it again"
             ) from error
-        connection.execute(text(f"ANALYZE {table.name} ({', '.join(keys)})"))
+        connection.execute(text(count))
+
+
+def _recollations(table: Table) -> tuple[str, str]:
+    """Return the SQL that has Postgres compare the keys of a table byte by byte, and that counts them anew."""
+    keys = _keys(table)
+    changes = ", ".join(f'ALTER COLUMN {name} TYPE text COLLATE "C"' for name in keys)
+    return f"ALTER TABLE {table.name} {changes}", f"ANALYZE {table.name} ({', '.join(keys)})"
+
+
+def _keys(table: Table) -> list[str]:
+    return [column.name for column in table.columns if column.type is KEY]
 
 
 def _require_single(connection: Connection, table: Table, constraint: ColumnCollectionConstraint) -> None:

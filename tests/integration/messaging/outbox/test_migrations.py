@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, inspect, make_url, text
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, inspect, make_url, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.clock import eventually
 from sluice.errors import ConfigError
 from sluice.messaging import Event, Outbox
+from sluice.messaging import tables as all_tables
 from sluice.messaging.database import engines, failures, migrations, schema
 from sluice.messaging.database.migrations import Step, VersionedTables
 from sluice.messaging.errors import OutboxError
@@ -223,15 +226,62 @@ def test_tables_of_no_version_are_refused_in_one_line_and_left_as_they_are(
 @pytest.mark.parametrize("versioned", [tables.versioned, inbox_tables.versioned], ids=["outbox", "inbox"])
 def test_the_first_tables_ever_become_those_of_this_code(empty: Engine, versioned: VersionedTables) -> None:
     """Whoever changes a table without a step to it, or another way than its step does, is stopped here."""
-    sql = (FIRST_TABLES / f"{empty.dialect.name}.sql").read_text()
-    with empty.begin() as connection:
-        for statement in filter(str.strip, sql.split(";\n")):
-            connection.execute(text(statement))
+    _make_first_tables(empty)
 
     assert list(migrations.upgrade(empty, versioned)) == list(range(1, versioned.version + 1))
 
     with empty.connect() as connection:
         migrations.require(connection, versioned)
+
+
+def _make_first_tables(engine: Engine) -> None:
+    sql = (FIRST_TABLES / f"{engine.dialect.name}.sql").read_text()
+    with engine.begin() as connection:
+        for statement in filter(str.strip, sql.split(";\n")):
+            connection.execute(text(statement))
+
+
+@pytest.mark.parametrize("versioned", _PARTS, ids=["outbox", "inbox"])
+def test_the_sql_of_an_upgrade_leads_from_each_version_to_this_codes(empty: Engine, versioned: VersionedTables) -> None:
+    """A host's own migrations run it, and nothing is left for `schema apply`."""
+    _make_first_tables(empty)
+    kind = empty.dialect.name
+    with empty.begin() as connection:
+        for statement in migrations.upgrade_sql(kind, versioned, 1):
+            connection.exec_driver_sql(statement)
+
+    assert _recorded(empty) == (versioned.part, versioned.version, versioned.readable_from)
+    with empty.connect() as connection:
+        migrations.require(connection, versioned)
+    assert list(migrations.upgrade(empty, versioned)) == []
+    with empty.begin() as connection:
+        connection.execute(text("DELETE FROM sluice_schema"))
+        for statement in migrations.upgrade_sql(kind, versioned, 2):
+            connection.exec_driver_sql(statement)
+        migrations.require(connection, versioned)
+    for version_ in (0, versioned.version):
+        with pytest.raises(ConfigError, match=f"are of version {version_}, allowed is 1 to {versioned.version - 1}; "):
+            list(migrations.upgrade_sql(kind, versioned, version_))
+
+
+def test_alembic_finds_no_difference_and_drops_no_table_of_ours(empty: Engine) -> None:
+    """Both ways of the guide; without either it would drop them all."""
+    for versioned in _PARTS:
+        list(migrations.upgrade(empty, versioned))
+    own = MetaData()
+    Table("orders", own, Column("id", Integer, primary_key=True))
+    own.create_all(empty)
+
+    def differences(target: Any, **options: Any) -> list[Any]:
+        exact = {"compare_type": True, "compare_server_default": True}
+        with empty.connect() as connection:
+            found: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=exact | options), target)
+        return found
+
+    assert differences([own, all_tables.metadata]) == []
+    assert differences(own, include_name=all_tables.include_name) == []
+    dropped = {table.name for kind, table in differences(own) if kind == "remove_table"}
+    assert dropped == set(all_tables.metadata.tables)
 
 
 @pytest.fixture
