@@ -1,5 +1,6 @@
 # What every task of a service runs, told by its command: a consumer's worker or the relay. It holds code and no
 # declaration: the stacks give each task its part. docs/guides/image.md
+# BASE is pinned by its digest with `make pin`, where a network is; `make image` puts a base of its own there.
 ARG BASE=docker.io/library/python:3.13-slim-trixie
 FROM ${BASE}
 

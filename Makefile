@@ -29,6 +29,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # The make that a test starts shares no jobs with this one.
 PYTEST := MAKEFLAGS= pytest --quiet
 CHECKOV := 3.3.30
+CYCLONEDX := 7.5.0
+PIP_AUDIT := 2.10.1
 EMULATED := python -m emulator run --
 
 .PHONY: help
@@ -163,11 +165,29 @@ docs: setup ## Write the generated pages of docs/
 lock: setup ## Renew every lock file of Python packages
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" requirements-dev.txt -o requirements.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" --generate-hashes -c requirements.lock requirements-worker.txt -o requirements-worker.lock
+	@cp requirements-worker.lock sluice/templates/project/
+	@uv pip compile --quiet --universal --python-version 3.12 --custom-compile-command "uv pip compile" --generate-hashes --no-annotate \
+	  -c requirements.lock --extra all pyproject.toml -o sluice/templates/project/requirements.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" emulator/requirements.in -o emulator/requirements.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" benchmarks/competitors.in -o benchmarks/competitors.lock
 	@for peer in emulator/locks/*.in; do \
 	  uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" $$peer -o $${peer%.in}.lock; \
 	done
+
+.PHONY: image
+image: setup ## Build the tasks' image without Docker, start it and stop it; needs root, buildah and debootstrap
+	@scripts/image.sh
+
+.PHONY: pin
+pin: ## Pin the image's base in Dockerfile by its digest, which a registry knows: skopeo asks it
+	@base=$$(sed -n 's/^ARG BASE=\([^@]*\).*/\1/p' Dockerfile) && digest=$$(skopeo inspect --format '{{.Digest}}' "docker://$$base") \
+	  && sed -i "s|^ARG BASE=.*|ARG BASE=$$base@$$digest|" Dockerfile && grep '^ARG BASE' Dockerfile
+
+.PHONY: audit
+audit: setup ## Ask PyPI which locked packages have known weaknesses, and write runs/sbom.json of the image; needs a network
+	@mkdir -p runs
+	@uvx --quiet --from 'cyclonedx-bom==$(CYCLONEDX)' cyclonedx-py requirements requirements-worker.lock --output-file runs/sbom.json
+	@uvx --quiet --from 'pip-audit==$(PIP_AUDIT)' pip-audit --disable-pip --require-hashes --requirement requirements-worker.lock
 
 .PHONY: clean
 clean: ## Remove everything installed and written: environments, node_modules, cdk.out, runs

@@ -1,7 +1,7 @@
 """`sluice init`: a new project of the files in `sluice/templates/project`, which are the user's from then on.
 
 The templates are valid as they are, for a project called `project-name` whose package is `project_module`; both are
-replaced as text. A name that begins with `dot_` begins with a dot in the project.
+replaced as text. A name that begins with `dot_` begins with a dot in the project. Sluice's own wheel comes with it.
 """
 
 import importlib.util
@@ -11,11 +11,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import click
 
+from sluice.cli.own_wheel import write_wheel
 from sluice.declaration.environment import APPLICATION
 from sluice.errors import ConfigError, unwritable
 from sluice.terminal import output
@@ -76,7 +76,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _replacements(name: str) -> dict[str, str]:
-    return {"project_module": _module(name), "project-name": name, "project_version": version("sluice-fifo")}
+    return {"project_module": _module(name), "project-name": name}
 
 
 def _module(name: str) -> str:
@@ -92,6 +92,8 @@ def _write(folder: Path, replacements: dict[str, str]) -> None:
             file = project / _replaced(str(template.relative_to(_TEMPLATES)).replace("dot_", "."), replacements)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(_replaced(template.read_text(encoding="utf-8"), replacements), encoding="utf-8")
+        (project / "wheels").mkdir()
+        write_wheel(project / "wheels")
         project.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -152,16 +152,33 @@ def test_no_workflow_holds_a_key() -> None:
     """A role is assumed by OIDC, in the jobs that need one; what a pull request shows goes into its comment."""
     for _, workflow in _workflows():
         secrets = set(re.findall(r"secrets\.(\w+)", str(workflow)))
-        assert secrets <= {"ROLE_ARN", "REGION", "SLUICE_ROLE_ARN", "SLUICE_REGION"}
+        assert secrets <= {"ROLE_ARN", "REGION"}
         assert "AWS_SECRET" not in str(workflow)
         assert "access-key" not in str(workflow)
         assert workflow["permissions"]["contents"] == "read"
         for name, job in workflow["jobs"].items():
-            assumes = any("aws-actions/configure-aws-credentials" in step.get("uses", "") for step in job["steps"])
+            assumes = name == "publish" or any(
+                "aws-actions/configure-aws-credentials" in step.get("uses", "") for step in job["steps"]
+            )
             allowed = job.get("permissions", workflow["permissions"])
             assert (allowed.get("id-token") == "write") == assumes
             comments = any("gh pr comment" in step.get("run", "") for step in job["steps"])
             assert comments == (allowed.get("pull-requests") == "write") == (name == "difference")
+
+
+def test_every_action_is_named_by_its_commit() -> None:
+    """With its version beside it, which Dependabot renews; a tag may be moved to other code."""
+    lines = [
+        line.partition("uses: ")[2]
+        for project, folder in FOLDERS.items()
+        for file in (project / folder).glob("*.yml")
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if "uses: " in line
+    ]
+
+    named = [line for line in lines if not re.match(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
+    # Its releases that attest are newer than any commit that could be read here.
+    assert named == ["pypa/gh-action-pypi-publish@release/v1"]
 
 
 def test_actionlint_finds_nothing() -> None:

@@ -1,13 +1,16 @@
 """`sluice init`: what it writes, what it refuses, and that a project is written whole or not at all."""
 
 import ast
+import base64
 import errno
+import hashlib
 import json
 import os
 import pydoc
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,14 +72,17 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
         "order_desk/tables.py",
         "package.json",
         "pyproject.toml",
-        "requirements.txt",
+        "requirements-worker.lock",
+        "requirements.lock",
         "stacks/__init__.py",
         "stacks/stage.py",
         "tests/test_handlers.py",
+        "wheels/requirements.txt",
+        "wheels/sluice_fifo-0.1.0-py3-none-any.whl",
     ]
-    for file in (tmp_path / "order-desk").rglob("*"):
+    for file in (tmp_path / "order-desk").rglob("*[!l]"):  # no wheel
         assert not file.is_file() or not any(
-            placeholder in file.read_text(encoding="utf-8")
+            placeholder in file.read_text(encoding="utf-8", errors="replace")
             for placeholder in ("project_module", "project-name", "project_version")
         ), file
 
@@ -93,7 +99,44 @@ def test_what_pip_compiles_beside_the_templates_is_not_copied(
 
     assert run("shop")[0] == 0
 
-    assert _files(tmp_path / "shop") == ["app.py"]
+    assert [file for file in _files(tmp_path / "shop") if not file.startswith("wheels/")] == ["app.py"]
+
+
+def test_a_new_project_has_sluice_as_a_wheel_and_its_hash(run: Run, tmp_path: Path) -> None:
+    """Each file in it has the hash that its record says; the same files make the same wheel."""
+    run("shop")
+    run("store")
+
+    (wheel,) = (tmp_path / "shop" / "wheels").glob("*.whl")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (named,) = (wheel.parent / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert named == f"sluice-fifo==0.1.0 --hash=sha256:{digest}"
+    assert wheel.read_bytes() == (tmp_path / "store" / "wheels" / wheel.name).read_bytes()
+    with zipfile.ZipFile(wheel) as archive:
+        record = archive.read("sluice_fifo-0.1.0.dist-info/RECORD").decode().splitlines()
+        recorded = {name: (content, size) for name, content, size in (line.rsplit(",", 2) for line in record)}
+        names = {"sluice/py.typed", "contract_tests/suite.ini", "sluice_fifo-0.1.0.dist-info/entry_points.txt"}
+        assert recorded.keys() == {*archive.namelist()} >= names
+        content = archive.read("sluice/errors.py")
+    expected = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    assert recorded["sluice/errors.py"] == (f"sha256={expected}", str(len(content)))
+
+
+def test_a_new_project_installs_nothing_without_a_hash(run: Run, tmp_path: Path) -> None:
+    """Neither in the image nor where it is deployed; and its own name is in no lock, for which an index is asked."""
+    run("shop")
+
+    texts = {name: (tmp_path / "shop" / name).read_text(encoding="utf-8") for name in ("Dockerfile", "Makefile")}
+    installs = [
+        command
+        for text in texts.values()
+        for command in re.findall(r"pip install[^&|;]*", text.replace("\\\n", " "))
+        if "--require-hashes" not in command
+    ]
+    locks = [tmp_path / "shop" / name for name in ("requirements.lock", "requirements-worker.lock")]
+    assert installs == []
+    assert not any(re.search(r"^sluice", lock.read_text(encoding="utf-8"), re.MULTILINE) for lock in locks)
+    assert locks[1].read_bytes() == (PROJECT / "requirements-worker.lock").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["order-desk", "a" * 40])
