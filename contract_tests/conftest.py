@@ -318,7 +318,7 @@ def deployed(request: pytest.FixtureRequest, target: binding.Target) -> Environm
 @pytest.fixture
 def deployment(deployed: Environment, target: binding.Target, saboteur: str | None) -> Deployment:
     """Return the deployed environment, as this test sees it."""
-    services = ("sqs", "sns", "cloudwatch", "kms")
+    services = ("sqs", "sns", "cloudwatch", "cloudformation", "kms")
     clients = {service: target.make_client(service) for service in services}
     if saboteur is not None:
         sabotage(clients.values(), saboteur)

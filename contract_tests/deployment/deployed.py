@@ -34,6 +34,7 @@ class Deployment:
     sqs: Any
     sns: Any
     cloudwatch: Any
+    cloudformation: Any
     kms: Any
     account: str
     patience_seconds: float
@@ -87,6 +88,12 @@ class Deployment:
         prefix = naming.alarm_name(self.environment, "", "").rstrip("-") + "-"
         pages = self.cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=prefix)
         return {alarm["AlarmName"]: alarm for page in pages for alarm in page["MetricAlarms"]}
+
+    def template(self, part: str) -> dict[str, Any]:
+        """Return the deployed template of one of the environment's stacks."""
+        name = naming.stack_name(self.environment, part)
+        template: dict[str, Any] = self.cloudformation.get_template(StackName=name)["TemplateBody"]
+        return template
 
     def key_id(self, encrypted: str) -> str:
         """Return the id of the KMS key that encrypts the topic, or the queues."""

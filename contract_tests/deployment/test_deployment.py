@@ -8,11 +8,13 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import dropwhile
 from typing import Any
 
 import pytest
 
+from contract_tests.deployment import expressions
 from contract_tests.deployment.deployed import Deployment
 from contract_tests.resources import NotArranged, QueueUnderTest, Resources, Topic, bodies
 from contract_tests.targets.binding import Target
@@ -330,6 +332,37 @@ def _flat_input(statistic: dict[str, Any]) -> dict[str, Any]:
 
 def _dimensions(metric: dict[str, Any]) -> dict[str, str]:
     return {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
+
+
+@pytest.mark.promise("STK-07")
+def test_every_deployed_expression_is_taken_and_answered(deployment: Deployment, target: Target) -> None:
+    """Where nothing computes them, CloudWatch's service model reads the request in its place."""
+    requests = expressions.of_alarms(deployment.alarms())
+    for part in ("consumers", "observability"):
+        requests |= expressions.of_template(deployment.template(part))
+    model = deployment.cloudwatch.meta.service_model.operation_model("GetMetricData")
+    shape = model.input_shape.members["MetricDataQueries"]
+
+    faults = {place: [*expressions.faults(queries, shape)] for place, queries in requests.items()}
+    answers = {place: _answer(deployment, target, queries) for place, queries in requests.items() if not faults[place]}
+
+    kinds = {place.partition(" ")[0] for place in requests}
+    assert kinds == {"alarm", "scaling", "graph"}
+    assert {place: found for place, found in faults.items() if found} == {}
+    assert {place: answer for place, answer in answers.items() if answer not in (None, "Complete")} == {}
+
+
+def _answer(deployment: Deployment, target: Target, queries: expressions.Queries) -> str | None:
+    """Return what CloudWatch says of the last ten minutes of some queries; None where it computes nothing."""
+    if not target.computes_metrics:
+        return None
+    now = datetime.fromtimestamp(target.clock.now_us() / 1_000_000, UTC)
+    answer = deployment.cloudwatch.get_metric_data(
+        MetricDataQueries=queries, StartTime=now - timedelta(minutes=10), EndTime=now
+    )
+    states = {result["StatusCode"] for result in answer["MetricDataResults"]} - {"Complete", "PartialData"}
+    notes = [message["Value"] for message in answer.get("Messages", [])]
+    return ", ".join([*sorted(states), *notes]) or "Complete"
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ class Target:
         name: key into `sluice.deviations`.
         make_client: AWS service name to a client of it.
         patience_seconds: bound for everything that should happen soon.
+        computes_metrics: whether GetMetricData computes expressions, as AWS does; elsewhere they are only read.
         has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only, as our own LocalStack's do.
         clock: the target's time, which every wait goes by.
         retention_settles_seconds: how long a changed MessageRetentionPeriod may take to hold.
@@ -40,6 +41,7 @@ class Target:
     name: str
     make_client: Callable[[str], Any]
     patience_seconds: float
+    computes_metrics: bool = False
     has_short_window: bool = False
     clock: Clock = field(default_factory=SystemClock)
     retention_settles_seconds: float = 0
@@ -93,6 +95,7 @@ def aws(endpoint_url: str, *, patience_seconds: float, clock: Clock | None = Non
     url = endpoint_url if "://" in endpoint_url else None
     return Target(
         name="aws",
+        computes_metrics=True,
         make_client=lambda service: account.settling(boto3.client(service, endpoint_url=url, config=_PATIENT), clock),
         patience_seconds=max(patience_seconds, account.PATIENCE_SECONDS),
         clock=clock,

@@ -62,6 +62,12 @@ def _misdirect(alarm: dict[str, Any]) -> None:
             dimension["Value"] += "-other"
 
 
+def _misspell(alarm: dict[str, Any]) -> None:
+    for query in alarm.get("Metrics", []):
+        if "Expression" in query:
+            query["Expression"] += " + misspelt"
+
+
 def _tell_without_data(alarm: dict[str, Any]) -> None:
     alarm["InsufficientDataActions"] = alarm.get("AlarmActions", [])
 
@@ -109,6 +115,9 @@ SABOTEURS = {
     "mute-alarms": Saboteur("reports alarms that tell nobody", _of_alarms(lambda alarm: alarm.update(AlarmActions=[]))),
     "misdirect-expressions": Saboteur(
         "reports alarms computed of another queue's and service's metrics", _of_alarms(_misdirect)
+    ),
+    "misspell-expressions": Saboteur(
+        "reports alarms computed of a metric that they do not name", _of_alarms(_misspell)
     ),
     "tell-without-data": Saboteur(
         "reports alarms that also tell when there is no data", _of_alarms(_tell_without_data)
