@@ -84,6 +84,11 @@ AURORA_ACUS_MAX = 256
 AURORA_PAUSE_SECONDS_MIN, AURORA_PAUSE_SECONDS_MAX = 300, 86_400
 AURORA_BACKUP_DAYS_MAX = 35
 AURORA_VERSION_MIN = (16, 3)
+# max_connections of an instance by its most capacity; with 0 or 0.5 ACUs at least, 2,000 at most:
+# https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/aurora-serverless-v2.setting-capacity.html#aurora-serverless-v2.max-connections
+# and https://repost.aws/articles/ARm5e6RHE3R4mnHS2S-UZUwA (read 2026-11-26)
+AURORA_CONNECTIONS = {1: 189, 4: 823, 8: 1_669, 16: 3_360, 32: 5_000}  # ACUs -> connections
+AURORA_SMALL_ACUS, AURORA_SMALL_CONNECTIONS_MAX = 0.5, 2_000
 
 # https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 LOG_RETENTION_DAYS = (

@@ -92,6 +92,8 @@ class DatabaseStack(EnvironmentStack):
             SecretArn=self.database.access.secret_arn,
             Endpoint=self.database.cluster.cluster_endpoint.socket_address,
         )
+        if self.database.access.users_arn is not None:
+            self.output(UsersArn=self.database.access.users_arn)
 
 
 class MessagingStack(EnvironmentStack):

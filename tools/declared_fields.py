@@ -70,6 +70,7 @@ _UNITS = {
     "urls": "HTTPS addresses",
     "port": "TCP port",
     "version": "version",
+    "connections": "connections",
 }  # by the name's last word
 _UNITS_OF = {
     "Consumer.lanes": "message groups per task",
@@ -129,6 +130,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
     "Environment.database": (
         {"database": _DATABASE},
         {"database": NewDatabase(), "network": NewNetwork(availability_zones=1)},
+        {"database": NewDatabase(max_acus=1, other_connections=100)},
         {"database": _DATABASE, "network": _NETWORK, "region": "eu-west-1"},
         {"database": _DATABASE, "network": _NETWORK, "account": "444455556666"},
     ),
@@ -177,6 +179,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"automatic_redrive": AutomaticRedrive(), "fifo": False, "handlers": "orders.billing"},
     ),
     "NewDatabase.min_acus": ({"min_acus": 4.5},),
+    "NewDatabase.max_acus": (),
     "NewDatabase.pause_after_seconds": ({"pause_after_seconds": 300},),
 }
 

@@ -1,9 +1,9 @@
 """Write the pages that follow from the code: `python -m tools.generate` (or `make docs`).
 
 docs/promises.md and docs/conformance.md are generated whole, and so is what git does not have: docs/conformance.html
-and .json. In docs/architecture/stacks.md, docs/guides/deploy.md, docs/benchmarks.md and docs/capacity.md only the text
-between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand, there. The
-resource schemas that the guard of deployments needs are written beside it, in sluice/deployment.
+and .json. In docs/architecture/stacks.md and outbox.md, docs/guides/deploy.md, docs/benchmarks.md and docs/capacity.md
+only the text between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand,
+there. The resource schemas that the guard of deployments needs are written beside it, in sluice/deployment.
 """
 
 import re
@@ -12,6 +12,8 @@ from pathlib import Path
 
 from benchmarks import report
 from contract_tests.proving import conformance_page
+from sluice.declaration import DatabaseRole
+from sluice.messaging.database import roles
 from tools import alarm_table, capacity, cost_table, declared_fields, guarded_changes, promises_page, stack_counts
 from tools.declared_fields import ENVIRONMENTS
 
@@ -22,10 +24,12 @@ def pages() -> dict[Path, str]:
     """Return every generated file that is committed, as it is to be now."""
     deploy = DOCS / "guides" / "deploy.md"
     stacks, needs, measured = (DOCS / name for name in ("architecture/stacks.md", "capacity.md", "benchmarks.md"))
+    outbox = DOCS / "architecture/outbox.md"
     return {
         DOCS / "promises.md": promises_page.page(),
         DOCS / "conformance.md": conformance_page.markdown(conformance_page.stored(DOCS)),
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
+        outbox: fill(outbox.read_text(encoding="utf-8"), {"rights": _rights()}),
         measured: fill(measured.read_text("utf-8"), {name: of.markdown() for name, of in report.stored().items()}),
         needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity()}),
         deploy: fill(
@@ -73,6 +77,11 @@ def _parts() -> dict[str, str]:
 def _capacity() -> str:
     rates = [f"{rate:,}/s" for rate in capacity.RATES]
     return _table(("messages of 1 KiB", *rates, "measured, computed or documented"), capacity.rows())
+
+
+def _rights() -> str:
+    parts = ("\n".join(roles.statements(role)) for role in DatabaseRole)
+    return "```sql\n{}\n```".format("\n\n".join(parts))
 
 
 def _fields(of: type) -> str:

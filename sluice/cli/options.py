@@ -52,7 +52,8 @@ def dsn_option(intended: str) -> Callable[[Command], Command]:
         envvar="SLUICE_DSN",
         metavar="URL",
         help=f"{intended} or postgresql://user@host/name."
-        "  [default: $SLUICE_DSN, else the secret $SLUICE_DATABASE_SECRET_ARN]",
+        "  [default: $SLUICE_DSN, else the user $SLUICE_DATABASE_USER or the"
+        " secret $SLUICE_DATABASE_SECRET_ARN]",
     )
 
 

@@ -1,6 +1,5 @@
 """Where a command acts: an environment's topic and the database of its outbox, or a consumer and that of its inbox."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from sluice.declaration.validation import did_you_mean, nearest, shown
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
-from sluice.messaging.database.rotation import NO_DATABASE, SECRET_VARIABLE, runtime_engine
+from sluice.messaging.database.rotation import NO_DATABASE, is_named, runtime_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,8 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
 
 @contextmanager
 def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine | None]:
-    """Yield the engine of the inbox's database; None where neither a URL nor the secret is given."""
-    if dsn is None and SECRET_VARIABLE not in os.environ:
+    """Yield the engine of the inbox's database; None where neither a URL nor a variable names it."""
+    if dsn is None and not is_named():
         yield None
         return
     engine = runtime_engine(environment.region, dsn)

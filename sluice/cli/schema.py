@@ -34,6 +34,14 @@ def schema() -> None:
     help="Try again for so long while the database does not answer, as one that wakes up.",
 )
 @click.option(
+    "--roles",
+    "has_roles",
+    is_flag=True,
+    envvar="SLUICE_DATABASE_ROLES",
+    help="Also make a user of the database for each part, with the rights it needs; only on Postgres."
+    "  [$SLUICE_DATABASE_ROLES]",
+)
+@click.option(
     "--migrate",
     "migration",
     metavar="COMMAND",

@@ -21,9 +21,9 @@ from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import connections, engines, migrations, schema, server_settings
+from sluice.messaging.database import connections, engines, migrations, roles, schema, server_settings
 from sluice.messaging.database.migrations import VersionedTables
-from sluice.messaging.database.rotation import SECRET_VARIABLE, runtime_engine
+from sluice.messaging.database.rotation import is_named, runtime_engine
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
@@ -44,18 +44,19 @@ def upgrade(
     *,
     part: str | None,
     wait_seconds: float,
+    has_roles: bool,
     migration: str | None,
     environment_name: str,
     declaration: Path | None,
     dsn: str | None,
     log_level: str,
 ) -> None:
-    """Upgrade the tables of a part, or of both, of the database that is named; then run the project's migration."""
+    """Upgrade the tables of a part, or of both, of the database that is named; then make roles, and migrate."""
     log_to(sys.stderr, log_level)
     command = None if migration is None else _split(migration)
     stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
     stop.on_signals()
-    has_region = not dsn and SECRET_VARIABLE in os.environ  # a URL needs no declaration: who takes the outbox has none
+    has_region = not dsn and is_named()  # a URL needs no declaration: who takes the outbox has none
     region = load_task_declaration(declaration).environment(environment_name).region if has_region else ""
     engine = runtime_engine(region, dsn)
     connections.end_waits(engine, _ANSWER_SECONDS)
@@ -64,6 +65,8 @@ def upgrade(
         for tables in _PARTS.values() if part is None else [_PARTS[part]]:
             _upgrade(engine, tables, ends_at=ends_at, wait=stop, failpoint=failpoint)
             output.line(f"the {tables.part}'s tables are as this version needs them", is_error=True)
+        if has_roles:
+            _create_roles(engine, ends_at=ends_at, wait=stop)
         if command is not None:
             with _only_one(engine, stop):
                 _run(command, os.environ | ({"SLUICE_DSN": dsn} if dsn else {}), stop)
@@ -96,6 +99,25 @@ def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: W
 
     if not await_database(upgrade_once, wait, ends_at=ends_at):
         raise EndpointError(f"stopped before the {tables.part}'s tables were upgraded; run it again")
+
+
+def _create_roles(engine: Engine, *, ends_at: float, wait: Wait) -> None:
+    """Make the database's users, and log each statement that this took.
+
+    Raises:
+        EndpointError: it was stopped before the end.
+        ConfigError, DBAPIError: the database's users cannot be made.
+    """
+
+    def create_once() -> None:
+        with engine.begin() as connection:
+            done = roles.create(connection)
+        for statement in done:
+            _log.info("changed a role", statement=statement)
+
+    if not await_database(create_once, wait, ends_at=ends_at):
+        raise EndpointError("stopped before the database's roles were made; run it again")
+    output.line("the database's roles have the rights that they need", is_error=True)
 
 
 def _split(migration: str) -> list[str]:

@@ -1,25 +1,38 @@
 """The environment's own database, and how tasks and producers get into it or into somebody else's.
 
-The password is RDS's to make and to rotate, every seven days, in a secret that RDS manages: that takes no Lambda, which
-in a network without internet would need endpoints and code of its own. Such a secret has user and password alone, so
+Tasks and producers log in as a user of their part, with tokens of IAM. The owner makes these users. Its password is
+RDS's to make and to rotate, every seven days, in a secret that RDS manages: that takes no Lambda, which in a network
+without internet would need endpoints and code of its own. Neither token nor secret says where the database is, so
 tasks are given host, port and name as variables.
 AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/rds-secrets-manager.html and
-https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotate-secrets_managed.html (read 2026-11-23).
+https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotate-secrets_managed.html (read 2026-11-23);
+https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.IAMPolicy.html (read 2026-11-26).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import aws_cdk as cdk
+from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network, closed_group
 from sluice.constructs.removal import encryption_key
-from sluice.declaration import Encryption, Environment, ExistingDatabase, NewDatabase, Removal, naming
+from sluice.declaration import (
+    DatabaseRole,
+    DatabaseUsers,
+    Encryption,
+    Environment,
+    ExistingDatabase,
+    NewDatabase,
+    Removal,
+    naming,
+)
 from sluice.declaration.arguments import typed
 
 _NAME = "sluice"
@@ -30,35 +43,58 @@ _LOCALSTACK = "000000000000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAccess:
-    """What it takes to get into a database.
+    """What it takes to get into a database: as the user of a part, or as the owner with its secret.
 
     Args:
         secret_arn: of the secret with user and password.
         secret_key_arn: the KMS key of that secret; None means the account's aws/secretsmanager.
         places: variables with host, port and name, where the secret does not have them.
+        users_arn: begins the ARN of each user in it, for IAM; None where all are the owner.
+        shares_secret: whether all may read the secret.
     """
 
     secret_arn: str
     secret_key_arn: str | None
     places: Mapping[str, str] = field(default_factory=dict)
+    users_arn: str | None = None
+    shares_secret: bool = True
 
     @classmethod
     def to_existing(cls, database: ExistingDatabase) -> "DatabaseAccess":
         """Return what it takes to get into a database whose secret says where it is."""
         return cls(secret_arn=database.secret_arn, secret_key_arn=database.secret_key_arn)
 
-    def variables(self) -> dict[str, str]:
-        """Return what a task is told of the database; the secret itself it reads."""
-        return {"SLUICE_DATABASE_SECRET_ARN": self.secret_arn, **self.places}
+    def variables(self, role: DatabaseRole) -> dict[str, str]:
+        """Return what a task is told of the database; a token it makes, and a secret it reads."""
+        user = {} if self.users_arn is None else {"SLUICE_DATABASE_USER": role.value}
+        return {**user, **self.owner_variables()}
 
-    def statements(self) -> list[iam.PolicyStatement]:
-        """Return what a role needs to read that one secret, and nothing else."""
-        allowed = {"secretsmanager:GetSecretValue": self.secret_arn, "kms:Decrypt": self.secret_key_arn}
-        return [
-            iam.PolicyStatement(actions=[action], resources=[resource])
-            for action, resource in allowed.items()
-            if resource is not None
-        ]
+    def owner_variables(self) -> dict[str, str]:
+        """Return what is told to who makes tables; where the secret is not shared he is handed it (`owner_secrets`)."""
+        secret = {"SLUICE_DATABASE_SECRET_ARN": self.secret_arn} if self.shares_secret else {}
+        return {**secret, **self.places}
+
+    def owner_secrets(self, task: ecs.TaskDefinition) -> dict[str, ecs.Secret]:
+        """Return the secret that ECS hands to who makes tables and users; none where he reads it as all others do.
+
+        ECS reads it with the task's execution role, whose credentials no container has.
+        """
+        if self.users_arn is None:
+            return {}
+        if self.secret_key_arn is not None:
+            decrypt = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[self.secret_key_arn])
+            task.add_to_execution_role_policy(decrypt)
+        secret = secretsmanager.Secret.from_secret_complete_arn(task, "DatabaseSecret", self.secret_arn)
+        return {"SLUICE_DATABASE_SECRET": ecs.Secret.from_secrets_manager(secret)}
+
+    def statements(self, role: DatabaseRole) -> list[iam.PolicyStatement]:
+        """Return what a role of IAM needs to get in as that user, and where the secret is shared to read that one."""
+        allowed = {} if self.users_arn is None else {"rds-db:connect": f"{self.users_arn}/{role.value}"}
+        if self.shares_secret:
+            allowed["secretsmanager:GetSecretValue"] = self.secret_arn
+            if self.secret_key_arn is not None:
+                allowed["kms:Decrypt"] = self.secret_key_arn
+        return [iam.PolicyStatement(actions=[action], resources=[resource]) for action, resource in allowed.items()]
 
 
 class Database(Construct):
@@ -76,6 +112,7 @@ class Database(Construct):
     ) -> None:
         super().__init__(scope, id_)
         is_retained = environment.removal is Removal.RETAIN
+        has_users = declared.users is not DatabaseUsers.OWNER
         self.key: kms.Key | None = None  # its own, so that it needs no stack but the database's
         if environment.encryption is Encryption.CMK:
             self.key = encryption_key(self, "Key", environment=environment, encrypts="database")
@@ -90,6 +127,7 @@ class Database(Construct):
             default_database_name=_NAME,
             credentials=rds.Credentials.from_username(_NAME, encryption_key=self.key),
             manage_master_user_password=True,
+            iam_authentication=True if has_users else None,
             writer=rds.ClusterInstance.serverless_v2("Writer"),
             readers=[rds.ClusterInstance.serverless_v2("Standby", scale_with_writer=True)] if declared.standby else [],
             serverless_v2_min_capacity=declared.min_acus,
@@ -108,7 +146,7 @@ class Database(Construct):
             deletion_protection=is_retained,
             removal_policy=cdk.RemovalPolicy.SNAPSHOT if is_retained else cdk.RemovalPolicy.DESTROY,
         )
-        self._acknowledge(is_retained=is_retained)
+        self._acknowledge(is_retained=is_retained, has_users=has_users)
         self.access = DatabaseAccess(
             secret_arn=self._secret_arn(),
             secret_key_arn=None if self.key is None else self.key.key_arn,
@@ -117,6 +155,16 @@ class Database(Construct):
                 "SLUICE_DATABASE_PORT": str(_PORT),
                 "SLUICE_DATABASE_NAME": _NAME,
             },
+            users_arn=self._users_arn() if has_users else None,
+            shares_secret=declared.users is not DatabaseUsers.ROLES,
+        )
+
+    def _users_arn(self) -> str:
+        return cdk.Stack.of(self).format_arn(
+            service="rds-db",
+            resource="dbuser",
+            resource_name=self.cluster.cluster_resource_identifier,
+            arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
         )
 
     def _secret_arn(self) -> str:
@@ -126,16 +174,16 @@ class Database(Construct):
             return stack.format_arn(
                 service="secretsmanager",
                 resource="secret",
-                resource_name="rds!cluster-local",
+                resource_name="rds!cluster-local-000000",
                 arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
             )
         assert self.cluster.secret is not None
         return str(self.cluster.secret.secret_arn)
 
-    def _acknowledge(self, *, is_retained: bool) -> None:
-        acknowledge(
-            self.cluster, "AwsSolutions-RDS6", "tasks log in with the password of a secret that is rotated every week"
-        )
+    def _acknowledge(self, *, is_retained: bool, has_users: bool) -> None:
+        if not has_users:
+            reason = "tasks log in with the password of a secret that is rotated every week"
+            acknowledge(self.cluster, "AwsSolutions-RDS6", reason)
         if not is_retained:
             acknowledge(
                 self.cluster, "AwsSolutions-RDS10", "it is declared to go with its environment (Removal.DESTROY)"

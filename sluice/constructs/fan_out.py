@@ -23,7 +23,7 @@ from sluice.constructs.database import DatabaseAccess
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.removal import encryption_key, removal_policy
-from sluice.declaration import Consumer, Encryption, Environment, ExistingTopic, Topic, naming, policies
+from sluice.declaration import Consumer, DatabaseRole, Encryption, Environment, ExistingTopic, Topic, naming, policies
 from sluice.declaration.arguments import typed
 from sluice.declaration.validation import did_you_mean, nearest, shown
 from sluice.errors import ConfigError
@@ -348,8 +348,9 @@ class Producers(Construct):
         super().__init__(scope, id_)
         self.outbox_policy = None
         if database is not None:
+            # Its first description: another one would replace the policy, and take it from the producers' roles.
             self.outbox_policy = iam.ManagedPolicy(self, "Outbox", description="Read the Sluice database's secret")
-            self.outbox_policy.add_statements(*database.statements())
+            self.outbox_policy.add_statements(*database.statements(DatabaseRole.PRODUCER))
         self.publish_policy = iam.ManagedPolicy(self, "Publish", description="Publish to the Sluice topic")
         published = environment.published_topics
         self.publish_policy.add_statements(

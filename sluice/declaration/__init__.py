@@ -6,7 +6,7 @@ Nothing here calls AWS or imports a project's `environments.py` by name: `load_d
 from sluice.declaration.consumer import RETRY_SECONDS_MAX, Consumer, Gaps, Poison
 from sluice.declaration.environment import Encryption, Environment, Removal
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
-from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
+from sluice.declaration.fields.database import DatabaseRole, DatabaseUsers, ExistingDatabase, NewDatabase
 from sluice.declaration.fields.existing import ExistingKeys, ExistingQueue
 from sluice.declaration.fields.image import Architecture
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
@@ -19,6 +19,8 @@ __all__ = [
     "Architecture",
     "AutomaticRedrive",
     "Consumer",
+    "DatabaseRole",
+    "DatabaseUsers",
     "Declaration",
     "Encryption",
     "Environment",

@@ -16,6 +16,8 @@ from sluice.declaration.fields.image import check_image
 from sluice.declaration.metric_math import Term
 from sluice.declaration.validation import between, checked, declared, matching, refuse, require
 
+DRAINS_MIN = 2
+"""Threads of a worker that drain what was set aside, at least; otherwise as many as it has lanes."""
 RETRY_SECONDS_MAX = 300
 """A worker waits so long at most before it tries a failing message again."""
 _INBOX_RETENTION_SECONDS_MAX = 315_360_000  # ten years
@@ -134,6 +136,15 @@ class Consumer:
     def parks(self) -> bool:
         """Return whether its workers may set messages of a group aside in the inbox's database."""
         return self.poison is Poison.PARK or self.gaps is not Gaps.RECORD
+
+    @property
+    def connections_per_task(self) -> int:
+        """Return how many connections to the inbox's database a task has at most.
+
+        Each lane has one; so has each thread that handles what was set aside, where that may be; what looks for that;
+        and what measures.
+        """
+        return self.lanes + (max(self.lanes, DRAINS_MIN) if self.parks else 0) + 2
 
     @property
     def target_backlog(self) -> float:

@@ -14,7 +14,7 @@ from sluice.declaration.fields.existing import ExistingKeys
 from sluice.declaration.fields.image import Architecture, check_image, parse_image
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
-from sluice.declaration.fields.topics import LABEL, ExistingTopic, Topic
+from sluice.declaration.fields.topics import LABEL, RELAY_CONNECTIONS, RELAY_TASKS, ExistingTopic, Topic
 from sluice.declaration.validation import (
     between,
     checked,
@@ -196,8 +196,9 @@ class Environment:
         _check_existing_queues(self)
         _check_tasks(self)
         match self.database:
-            case NewDatabase():
+            case NewDatabase() as database:
                 _check_zones(self)
+                _check_connections(self, database)
             case ExistingDatabase() as database:
                 _check_database(self, database)
         _check_operators(self)
@@ -388,6 +389,22 @@ def _check_zones(environment: Environment) -> None:
         (network.availability_zones if isinstance(network, NewNetwork) else len(network.subnet_ids)) > 1,
         field="availability_zones" if is_new else "subnet_ids",
         allowed=f"2 or more {'zones' if is_new else 'subnets, in two zones,'} for a NewDatabase",
+    )
+
+
+def _check_connections(environment: Environment, database: NewDatabase) -> None:
+    """Refuse more connections than an instance takes; a deployment runs the tasks of two versions at once."""
+    workers = sum(consumer.max_tasks * consumer.connections_per_task for consumer in environment.consumers)
+    relays = len(environment.published_topics) * RELAY_TASKS * RELAY_CONNECTIONS if environment.has_relay else 0
+    needed, most = 2 * (workers + relays) + database.other_connections, database.connections_max
+    require(
+        database,
+        needed < most,
+        field="max_acus",
+        allowed=f"one that takes more than {needed} connections, and this one takes {most}: twice {workers} of workers"
+        f" (max_tasks of each consumer x its lanes and two more; twice the lanes where it parks) and {relays} of"
+        f" relays, while a deployment runs two versions, and {database.other_connections} others; raise it, or lower"
+        " max_tasks",
     )
 
 

@@ -1,10 +1,10 @@
 """Services on Fargate, one for each command of `messaging`, and a consumer's workers and the relay as such.
 
 What runs in the container is fixed here: `sluice worker`. SLUICE_ENV and SLUICE_CONSUMER say who it is,
-SLUICE_TASK_SETTINGS what is declared of it, SLUICE_DATABASE_SECRET_ARN where the inbox is. The image holds code and no
-declaration, so that a changed queue needs no new one. Queues are found by name (`sluice.declaration.naming`). The relay
-gets its topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has no way
-there.
+SLUICE_TASK_SETTINGS what is declared of it, SLUICE_DATABASE_USER and others where the inbox is. The image holds code
+and no declaration, so that a changed queue needs no new one. Queues are found by name (`sluice.declaration.naming`).
+The relay gets its topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has
+no way there.
 """
 
 import shlex
@@ -27,7 +27,16 @@ from sluice.constructs.network import Network
 from sluice.constructs.services.automatic_redrive import AutomaticRedriveRule
 from sluice.constructs.services.images import Images, TaskImage
 from sluice.constructs.services.scaling import BacklogScaling
-from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, naming, policies, task_settings
+from sluice.declaration import (
+    Consumer,
+    DatabaseRole,
+    Environment,
+    ExistingTopic,
+    Topic,
+    naming,
+    policies,
+    task_settings,
+)
 from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import typed
 from sluice.declaration.fields.topics import RELAY_TASKS
@@ -81,6 +90,7 @@ class Task(Construct):
         variables: dict[str, str],
         image: TaskImage,
         stop_timeout_seconds: int,
+        role: DatabaseRole,
         cpu: int = _SMALL_CPU,
         memory_mib: int = _SMALL_MEMORY_MIB,
         consumer: Consumer | None = None,
@@ -105,14 +115,14 @@ class Task(Construct):
         common = {
             "SLUICE_ENV": environment.name,
             task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer, topic)),
-            **({} if database is None else database.variables()),
         }
+        of_database = {} if database is None else database.variables(role)
         container = self.task_definition.add_container(
             "Container",
             container_name=name,
             image=image.container,
             command=["python", "-m", "sluice", *command],
-            environment={**common, **variables, "SLUICE_ALIVE_FILE": _ALIVE_FILE},
+            environment={**common, **of_database, **variables, "SLUICE_ALIVE_FILE": _ALIVE_FILE},
             logging=logging,
             health_check=ecs.HealthCheck(
                 command=["CMD", "python", "-m", "sluice", "alive"],
@@ -128,15 +138,15 @@ class Task(Construct):
         if database is not None:
             migration = () if consumer is not None and consumer.image is not None else environment.migration
             self._apply_schema_first(
-                container, image=image.container, variables=common, logging=logging, migration=migration
+                container, database, image=image.container, variables=common, logging=logging, migration=migration
             )
         self.task_role = self.task_definition.task_role
-        for statement in () if database is None else database.statements():
+        for statement in () if database is None else database.statements(role):
             self.task_role.add_to_principal_policy(statement)
         acknowledge(
             self.task_definition,
             "AwsSolutions-ECS2",
-            "the variables are names, numbers and the ARN of a secret; the secret itself is read by the task",
+            "the variables are names, numbers and the ARN of a secret; no variable is the secret itself",
         )
         if image.is_in_ecr:
             acknowledge(
@@ -148,6 +158,7 @@ class Task(Construct):
     def _apply_schema_first(
         self,
         container: ecs.ContainerDefinition,
+        database: DatabaseAccess,
         *,
         image: ecs.ContainerImage,
         variables: dict[str, str],
@@ -156,11 +167,17 @@ class Task(Construct):
     ) -> None:
         """Let `sluice schema apply`, and the project's own migration, succeed in a container before `container` starts.
 
+        Where tasks have users of their own, it makes these as the owner, too: ECS hands this container the owner's
+        secret, which it reads with the execution role, and the task's own role may not.
+
         It waits for a database that is away or wakes up. Where it fails the task does not start, and a deployment whose
         tasks do not start is rolled back.
         AWS: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDependency.html and startTimeout in
-        https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (read 2026-11-23).
+        https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (read 2026-11-23);
+        https://docs.aws.amazon.com/AmazonECS/latest/developerguide/secrets-envvar-secrets-manager.html
+        (read 2026-11-26).
         """
+        secrets = database.owner_secrets(self.task_definition)
         schema = self.task_definition.add_container(
             "Schema",
             container_name="apply_schema",
@@ -169,7 +186,12 @@ class Task(Construct):
                 *("python", "-m", "sluice", "schema", "apply", "--wait", str(_SCHEMA_WAIT_SECONDS)),
                 *(("--migrate", shlex.join(migration)) if migration else ()),
             ],
-            environment=variables,
+            environment={
+                **variables,
+                **database.owner_variables(),
+                **({"SLUICE_DATABASE_ROLES": "1"} if secrets else {}),
+            },
+            secrets=secrets,
             logging=logging,
             essential=False,
             readonly_root_filesystem=True,
@@ -235,7 +257,14 @@ class ConsumerService(Construct):
             image=place.images.of(consumer),
             stop_timeout_seconds=consumer.stop_timeout_seconds,
         )
-        tasks = task("Worker", name=consumer.name, command=["worker"], cpu=consumer.cpu, memory_mib=consumer.memory_mib)
+        tasks = task(
+            "Worker",
+            name=consumer.name,
+            command=["worker"],
+            role=DatabaseRole.WORKER,
+            cpu=consumer.cpu,
+            memory_mib=consumer.memory_mib,
+        )
         self.service = tasks.serve()
         # By literal ARN: an export would forbid to remove a consumer in one deployment.
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
@@ -250,7 +279,12 @@ class ConsumerService(Construct):
         self._allow_task_protection(tasks, environment=environment)
         if consumer.automatic_redrive is not None:
             # No consumer has an underscore in its name.
-            redrive = task("Redrive", name=f"{consumer.name}_redrive", command=["dlq", "automatic-redrive"])
+            redrive = task(
+                "Redrive",
+                name=f"{consumer.name}_redrive",
+                command=["dlq", "automatic-redrive"],
+                role=DatabaseRole.REDRIVE,
+            )
             AutomaticRedriveRule(
                 self,
                 "AutomaticRedrive",
@@ -314,6 +348,7 @@ class RelayService(Task):
             variables={"SLUICE_TOPIC_ARN": topic_arn},
             image=place.images.shared,
             stop_timeout_seconds=_RELAY_STOP_SECONDS,
+            role=DatabaseRole.RELAY,
         )
         self.service = self.serve(desired_count=RELAY_TASKS)
         self.allow(topic_arn, "sns:Publish")

@@ -1,6 +1,8 @@
 """The database that holds the inbox and the outbox: one of the environment's own, or somebody else's."""
 
 import re
+from enum import Enum
+from itertools import pairwise
 
 from sluice import limits
 from sluice.declaration.validation import between, checked, declared, matching, require
@@ -15,6 +17,25 @@ def _is_current(version: str) -> bool:
 
 def _is_capacity(seen: float) -> bool:
     return 0 <= seen <= limits.AURORA_ACUS_MAX and (seen * 2) % 1 == 0
+
+
+class DatabaseRole(Enum):
+    """A user of the database: what `schema apply --roles` makes, each with the rights of its part and no others."""
+
+    PRODUCER = "sluice_producer"
+    RELAY = "sluice_relay"
+    WORKER = "sluice_worker"
+    REDRIVE = "sluice_redrive"
+    OPERATOR = "sluice_operator"
+    READER = "sluice_reader"
+
+
+class DatabaseUsers(Enum):
+    """Who tasks and producers are in the environment's own database."""
+
+    ROLES = "roles"
+    EITHER = "either"
+    OWNER = "owner"
 
 
 @declared
@@ -32,6 +53,12 @@ class NewDatabase:
         standby: a second instance, in another zone, that takes over when the first fails.
         backup_days: how many days back it can be restored to any second.
         engine_version: Aurora PostgreSQL's version when it is created. Aurora installs later minor ones by itself.
+        users: who tasks and producers are in the environment's own database. ROLES: each has its own user and logs in
+            with a token of IAM; the owner's secret reaches the step that makes the tables, alone. OWNER: all are the
+            owner, and read its secret. EITHER: users are made, and all may read the secret, while images and producers
+            change from OWNER to ROLES.
+        other_connections: how many connections producers, operators and everything else have at once, besides workers
+            and relays; all together have to be fewer than an instance takes.
     """
 
     min_acus: float = checked(
@@ -52,6 +79,19 @@ class NewDatabase:
         "a version from {}.{} on such as '17.9': those before cannot pause".format(*limits.AURORA_VERSION_MIN),
         default="17.9",
     )
+    users: DatabaseUsers = DatabaseUsers.ROLES
+    other_connections: int = checked(lambda seen: seen >= 0, "0 or more", default=50)
+
+    @property
+    def connections_max(self) -> int:
+        """Return how many connections an instance takes: between two capacities that AWS names, in proportion."""
+        known = limits.AURORA_CONNECTIONS
+        most = max(known.values())
+        for (low, low_count), (high, high_count) in pairwise(known.items()):
+            if self.max_acus < high:
+                most = low_count + int((self.max_acus - low) / (high - low) * (high_count - low_count))
+                break
+        return min(most, limits.AURORA_SMALL_CONNECTIONS_MAX) if self.min_acus <= limits.AURORA_SMALL_ACUS else most
 
     def __post_init__(self) -> None:
         require(

@@ -15,6 +15,8 @@ from sluice.limits import FIFO_SUFFIX
 LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
 RELAY_TASKS = 2
 """Tasks of each topic's relay: one leads, one stands by."""
+RELAY_CONNECTIONS = 4
+"""Of one of them to the database at most: its work, what listens for commits, what measures, and one in its place."""
 
 
 def _accounts() -> tuple[str, ...]:

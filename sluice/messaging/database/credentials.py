@@ -1,11 +1,11 @@
-"""The database's address, from the secret the stacks name.
+"""The database's address, from the secret the stacks name, or of a user who logs in with tokens of IAM.
 
 What is sent to the database over a network goes over TLS, to a server whose certificate is for its host: verify-full,
 unless the secret itself says otherwise.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from sluice.terminal.printable import printable
 
 CA_VARIABLE = "SLUICE_DATABASE_CA"
 """Names a file with the certificates the database's server is verified by."""
+USER_VARIABLE = "SLUICE_DATABASE_USER"
+"""Names the user who logs in with tokens of IAM; the other variables say where."""
 VARIABLES = {"host": "SLUICE_DATABASE_HOST", "port": "SLUICE_DATABASE_PORT", "dbname": "SLUICE_DATABASE_NAME"}
 """Field of the secret to the variable that holds it where the secret does not: RDS's own have username and password."""
 _FIELDS = ("username", "password", "host", "dbname")
@@ -39,11 +41,26 @@ def client(region: str) -> Any:
 
 
 def database_url(secrets: Any, secret_arn: str, variables: Mapping[str, str]) -> str:
-    """Return the URL of the database whose credentials are in a secret, as RDS writes it.
+    """Return the URL of the database whose credentials are in a secret, as `secret_url` does.
 
     Args:
         secrets: a Secrets Manager client.
-        secret_arn: of the secret: JSON with username and password, and perhaps host, port, dbname and sslmode.
+        secret_arn: of the secret.
+        variables: of the environment.
+
+    Raises:
+        ConfigError: the secret holds something else.
+    """
+    text = secrets.get_secret_value(SecretId=secret_arn).get("SecretString", "")
+    return secret_url(text, f"secret {secret_arn}", variables)
+
+
+def secret_url(text: str, name: str, variables: Mapping[str, str]) -> str:
+    """Return the URL of the database whose credentials a secret holds, as RDS writes it.
+
+    Args:
+        text: JSON with username and password, and perhaps host, port, dbname and sslmode.
+        name: what to call the secret in a refusal.
         variables: of the environment: `VARIABLES`, for what the secret does not have, and `CA_VARIABLE`; without this
             one, the authorities are RDS's own for a host of RDS, and otherwise those OpenSSL trusts.
 
@@ -54,23 +71,56 @@ def database_url(secrets: Any, secret_arn: str, variables: Mapping[str, str]) ->
     (read 2026-11-21); of a secret that RDS manages for a cluster only username and password are documented:
     https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/rds-secrets-manager.html (read 2026-11-23).
     """
-    text = secrets.get_secret_value(SecretId=secret_arn).get("SecretString", "")
     try:
         secret = json.loads(text)
     except ValueError:
         secret = None
-    given = {field: variables[name] for field, name in VARIABLES.items() if variables.get(name)}
-    secret = given | secret if isinstance(secret, dict) else {}
-    absent = [name for name in _FIELDS if not isinstance(secret.get(name), str) or not secret[name]]
+    return _url(_given(variables) | secret if isinstance(secret, dict) else {}, name, variables)
+
+
+def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str]) -> str:
+    """Return the URL of a database of RDS for a user who logs in with a token, which is good for 15 minutes.
+
+    Args:
+        sign: makes a token; the method `generate_db_auth_token` of boto3's client of RDS.
+        user: the database's.
+        variables: of the environment: `VARIABLES`, which say where it is, and `CA_VARIABLE`.
+
+    Raises:
+        ConfigError: they do not say where it is.
+        BotoCoreError: this process has no credentials.
+
+    AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.html and
+    https://docs.aws.amazon.com/boto3/latest/reference/services/rds/client/generate_db_auth_token.html (read 2026-11-26)
+    """
+    found = _given(variables)
+    for field in ("host", "dbname"):
+        if field not in found:
+            raise ConfigError(
+                f"{USER_VARIABLE} is {printable(user)!r} and {VARIABLES[field]} is not set, allowed is a user together"
+                f" with {', '.join(VARIABLES.values())}; set them as the outputs of the database's stack say"
+            )
+    port = found.get("port", str(_PORT))
+    found |= {"username": user, "password": sign(DBHostname=found["host"], Port=port, DBUsername=user)}
+    return _url(found, USER_VARIABLE, variables)
+
+
+def _given(variables: Mapping[str, str]) -> dict[str, str]:
+    return {field: variables[name] for field, name in VARIABLES.items() if variables.get(name)}
+
+
+def _url(secret: Mapping[str, Any], name: str, variables: Mapping[str, str]) -> str:
+    """Return the URL that a secret's fields make."""
+    absent = [field for field in _FIELDS if not isinstance(secret.get(field), str) or not secret[field]]
     if absent:
         raise ConfigError(
-            f"secret {secret_arn} lacks {', '.join(absent)}, allowed is JSON with {', '.join(_FIELDS)} and perhaps"
+            f"{name} lacks {', '.join(absent)}, allowed is JSON with {', '.join(_FIELDS)} and perhaps"
             f" port and sslmode; correct the secret, or set {' and '.join(VARIABLES.values())} beside it"
         )
     port = str(secret.get("port", _PORT))
     if not port.isdecimal() or not 1 <= int(port) <= _PORT_MAX:
         raise ConfigError(
-            f"secret {secret_arn}, or {VARIABLES['port']} beside it, has a port that is none, allowed is 1 to"
+            f"{name}, or {VARIABLES['port']} beside it, has a port that is none, allowed is 1 to"
             f" {_PORT_MAX}; correct it"
         )
     ca = variables.get(CA_VARIABLE, _of_host(secret["host"]))
@@ -81,7 +131,7 @@ def database_url(secrets: Any, secret_arn: str, variables: Mapping[str, str]) ->
         host=secret["host"],
         port=int(port),
         database=secret["dbname"],
-        query=_tls(secret.get("sslmode", _VERIFY_FULL), secret_arn, ca),
+        query=_tls(secret.get("sslmode", _VERIFY_FULL), name, ca),
     )
     return url.render_as_string(hide_password=False)
 
@@ -96,12 +146,11 @@ def _of_host(host: str) -> str | None:
     return str(RDS_CERTIFICATES) if host.endswith(_OF_RDS) and _OF_PROXY not in host else None
 
 
-def _tls(mode: object, secret_arn: str, ca: str | None) -> Mapping[str, str]:
+def _tls(mode: object, name: str, ca: str | None) -> Mapping[str, str]:
     """Return what tells libpq how to use TLS."""
     if not isinstance(mode, str) or mode not in _SSL_MODES:
         raise ConfigError(
-            f"secret {secret_arn} has an sslmode that is none, allowed is one of {', '.join(_SSL_MODES)}; correct the"
-            " secret"
+            f"{name} has an sslmode that is none, allowed is one of {', '.join(_SSL_MODES)}; correct the secret"
         )
     if mode not in (_VERIFY_CA, _VERIFY_FULL):
         return {"sslmode": mode}
@@ -112,7 +161,7 @@ def _tls(mode: object, secret_arn: str, ca: str | None) -> Mapping[str, str]:
         )
     if ca is None and mode == _VERIFY_CA:  # which libpq refuses with the system's certificates: anybody can have one
         raise ConfigError(
-            f"secret {secret_arn} has the sslmode {_VERIFY_CA} and {CA_VARIABLE} is not set, allowed is {_VERIFY_CA}"
+            f"{name} has the sslmode {_VERIFY_CA} and {CA_VARIABLE} is not set, allowed is {_VERIFY_CA}"
             f" with certificates of your own; set it, or use {_VERIFY_FULL}"
         )
     return {"sslmode": mode, "sslrootcert": "system" if ca is None else ca}

@@ -162,7 +162,7 @@ def require(connection: Connection, tables: VersionedTables) -> None:
 def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint) -> int | None:
     """Do the next step in a transaction; return the version it leads to, None where there is nothing to do."""
     with engine.begin() as connection:
-        _lock(connection)
+        lock(connection)
         failpoint("before_step")
         found = _recorded(connection, tables)
         if found is None:
@@ -233,7 +233,7 @@ def _recognized(connection: Connection, tables: VersionedTables) -> int:
     )
 
 
-def _lock(connection: Connection) -> None:
+def lock(connection: Connection) -> None:
     """Keep other processes from upgrading until the transaction ends. SQLite's has begun with a lock.
 
     Whoever waited for the lock has to see what the one before committed: under the stricter levels of isolation, which

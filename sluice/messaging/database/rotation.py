@@ -6,6 +6,11 @@ read a minute ago, and when the database refuses what it held, once for all thre
 A rotation first changes the password in the database and then makes it the secret's current one. In between neither the
 old nor the secret's is right, so a refusal counts as a database that is away, for five minutes. AWS:
 https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotating-secrets_strategies.html (read 2026-11-23).
+
+A user of RDS who logs in with tokens of IAM has a new one for each connection: a token is good for 15 minutes, and what
+it opened stays open. AWS advises tokens for fewer than 200 new connections a second, of all processes together, so each
+opens a few. AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.html
+(read 2026-11-26).
 """
 
 import os
@@ -14,6 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import boto3
 import psycopg
 from botocore.exceptions import ClientError
 from sqlalchemy import URL, Engine, event
@@ -27,18 +33,23 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
-NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN or {SECRET_VARIABLE}"
+OWNER_VARIABLE = "SLUICE_DATABASE_SECRET"
+"""Holds the secret itself, for the step that makes the tables: who starts it reads the secret, and not the step."""
+NO_DATABASE = f"no database is named: give --dsn, or set SLUICE_DSN, {SECRET_VARIABLE} or {credentials.USER_VARIABLE}"
 FRESH_SECONDS = 60.0
 REPEAT_SECONDS = 5.0
 """Between two reads of a secret that the database refuses."""
 GRACE_SECONDS = 300.0
+CONNECTIONS_PER_SECOND = 10.0
+"""New ones of a process that logs in with tokens."""
 
 
 def database_engine(region: str, dsn: str | None = None) -> Engine:
-    """Return a producer's engine on the database of a URL, or of the secret that `SLUICE_DATABASE_SECRET_ARN` names.
+    """Return a producer's engine on the database of a URL, or of the variables that the stacks give their tasks.
 
-    Each connection to the latter has the credentials that the secret has then. What such a secret of RDS lacks,
-    `SLUICE_DATABASE_HOST`, `SLUICE_DATABASE_PORT` and `SLUICE_DATABASE_NAME` hold, as in the tasks of the stacks.
+    `SLUICE_DATABASE_USER` names a user who logs in with tokens of IAM, `SLUICE_DATABASE_SECRET_ARN` a secret. Each
+    connection has a token of its own, or the credentials that the secret has then. `SLUICE_DATABASE_HOST`,
+    `SLUICE_DATABASE_PORT` and `SLUICE_DATABASE_NAME` hold what a secret of RDS lacks, as a token does.
     Postgres keeps the plans of statements that are repeated (`connections.keep_plans`).
 
     Raises:
@@ -55,8 +66,8 @@ def runtime_engine(region: str, dsn: str | None = None) -> Engine:
     """Return the same for relay, worker and commands: they look for rows, so no plan is kept.
 
     Args:
-        region: where the secret is.
-        dsn: the URL; None means the secret.
+        region: where the secret or the database is.
+        dsn: the URL; None means the variables: the secret itself, else the user, else the secret's ARN.
 
     Raises:
         ConfigError: none is named, or it cannot be right.
@@ -64,11 +75,34 @@ def runtime_engine(region: str, dsn: str | None = None) -> Engine:
     """
     if dsn:
         return engines.engine(dsn)
-    secret_arn = os.environ.get(SECRET_VARIABLE)
+    variables = os.environ
+    if secret := variables.get(OWNER_VARIABLE):
+        return engines.engine(credentials.secret_url(secret, OWNER_VARIABLE, variables))
+    if user := variables.get(credentials.USER_VARIABLE):
+        sign = boto3.client("rds", region_name=region).generate_db_auth_token
+        return token_engine(partial(credentials.token_url, sign, user, variables), SystemClock())
+    secret_arn = variables.get(SECRET_VARIABLE)
     if secret_arn is None:
         raise ConfigError(NO_DATABASE)
-    read = partial(credentials.database_url, credentials.client(region), secret_arn, os.environ)
+    read = partial(credentials.database_url, credentials.client(region), secret_arn, variables)
     return rotating_engine(read, SystemClock())
+
+
+def is_named() -> bool:
+    """Return whether a variable names a database, for which a region is needed."""
+    return any(name in os.environ for name in (OWNER_VARIABLE, credentials.USER_VARIABLE, SECRET_VARIABLE))
+
+
+def token_engine(read: Callable[[], str], clock: Clock) -> Engine:
+    """Return an engine on the Postgres whose URL, with a new token in it, `read` returns for each connection.
+
+    It opens `CONNECTIONS_PER_SECOND` at most; who wants more waits.
+
+    Raises:
+        ConfigError, BotoCoreError: there is none at first. Later the last one is kept.
+    """
+    source = _Source(read, clock, fresh_seconds=0, pause_seconds=1 / CONNECTIONS_PER_SECOND)
+    return engines.engine(source.url.render_as_string(hide_password=False), connect=source.connect)
 
 
 def rotating_engine(read: Callable[[], str], clock: Clock) -> Engine:
@@ -79,27 +113,40 @@ def rotating_engine(read: Callable[[], str], clock: Clock) -> Engine:
         BotoCoreError, ClientError: it cannot be read the first time. Later the last one that was read is kept.
     """
     source = _Source(read, clock)
-    return engines.engine(source.current().render_as_string(hide_password=False), connect=source.connect)
+    return engines.engine(source.url.render_as_string(hide_password=False), connect=source.connect)
 
 
 class _Source:
-    """The URL as it was last read. Any number of threads use it."""
+    """The URL as it was last read. Any number of threads use it.
 
-    def __init__(self, read: Callable[[], str], clock: Clock) -> None:
-        self._read, self._clock = read, clock
+    Args:
+        fresh_seconds: how long it is kept; 0 reads it for each connection.
+        pause_seconds: between two connections.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], str],
+        clock: Clock,
+        *,
+        fresh_seconds: float = FRESH_SECONDS,
+        pause_seconds: float = 0.0,
+    ) -> None:
+        self._read, self._clock, self._fresh_seconds = read, clock, fresh_seconds
+        self._pause_seconds, self._next_at = pause_seconds, clock.monotonic()
         self._reading, self._counting = threading.Lock(), threading.Lock()
-        self._url, self._read_at = make_url(read()), clock.monotonic()
+        self.url, self._read_at = make_url(read()), clock.monotonic()
         self._refused_since: float | None = None
         self._refused_at = 0.0
 
     def current(self) -> URL:
         """Return the URL, read again if it is old and no other thread does so."""
-        if self._age_seconds() >= FRESH_SECONDS and self._reading.acquire(blocking=False):
+        if self._age_seconds() >= self._fresh_seconds and self._reading.acquire(blocking=False):
             try:
                 self._renew()
             finally:
                 self._reading.release()
-        return self._url
+        return self.url
 
     def connect(self, dialect: Dialect, _: object, __: object, named: Mapping[str, Any]) -> Any:
         """Connect; if the credentials are refused, once more with those the secret has now, if these are others.
@@ -107,6 +154,7 @@ class _Source:
         Raises:
             RefusedForNow: they are refused too, or there are no others, and a rotation may be under way.
         """
+        self._pause()
         url = self.current()
         try:
             connection = _opened(dialect, url, named)
@@ -127,12 +175,20 @@ class _Source:
         self._refused_since = None
         return connection
 
+    def _pause(self) -> None:
+        """Wait for this connection's turn."""
+        with self._counting:
+            now = self._clock.monotonic()
+            begins_at = max(self._next_at, now)
+            self._next_at = begins_at + self._pause_seconds
+        self._clock.sleep(begins_at - now)
+
     def _read_after(self, refused: URL) -> URL:
         """Return the URL after a refusal: read again, unless another thread just did."""
         with self._reading:
-            if self._url == refused and self._age_seconds() >= REPEAT_SECONDS:
+            if self.url == refused and self._age_seconds() >= REPEAT_SECONDS:
                 self._renew()
-            return self._url
+            return self.url
 
     def _renew(self) -> None:
         """Read the secret; where it cannot be read, keep what it last held."""
@@ -141,9 +197,9 @@ class _Source:
         except (*sdk.UNANSWERED, ClientError, ConfigError) as error:
             _log.warning("the database's secret was not read, its last credentials are kept", error=str(error))
         else:
-            if url != self._url:
+            if url != self.url and self._fresh_seconds:
                 _log.info("the database's credentials have changed")
-            self._url = url
+            self.url = url
         self._read_at = self._clock.monotonic()
 
     def _age_seconds(self) -> float:

@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from sluice.clock import Clock
+from sluice.declaration.consumer import DRAINS_MIN
 from sluice.messaging.database import engines, failures
 from sluice.messaging.errors import HoldLost, OutboxError, TransientError
 from sluice.messaging.inbox.admission import Inbox
@@ -37,7 +38,6 @@ _log = Logger()
 _TICK_SECONDS = 1.0
 _FORGET_SECONDS = 3_600
 _FORGET_TIMES_MAX = 100
-_DRAINS_MIN = 2
 _GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 30.0  # the main loop looks each second; a machine that is busy, or a slow disk, may keep it that long
 
@@ -87,7 +87,7 @@ class Worker:
         deleters = [self._thread(f"deleter-{n}", self._run_deleter) for n in range(threads_of(len(self.parts.lanes)))]
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self.parts.lanes)]
         # As many parked groups at once as live ones, and never one alone; a thread more looks which are due.
-        count = max(_DRAINS_MIN, len(lanes))
+        count = max(DRAINS_MIN, len(lanes))
         drainers = [self._thread(f"drain-{number}", self._run_drain) for number in range(count)]
         workers = [*lanes, *drainers, self._thread("drainer", self._run_drainer)]
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]

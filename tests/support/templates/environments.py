@@ -6,6 +6,8 @@ from sluice.declaration import (
     Architecture,
     AutomaticRedrive,
     Consumer,
+    DatabaseRole,
+    DatabaseUsers,
     Encryption,
     Environment,
     ExistingDatabase,
@@ -154,6 +156,7 @@ ALONE = "full, alone"
 """Its constructs, in a stack and an app that are not ours."""
 EXTRA = {environment.name: environment for environment in (FULL, HOSTED, PLAIN, SHARED)}
 
+OWNED, CHANGING = "staging, all as the owner", "full, all as owner or user"
 REDRIVEN = "full, with automatic redrive"
 _REDRIVEN = replace(
     FULL,
@@ -178,6 +181,8 @@ EDITED = {
     "local, with 45 tags": replace(_LOCAL, tags={f"key{number}": "" for number in range(45)}),
     "dev, on spot": replace(_DEV, spot=True),
     "dev, with keys": replace(_DEV, encryption=Encryption.CMK),
+    OWNED: replace(_STAGING, name="owned", database=NewDatabase(users=DatabaseUsers.OWNER)),
+    CHANGING: replace(_REDRIVEN, name="changing", database=NewDatabase(users=DatabaseUsers.EITHER)),
     "staging, without billing": replace(_STAGING, consumers=_STAGING.consumers[1:]),
 }
 """Environments after an edit of their declaration, by what was edited."""
@@ -189,7 +194,7 @@ def secret_of(environment: Environment) -> tuple[str | None, str | None]:
         case NewDatabase():
             is_local = environment.account == "000000000000"
             return (
-                f"arn:aws:secretsmanager:{environment.region}:000000000000:secret:rds!cluster-local"
+                f"arn:aws:secretsmanager:{environment.region}:000000000000:secret:rds!cluster-local-000000"
                 if is_local
                 else "MasterUserSecret.SecretArn(DatabaseCluster)",
                 "Arn(DatabaseKey)" if environment.encryption is Encryption.CMK else None,
@@ -197,3 +202,17 @@ def secret_of(environment: Environment) -> tuple[str | None, str | None]:
         case ExistingDatabase() as database:
             return database.secret_arn, database.secret_key_arn
     return None, None
+
+
+def database_access(environment: Environment, role: DatabaseRole) -> dict[str, str]:
+    """Return what a role of IAM may do so that it gets into the environment's database as that user: action to ARN."""
+    secret, key = secret_of(environment)
+    users = environment.database.users if isinstance(environment.database, NewDatabase) else DatabaseUsers.OWNER
+    place = f"arn:aws:rds-db:{environment.region}:{environment.account or '<AWS::AccountId>'}"
+    connect = {"rds-db:connect": f"{place}:dbuser:DBClusterResourceId(DatabaseCluster)/{role.value}"}
+    read = {"secretsmanager:GetSecretValue": secret, "kms:Decrypt": key}
+    allowed = {
+        **({} if users is DatabaseUsers.OWNER else connect),
+        **({} if users is DatabaseUsers.ROLES else read),
+    }
+    return {action: arn for action, arn in allowed.items() if arn is not None}

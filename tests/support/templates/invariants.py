@@ -6,9 +6,9 @@ What no option changes is compared whole in tests/unit/constructs, or is a rule 
 from collections.abc import Iterator
 from typing import Any
 
-from sluice.declaration import Consumer, Encryption, Environment, NewDatabase, naming
+from sluice.declaration import Consumer, DatabaseRole, Encryption, Environment, NewDatabase, naming
 from sluice.declaration.alarms import Hearer, alarms
-from tests.support.templates.environments import secret_of
+from tests.support.templates.environments import database_access
 from tests.support.templates.resources import Resource
 
 _TOPIC, _QUEUE, _KEY = "AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key"
@@ -134,20 +134,20 @@ def _permissions(found: list[Resource], environment: Environment) -> Iterator[st
 
 def _needed(environment: Environment, consumer: Consumer) -> dict[str, list[str]]:
     account = _account(environment)
-    secret, key = secret_of(environment)
+    access = {action: [arn] for action, arn in database_access(environment, DatabaseRole.WORKER).items()}
     queue = naming.queue_arn(environment, naming.queue_name(environment, consumer), account)
     task = f"arn:aws:ecs:{environment.region}:{account}:task/{naming.cluster_name(environment)}/*"
     key_arn = _key_arns(environment)[1] if environment.encryption is Encryption.CMK else None
     if consumer.queue is not None:
         key_arn = consumer.queue.key_arn
     decrypted = [
-        *([key] if key is not None else []),
+        *access.pop("kms:Decrypt", []),
         *([key_arn] if key_arn is not None else []),
     ]
     return {
         **{action: [queue] for action in _OF_QUEUE},
         **{action: [task] for action in _OF_TASK},
-        **({"secretsmanager:GetSecretValue": [secret]} if secret is not None else {}),
+        **access,
         **({"kms:Decrypt": decrypted} if decrypted else {}),
     }
 

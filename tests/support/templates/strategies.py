@@ -11,6 +11,7 @@ from sluice import limits
 from sluice.declaration import (
     Architecture,
     Consumer,
+    DatabaseUsers,
     Encryption,
     Environment,
     ExistingDatabase,
@@ -56,7 +57,9 @@ _NEW_DATABASES = st.builds(
     standby=st.booleans(),
     backup_days=st.integers(1, limits.AURORA_BACKUP_DAYS_MAX),
     engine_version=st.sampled_from(["16.3", "17.9"]),
-) | st.builds(NewDatabase, min_acus=st.just(0), pause_after_seconds=st.integers(300, 86_400))
+    users=st.sampled_from(DatabaseUsers),
+) | st.builds(NewDatabase, min_acus=st.just(0), max_acus=st.just(16.0), pause_after_seconds=st.integers(300, 86_400))
+_TASKS_MAX = 8  # the smallest of these databases takes the connections of so many tasks of four consumers
 _EXISTING_DATABASES = st.builds(
     ExistingDatabase,
     secret_arn=st.just("arn:aws:secretsmanager:eu-west-1:111122223333:secret:sluice/inbox-AbCdEf"),
@@ -104,7 +107,7 @@ def consumers(draw: DrawFn, name: str) -> Consumer:
     expected_groups = draw(st.integers(1, 1_000))
     in_front = acceptable_latency_seconds * lanes / processing_seconds
     most_tasks = min(math.ceil(expected_groups / lanes), math.floor(limits.FIFO_WINDOW_MESSAGES / in_front))
-    max_tasks = draw(st.integers(1, most_tasks))
+    max_tasks = draw(st.integers(1, min(most_tasks, _TASKS_MAX)))
     may_sleep = acceptable_latency_seconds >= limits.WAKE_FROM_ZERO_SECONDS
     cpu = draw(st.sampled_from([256, 512, 1_024]))
     return Consumer(

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sluice.declaration import Encryption, Environment
-from tests.support.templates.environments import secret_of
+from sluice.declaration import DatabaseRole, Encryption, Environment
+from tests.support.templates.environments import database_access
 from tests.support.templates.resources import Properties
 
 CONSUMERS = ("billing", "shipping", "audit")
@@ -32,11 +32,9 @@ def allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any
     return {"Effect": "Allow", "Action": actions, "Resource": resources}
 
 
-def read_secret(environment: Environment) -> list[dict[str, Any]]:
-    """Return what a role needs to get into the environment's own database."""
-    secret, key = secret_of(environment)
-    read = allow("secretsmanager:GetSecretValue", str(secret))
-    return [read] if key is None else [read, allow("kms:Decrypt", key)]
+def log_in(environment: Environment, role: DatabaseRole) -> list[dict[str, Any]]:
+    """Return what a role of IAM needs to get into the environment's own database as that user."""
+    return [allow(action, arn) for action, arn in database_access(environment, role).items()]
 
 
 def of_queue(id_: str, queue: str, **more: int) -> Properties:

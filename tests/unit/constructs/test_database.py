@@ -36,6 +36,7 @@ def _cluster(name: str, *, capacity: dict[str, float], backup_days: int, is_reta
         "CopyTagsToSnapshot": True,
         "DeleteAutomatedBackups": not is_retained,
         "DeletionProtection": is_retained,
+        "EnableIAMDatabaseAuthentication": True,
         **(key if is_retained else {}),
     }
 
@@ -128,8 +129,14 @@ def test_the_version_of_a_new_database_is_one_that_cdk_knows() -> None:
     assert hasattr(rds.AuroraPostgresEngineVersion, known)
 
 
-@pytest.mark.parametrize("name", ["staging", "full"])
-def test_the_outputs_say_what_producers_join_and_read(stacks: Mapping[str, Stacks], name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "users"),
+    [
+        ("staging", "arn:aws:rds-db:us-east-1:<AWS::AccountId>:dbuser:DBClusterResourceId(DatabaseCluster)"),
+        ("full", "arn:aws:rds-db:eu-central-1:111122223333:dbuser:DBClusterResourceId(DatabaseCluster)"),
+    ],
+)
+def test_the_outputs_say_what_producers_join_and_log_in_as(stacks: Mapping[str, Stacks], name: str, users: str) -> None:
     """The policy of those with an outbox is among the messaging stack's: test_fan_out.py."""
     of_database = outputs(stacks[name]["database"].template)
     of_network = outputs(stacks[name]["network"].template)
@@ -137,5 +144,6 @@ def test_the_outputs_say_what_producers_join_and_read(stacks: Mapping[str, Stack
     assert of_database == {
         "SecretArn": "MasterUserSecret.SecretArn(DatabaseCluster)",
         "Endpoint": "Endpoint.Address(DatabaseCluster):Endpoint.Port(DatabaseCluster)",
+        "UsersArn": users,
     }
     assert of_network == {"ProducersSecurityGroupId": "GroupId(NetworkProducers)"}

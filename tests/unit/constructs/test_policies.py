@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sluice.declaration import Environment
+from sluice.declaration import DatabaseRole, Environment
 from tests.support.templates.resources import MESSAGING, Resource, of_kind
-from tests.unit.constructs.expected import CONSUMERS, allow, read_secret
+from tests.unit.constructs.expected import CONSUMERS, allow, log_in
 
 TOPIC_POLICY, QUEUE_POLICY = "AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy"
 MANAGED_POLICY, KEY, ALIAS = "AWS::IAM::ManagedPolicy", "AWS::KMS::Key", "AWS::KMS::Alias"
@@ -174,6 +174,6 @@ def test_producers_publish_by_one_policy_and_write_to_the_outbox_by_another(
         "ProducersOutbox": {
             "Description": "Read the Sluice database's secret",
             "Path": "/",
-            "PolicyDocument": {"Version": "2012-10-17", "Statement": read_secret(environment)},
+            "PolicyDocument": {"Version": "2012-10-17", "Statement": log_in(environment, DatabaseRole.PRODUCER)},
         },
     }

@@ -76,7 +76,7 @@ def test_the_stacks_are_deployed_in_an_order_that_works(stacks: Mapping[str, Sta
         name: {
             "network": set(),
             **({} if name in WITHOUT_OWN_DATABASE else {"database": {"network"}}),
-            "messaging": set() if name in (*WITHOUT_OWN_DATABASE, "local") else {"database"},
+            "messaging": set() if name in WITHOUT_OWN_DATABASE else {"database"},
             "consumers": {"messaging", "network", *(() if name in WITHOUT_OWN_DATABASE else ("database",))},
             "observability": {"messaging"} if name in RETAINED else set(),
         }

@@ -15,6 +15,7 @@ from sluice.declaration import (
     Architecture,
     AutomaticRedrive,
     Consumer,
+    DatabaseUsers,
     Encryption,
     Environment,
     ExistingDatabase,
@@ -39,6 +40,11 @@ KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/0a1b2c3d-4e5f-6071-8293-a4b5c6
 OTHER_KEY_ARN = KEY_ARN.replace("us-east-1", "us-east-2")
 VPC, SUBNET, GROUP = "vpc-0a1b2c3d4e5f60718", "subnet-0a1b2c3d4e5f60718", "sg-0a1b2c3d4e5f60718"
 EXISTING = ExistingNetwork(vpc_id=VPC, subnet_ids=(SUBNET,))
+BUDGET = (
+    "one that takes more than 190 connections, and this one takes 189: twice 60 of workers (max_tasks of each consumer"
+    " x its lanes and two more; twice the lanes where it parks) and 8 of relays, while a deployment runs two versions,"
+    " and 54 others; raise it, or lower max_tasks"
+)
 PAUSE = "a number of seconds with min_acus=0, which pauses, and None with any other"
 DATABASE = ExistingDatabase(secret_arn=CREDENTIALS_ARN, security_group_id=GROUP)
 QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012:orders"
@@ -366,6 +372,9 @@ REFUSALS: list[Refusal] = [
     *row(NewDatabase, "pause_after_seconds", PAUSE, 300),
     *row(NewDatabase, "pause_after_seconds", PAUSE, None, min_acus=0),
     *row(NewDatabase, "backup_days", "1 to 35 days", 0, 36),
+    *row(NewDatabase, "other_connections", "0 or more", -1),
+    *shown(Environment, "NewDatabase.max_acus is 1.0", BUDGET,
+        database=NewDatabase(max_acus=1.0, other_connections=54)),
     *row(NewDatabase, "engine_version", "a version from 16.3 on such as '17.9': those before cannot pause",
         *("17", "16.2", "15.17", "latest", "17.9-limitless")),
     *row(ExistingDatabase, "secret_arn", ARN_WITH_SUFFIX,
@@ -523,6 +532,7 @@ def test_every_field_that_can_be_wrong_is_refused_above() -> None:
         "Environment.relay",
         "Environment.silent",
         "NewDatabase.standby",
+        "NewDatabase.users",
         "NewNetwork.restrict_default_security_group",
     }
 
@@ -631,6 +641,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"network": EXISTING, "consumers": (Consumer(name="billing", image="ghcr.io/worker" + DIGEST),)},
         {"relay": False},
         {"relay": False, "database": NewDatabase()},
+        {"database": NewDatabase(max_acus=1.0, other_connections=52)},
         {"network": replace(EXISTING, subnet_ids=(SUBNET, "subnet-0a1b2c3d")), "database": NewDatabase()},
         {"network": NewNetwork(availability_zones=2), "database": NewDatabase()},
         {"network": EXISTING, "account": "123456789012", "database": DATABASE},
@@ -666,6 +677,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"min_acus": 256, "max_acus": 256},
         {"min_acus": 4},
         {"max_acus": 1},
+        {"other_connections": 0},
         {"backup_days": 1},
         {"backup_days": 35},
         {"engine_version": "16.3"},
@@ -815,6 +827,8 @@ def test_what_is_not_declared_has_its_default() -> None:
         "standby": False,
         "backup_days": 7,
         "engine_version": "17.9",
+        "users": DatabaseUsers.ROLES,
+        "other_connections": 50,
     }
     assert asdict(DATABASE) == {
         "secret_arn": CREDENTIALS_ARN,

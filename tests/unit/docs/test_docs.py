@@ -51,6 +51,7 @@ def test_the_generated_pages_are_up_to_date() -> None:
         "docs/promises.md",
         "docs/conformance.md",
         "docs/architecture/stacks.md",
+        "docs/architecture/outbox.md",
         "docs/benchmarks.md",
         "docs/capacity.md",
         "docs/guides/deploy.md",

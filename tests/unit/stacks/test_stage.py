@@ -11,13 +11,14 @@ import pytest
 from aws_cdk.assertions import Template
 
 from sluice.constructs.feature_flags import FLAGS
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, NewDatabase
 from sluice.errors import ConfigError
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("cdk")
+_LARGE = NewDatabase(min_acus=1, max_acus=32)
 
 LOCAL = ENVIRONMENTS["local"]
 _STACKS = ["Network", "Database", "Messaging", "Consumers", "Observability"]
@@ -86,7 +87,7 @@ def test_more_resources_than_a_stack_may_have_are_refused_with_their_number(tmp_
     consumers = tuple(Consumer(name=f"c{number}") for number in range(41))
 
     with pytest.raises(ConfigError) as refused:
-        EnvironmentStage(_app(tmp_path), environment=replace(LOCAL, consumers=consumers))
+        EnvironmentStage(_app(tmp_path), environment=replace(LOCAL, consumers=consumers, database=_LARGE))
 
     assert str(refused.value) == (
         "Environment('local').consumers is '41 consumers, with 501 resources in stack sluice-local-consumers', allowed"
@@ -98,6 +99,6 @@ def test_more_resources_than_a_stack_may_have_are_refused_with_their_number(tmp_
 def test_as_many_resources_as_a_stack_may_have_are_synthesized(tmp_path: Path) -> None:
     consumers = tuple(Consumer(name=f"c{number}") for number in range(40))
 
-    stage = EnvironmentStage(_app(tmp_path), environment=replace(LOCAL, consumers=consumers))
+    stage = EnvironmentStage(_app(tmp_path), environment=replace(LOCAL, consumers=consumers, database=_LARGE))
 
     assert len(stage.consumers.services) == 40

@@ -1,6 +1,5 @@
-"""The rights on the tables that the documentation gives each role, on a real Postgres: enough, and no more."""
+"""The rights on the tables that `schema apply --roles` gives each role, on a real Postgres: enough, and no more."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -9,9 +8,9 @@ from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
-from sluice.declaration import AutomaticRedrive
+from sluice.declaration import AutomaticRedrive, DatabaseRole
 from sluice.messaging import Event, Outbox
-from sluice.messaging.database import engines, migrations
+from sluice.messaging.database import engines, migrations, roles
 from sluice.messaging.database.migrations import VersionedTables
 from sluice.messaging.handlers import Reject
 from sluice.messaging.inbox import maintenance
@@ -28,15 +27,11 @@ from tests.support.command_line import command_line
 from tests.support.messaging.inbox_harness import arrived
 from tests.support.messaging.outbox.simulated_relays import work
 from tests.support.messaging.world import SETTINGS, TOPIC, World, create_tables, envelope
-from tests.support.project import PROJECT
-
-_PAGE = PROJECT / "docs" / "architecture" / "outbox.md"
-_ROLES = ("producer", "relay", "worker", "redrive", "operator")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """Yield an engine of the tables' owner, on a Postgres whose roles have the documented rights."""
+    """Yield an engine of the tables' owner, on a Postgres whose roles have been made."""
     with private_server(tmp_path_factory) as made:
         engine = engines.engine(made.get_uri())
         _prepare(engine)
@@ -54,25 +49,14 @@ def owner(server: Engine) -> Engine:
 def _prepare(engine: Engine) -> None:
     for versioned in (outbox_tables.versioned, inbox_tables.versioned):
         list(migrations.upgrade(engine, versioned))
-    create_tables(engine)  # those of the handler, too
     with engine.begin() as connection:
-        for role in _ROLES:
-            connection.execute(text(f"CREATE ROLE {role} LOGIN"))
-        connection.execute(text("GRANT SELECT, INSERT ON effects TO worker"))
-        connection.execute(text("GRANT USAGE ON SEQUENCE effects_id_seq TO worker"))
-        for statement in _documented():
-            connection.execute(text(statement))
-
-
-def _documented() -> list[str]:
-    block = re.search(r"<!-- rights -->\n```sql\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert block is not None, f"{_PAGE} has no block of rights"
-    return [statement for statement in block[1].split(";\n") if statement.strip()]
+        roles.create(connection)
+    create_tables(engine)  # those of the handler, too
 
 
 @contextmanager
-def _of(owner: Engine, role: str) -> Iterator[Engine]:
-    engine = engines.engine(make_url(owner.url).set(username=role).render_as_string(hide_password=False))
+def _of(owner: Engine, role: DatabaseRole) -> Iterator[Engine]:
+    engine = engines.engine(make_url(owner.url).set(username=role.value).render_as_string(hide_password=False))
     try:
         yield engine
     finally:
@@ -184,12 +168,26 @@ def _operate(operating: Engine, owner: Engine) -> None:
     assert _rows(owner, "sluice_outbox_audit", "sluice_inbox_audit") == [2, 2]
 
 
-_WORK: Mapping[str, Callable[[Engine, Engine], None]] = {
-    "producer": _produce,
-    "relay": _relay,
-    "worker": _work,
-    "redrive": _redrive,
-    "operator": _operate,
+def _look(reading: Engine, owner: Engine) -> None:
+    """Read what is in outbox and inbox, and write nothing."""
+    _produce(owner, owner)
+    for versioned in (outbox_tables.versioned, inbox_tables.versioned):
+        _require(reading, versioned)
+
+    counted = maintenance.counts(reading, "billing")
+
+    assert set(counted.values()) == {0}
+    with pytest.raises(ProgrammingError, match="permission denied"), reading.begin() as connection:
+        connection.execute(text("DELETE FROM sluice_outbox"))
+
+
+_WORK: Mapping[DatabaseRole, Callable[[Engine, Engine], None]] = {
+    DatabaseRole.PRODUCER: _produce,
+    DatabaseRole.RELAY: _relay,
+    DatabaseRole.WORKER: _work,
+    DatabaseRole.REDRIVE: _redrive,
+    DatabaseRole.OPERATOR: _operate,
+    DatabaseRole.READER: _look,
 }
 
 
@@ -209,26 +207,36 @@ def _empty(owner: Engine) -> None:
         connection.execute(text(f"TRUNCATE {', '.join(sorted(names))}"))
 
 
-@pytest.mark.parametrize("role", _WORK)
-def test_each_role_does_its_work_with_the_documented_rights(owner: Engine, role: str) -> None:
+@pytest.mark.parametrize("role", DatabaseRole)
+def test_each_role_does_its_work_with_its_rights(owner: Engine, role: DatabaseRole) -> None:
     with _of(owner, role) as engine:
         _WORK[role](engine, owner)
 
 
-@pytest.mark.parametrize("role", ["producer", "relay", pytest.param("worker", marks=pytest.mark.slow), "redrive"])
-def test_no_right_is_documented_that_a_role_does_without(owner: Engine, role: str) -> None:
+@pytest.mark.parametrize(
+    "role",
+    [
+        DatabaseRole.PRODUCER,
+        DatabaseRole.RELAY,
+        pytest.param(DatabaseRole.WORKER, marks=pytest.mark.slow),
+        DatabaseRole.REDRIVE,
+    ],
+)
+def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseRole) -> None:
     """Without any one of its rights on tables it fails."""
     idle = []
     with owner.connect() as connection:
         granted = text(
             "SELECT privilege_type, table_name FROM information_schema.role_table_grants WHERE grantee = :it"
         )
-        rights = [(right, table) for right, table in connection.execute(granted, {"it": role}) if table != "effects"]
+        rights = [
+            (right, table) for right, table in connection.execute(granted, {"it": role.value}) if table != "effects"
+        ]
 
     for right, table in rights:
         _empty(owner)
         with owner.begin() as connection:
-            connection.execute(text(f"REVOKE {right} ON {table} FROM {role}"))
+            connection.execute(text(f"REVOKE {right} ON {table} FROM {role.value}"))
         try:
             with _of(owner, role) as engine:
                 _WORK[role](engine, owner)
@@ -236,7 +244,7 @@ def test_no_right_is_documented_that_a_role_does_without(owner: Engine, role: st
         except (ProgrammingError, AssertionError):
             pass
         with owner.begin() as connection:
-            connection.execute(text(f"GRANT {right} ON {table} TO {role}"))
+            connection.execute(text(f"GRANT {right} ON {table} TO {role.value}"))
 
     assert idle == []
 
@@ -245,7 +253,7 @@ def test_a_role_without_tables_applies_nothing_and_is_refused_in_one_line_where_
     owner: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As in the tasks: the owner has applied the tables before the deployment, or has not."""
-    dsn = make_url(owner.url).set(username="worker").render_as_string(hide_password=False)
+    dsn = make_url(owner.url).set(username=DatabaseRole.WORKER.value).render_as_string(hide_password=False)
     with command_line(monkeypatch, capsys) as run:
         done = run("schema", "apply", "--dsn", dsn)
         with owner.begin() as connection:

@@ -90,7 +90,7 @@ def test_both_rules_run_one_task_where_the_workers_run(redriven: list[Resource],
 
 
 def test_the_task_runs_the_command_in_the_workers_image(redriven: list[Resource]) -> None:
-    """Its consumer and settings are the workers'."""
+    """Its consumer and settings are the workers'; in the database it is a user of its own."""
     definitions = of_kind(redriven, DEFINITION)
     (task,) = (item for item in definitions[TASK]["ContainerDefinitions"] if item["Name"] == "ledger_redrive")
     (worker,) = (
@@ -98,7 +98,10 @@ def test_the_task_runs_the_command_in_the_workers_image(redriven: list[Resource]
     )
 
     assert task["Command"] == COMMAND
-    assert [task[name] for name in ("Image", "Environment")] == [worker[name] for name in ("Image", "Environment")]
+    assert task["Image"] == worker["Image"]
+    differing = [pair for pair in zip(task["Environment"], worker["Environment"], strict=True) if pair[0] != pair[1]]
+    user = "SLUICE_DATABASE_USER"
+    assert differing == [({"Name": user, "Value": "sluice_redrive"}, {"Name": user, "Value": "sluice_worker"})]
 
 
 def test_the_task_may_take_from_the_dlq_and_send_to_the_queue(redriven: list[Resource]) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sluice.declaration import Environment, task_settings
+from sluice.declaration import DatabaseRole, Environment, NewDatabase, task_settings
 from tests.support.declaration import ENVIRONMENTS
-from tests.support.templates.environments import FULL
-from tests.support.templates.resources import Resource, of_kind, statements
-from tests.unit.constructs.expected import CONSUMERS, account, allow, log_encryption, read_secret
+from tests.support.templates.environments import CHANGING, EXTRA, FULL, OWNED, REDRIVEN, secret_of
+from tests.support.templates.resources import Resource, Stacks, of_kind, resources, statements
+from tests.unit.constructs.expected import CONSUMERS, account, allow, log_encryption, log_in
 
 CLUSTER, SERVICE = "AWS::ECS::Cluster", "AWS::ECS::Service"
 TASK_DEFINITION, ROLE, LOG_GROUP = "AWS::ECS::TaskDefinition", "AWS::IAM::Role", "AWS::Logs::LogGroup"
@@ -82,7 +82,12 @@ def _schema_container(name: str, environment: Environment, *, image: str, secret
         name,
         command="schema",
         image=image,
-        variables=[_variable("SLUICE_ENV", environment.name), _settings(environment, name), *_database(secret)],
+        variables=[
+            _variable("SLUICE_ENV", environment.name),
+            _settings(environment, name),
+            *_PLACE,
+            _variable("SLUICE_DATABASE_ROLES", "1"),
+        ],
         region=environment.region,
         service=f"sluice-{environment.name}-{name}",
         stop_seconds=0,
@@ -92,6 +97,7 @@ def _schema_container(name: str, environment: Environment, *, image: str, secret
     return container | {
         "Name": "apply_schema",
         "Essential": False,
+        "Secrets": [{"Name": "SLUICE_DATABASE_SECRET", "ValueFrom": secret}],
         "Command": ["python", "-m", "sluice", "schema", "apply", "--wait", "90"],
         "StartTimeout": 120,
     }
@@ -124,14 +130,16 @@ def _variable(name: str, value: str) -> dict[str, str]:
     return {"Name": name, "Value": value}
 
 
-def _database(secret: str) -> list[dict[str, str]]:
-    """Return where a database of the environment's own is: RDS puts user and password into the secret, and no more."""
-    return [
-        _variable("SLUICE_DATABASE_SECRET_ARN", secret),
-        _variable("SLUICE_DATABASE_HOST", "Endpoint.Address(DatabaseCluster)"),
-        _variable("SLUICE_DATABASE_PORT", "5432"),
-        _variable("SLUICE_DATABASE_NAME", "sluice"),
-    ]
+_PLACE = [
+    _variable("SLUICE_DATABASE_HOST", "Endpoint.Address(DatabaseCluster)"),
+    _variable("SLUICE_DATABASE_PORT", "5432"),
+    _variable("SLUICE_DATABASE_NAME", "sluice"),
+]
+"""Where a database of the environment's own is."""
+
+
+def _database(role: DatabaseRole) -> list[dict[str, str]]:
+    return [_variable("SLUICE_DATABASE_USER", role.value), *_PLACE]
 
 
 ALIVE = _variable("SLUICE_ALIVE_FILE", "/dev/shm/alive")  # noqa: S108 (of the container alone)
@@ -218,7 +226,7 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
     del definitions["sluice-local-relay"]
 
     image = "000000000000.dkr.ecr.us-east-1.<AWS::URLSuffix>/sluice-worker:local"
-    secret = "arn:aws:secretsmanager:us-east-1:000000000000:secret:rds!cluster-local"  # noqa: S105 (its ARN)
+    secret = "arn:aws:secretsmanager:us-east-1:000000000000:secret:rds!cluster-local-000000"  # noqa: S105 (its ARN)
     assert definitions == {
         f"sluice-local-{consumer}": _task_definition(
             f"sluice-local-{consumer}",
@@ -232,7 +240,7 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
                 variables=[
                     _variable("SLUICE_ENV", "local"),
                     _settings(ENVIRONMENTS["local"], consumer),
-                    *_database(secret),
+                    *_database(DatabaseRole.WORKER),
                     _variable("SLUICE_CONSUMER", consumer),
                     ALIVE,
                 ],
@@ -248,7 +256,7 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
 
 
 def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) -> None:
-    """And what is declared of its queue: a changed one needs no new image. Of the database the secret's ARN alone."""
+    """And what is declared of its queue: a changed one needs no new image. Of the database where it is, and as whom."""
     definitions = of_kind(full, TASK_DEFINITION)
 
     assert definitions["sluice-full-ledger"] == _task_definition(
@@ -264,7 +272,7 @@ def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) ->
             variables=[
                 _variable("SLUICE_ENV", "full"),
                 _settings(FULL, "ledger"),
-                *_database(SECRET),
+                *_database(DatabaseRole.WORKER),
                 _variable("SLUICE_CONSUMER", "ledger"),
                 ALIVE,
             ],
@@ -283,7 +291,7 @@ def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) ->
 
 
 def test_every_task_with_a_database_makes_its_tables_first(full: list[Resource], hosted: list[Resource]) -> None:
-    """The service's container starts once that one has succeeded; both have the same image, user and secret."""
+    """The service's container starts once that one has succeeded; both have the same image, user and place."""
     for found in (full, hosted):
         for family, definition in of_kind(found, TASK_DEFINITION).items():
             service, schema = definition["ContainerDefinitions"]
@@ -291,7 +299,10 @@ def test_every_task_with_a_database_makes_its_tables_first(full: list[Resource],
             assert schema["Command"][:7] == ["python", "-m", "sluice", "schema", "apply", "--wait", "90"]
             assert (service["Essential"], schema["Essential"]) == (True, False)
             shared = [variable for variable in service["Environment"] if variable in schema["Environment"]]
-            assert schema["Environment"] == shared
+            assert [variable for variable in schema["Environment"] if variable not in shared] in (
+                [],
+                [_variable("SLUICE_DATABASE_ROLES", "1")],
+            )
             for name in ("Image", "User", "ReadonlyRootFilesystem", "LogConfiguration"):
                 assert schema[name] == service[name], name
 
@@ -323,17 +334,78 @@ def test_a_worker_may_use_its_own_queue_and_protect_its_own_task(
 
     of_account = f"us-east-1:{account(environment)}"
     has_key = environment.name in ("staging", "prod")
-    read, *_ = read_secret(environment)
-    decrypt = [allow("kms:Decrypt", [SECRET_KEY, "Arn(FanoutKeysQueues)"])] if has_key else []
+    decrypt = [allow("kms:Decrypt", "Arn(FanoutKeysQueues)")] if has_key else []
     assert allowed == {
         consumer: [
-            read,
-            *decrypt,
+            *log_in(environment, DatabaseRole.WORKER),
             allow(RECEIVE, f"arn:aws:sqs:{of_account}:sluice-{environment.name}-{consumer}.fifo"),
+            *decrypt,
             allow(PROTECT, f"arn:aws:ecs:{of_account}:task/sluice-{environment.name}/*"),
         ]
         for consumer in CONSUMERS
     }
+
+
+_OF_SECRET = {"secretsmanager:GetSecretValue", "secretsmanager:*", "*"}
+
+
+def _reading(found: list[Resource]) -> set[str]:
+    """Return which roles of IAM, and which managed policies, may read a secret, or log in as a user, and as which."""
+    policies = [
+        *((role[4:-1], policy) for policy in of_kind(found, "AWS::IAM::Policy").values() for role in policy["Roles"]),
+        *of_kind(found, "AWS::IAM::ManagedPolicy").items(),
+    ]
+    return {
+        f"{name}: {'secret' if action in _OF_SECRET else statement['Resource'].rpartition('/')[2]}"
+        for name, policy in policies
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+        if action in _OF_SECRET or action.startswith("rds-db:")
+    }
+
+
+def test_no_worker_relay_or_producer_reads_the_owners_secret(
+    by_environment: Mapping[str, list[Resource]], edited: Mapping[str, Stacks]
+) -> None:
+    """ECS reads it with the execution role, whose credentials no container has, and hands it to the step alone."""
+    redriven = resources(edited[REDRIVEN])
+    for found in (by_environment["full"], by_environment["prod"], redriven):
+        seen = _reading(found)
+        assert {name for name in seen if name.endswith(": secret")} == {
+            f"{name}: secret" for name in of_kind(found, ROLE) if name.endswith("TaskDefinitionExecutionRole")
+        }
+        for definition in of_kind(found, TASK_DEFINITION).values():
+            service, schema = definition["ContainerDefinitions"]
+            assert "Secrets" not in service
+            assert [secret["Name"] for secret in schema["Secrets"]] == ["SLUICE_DATABASE_SECRET"]
+            assert "SLUICE_DATABASE_SECRET_ARN" not in str(definition)
+    assert {name for name in _reading(redriven) if not name.endswith(": secret")} == {
+        *(f"ConsumersConsumer{name}WorkerTaskDefinitionTaskRole: sluice_worker" for name in ("ledger", "nightbatch")),
+        *(f"ConsumersConsumer{name}RedriveTaskDefinitionTaskRole: sluice_redrive" for name in ("ledger", "nightbatch")),
+        "ConsumersRelayTaskDefinitionTaskRole: sluice_relay",
+        "ProducersOutbox: sluice_producer",
+    }
+
+
+def test_owner_and_users_both_get_in_while_one_takes_the_others_place(edited: Mapping[str, Stacks]) -> None:
+    """An image or a producer of before reads the secret, and one of now logs in as its user, whichever is first."""
+    found = resources(edited[CHANGING])
+    owned = resources(edited[OWNED])
+
+    seen = _reading(found)
+    for name in (*(name for name in of_kind(found, ROLE) if name.endswith("TaskRole")), "ProducersOutbox"):
+        assert {user for user in seen if user.startswith(f"{name}: ")} > {f"{name}: secret"}, name
+    for definition in of_kind(found, TASK_DEFINITION).values():
+        service, schema = definition["ContainerDefinitions"]
+        for variable in ("SLUICE_DATABASE_SECRET_ARN", "SLUICE_DATABASE_USER"):
+            assert variable in [given["Name"] for given in service["Environment"]]
+        assert "SLUICE_DATABASE_SECRET_ARN" in [given["Name"] for given in schema["Environment"]]
+        assert [secret["Name"] for secret in schema["Secrets"]] == ["SLUICE_DATABASE_SECRET"]
+    assert {name.rpartition(": ")[2] for name in _reading(owned)} == {"secret"}
+    assert not any("ExecutionRole" in name for name in _reading(owned))
+    assert "rds-db" not in str(owned)
+    assert "SLUICE_DATABASE_USER" not in str(owned)
+    assert "Secrets" not in str(of_kind(owned, TASK_DEFINITION))
 
 
 def test_a_worker_may_read_the_one_secret_of_somebody_elses_database(hosted: list[Resource]) -> None:
@@ -432,6 +504,7 @@ def test_an_image_in_ecr_may_be_pulled_from_its_one_repository(
         allow(PULL, repository),
         allow("ecr:GetAuthorizationToken", "*"),
         allow(WRITE_LOGS, f"Arn(/ecs/{family})"),
+        *_hand_over({**ENVIRONMENTS, **EXTRA}[name]),
     ]
 
 
@@ -453,7 +526,17 @@ def test_the_image_that_is_built_may_be_pulled_from_the_repository_of_assets(
             allow(PULL, f"arn:aws:ecr:us-east-1:<AWS::AccountId>:repository/{repository}"),
             allow("ecr:GetAuthorizationToken", "*"),
             allow(WRITE_LOGS, f"Arn(/ecs/sluice-{environment.name}-{consumer})"),
+            *_hand_over(environment),
         ]
+
+
+def _hand_over(environment: Environment) -> list[dict[str, Any]]:
+    """Return what ECS may so that it hands the owner's secret to the step that makes tables."""
+    if not isinstance(environment.database, NewDatabase):
+        return []
+    secret, key = secret_of(environment)
+    read = allow(["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"], str(secret))
+    return [read] if key is None else [allow("kms:Decrypt", key), read]
 
 
 def test_an_image_from_another_registry_is_taken_as_declared(hosted: list[Resource]) -> None:
@@ -494,7 +577,7 @@ def test_each_service_logs_to_a_group_of_its_own(declared: list[Resource], envir
 
 
 def test_the_relay_is_two_tasks_that_publish_from_the_outbox(full: list[Resource]) -> None:
-    """One leads and one stands by, in zones of their own; it is told its topic, and reads the database's secret."""
+    """One leads and one stands by, in zones of their own; it is told its topic, and is a user of the database."""
     service = of_kind(full, SERVICE)["sluice-full-relay"]
     container = _first_container(full, "sluice-full-relay")
 
@@ -504,8 +587,7 @@ def test_the_relay_is_two_tasks_that_publish_from_the_outbox(full: list[Resource
         f"Ref({name})" for name in of_kind(full, "AWS::EC2::Subnet")
     ]
     assert statements(full, "ConsumersRelayTaskDefinitionTaskRole") == [
-        allow("secretsmanager:GetSecretValue", SECRET),
-        allow("kms:Decrypt", SECRET_KEY),
+        *log_in(FULL, DatabaseRole.RELAY),
         allow("sns:Publish", "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"),
         allow(["kms:Decrypt", "kms:GenerateDataKey"], "Arn(FanoutKeysTopic)"),
     ]
@@ -516,7 +598,7 @@ def test_the_relay_is_two_tasks_that_publish_from_the_outbox(full: list[Resource
         variables=[
             _variable("SLUICE_ENV", "full"),
             _settings(FULL, None),
-            *_database(SECRET),
+            *_database(DatabaseRole.RELAY),
             _variable("SLUICE_TOPIC_ARN", "arn:aws:sns:eu-central-1:111122223333:sluice-full-orders.fifo"),
             ALIVE,
         ],

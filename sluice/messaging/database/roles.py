@@ -1,0 +1,181 @@
+"""The users of a Postgres, one for each part of the runtime, and the rights on Sluice's tables that each gets.
+
+`sluice schema apply --roles` makes them as the tables' owner, and brings their rights on Sluice's tables to exactly
+those here. Tables of the project itself are the producers' and the workers' to read and write, from the moment on that
+these users are made: Postgres's default privileges give them the later ones. What a project takes away stays away.
+
+On RDS a user that is a member of `rds_iam` logs in with a token of IAM and no longer with a password, and a member of a
+member is one, too. Since version 16 Postgres makes whoever creates a user its member, unless he is a superuser. Whether
+RDS counts that was not read anywhere. So it is looked at before the commit: owners do not lock themselves out.
+
+https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.DBAccounts.html,
+https://github.com/db-operator/db-operator/issues/118, https://www.postgresql.org/docs/18/role-attributes.html,
+https://www.postgresql.org/docs/18/sql-alterdefaultprivileges.html (read 2026-11-26)
+"""
+
+from collections.abc import Iterator, Mapping
+
+from psycopg import sql
+from sqlalchemy import Connection, text
+
+from sluice.declaration import DatabaseRole
+from sluice.errors import ConfigError
+from sluice.messaging.database import migrations
+
+_ALL = "SELECT, INSERT, UPDATE, DELETE"
+_SCHEMA = {"sluice_schema": "SELECT"}
+_TABLES = (
+    *("sluice_outbox", "sluice_outbox_group", "sluice_outbox_lease", "sluice_outbox_audit"),
+    *("sluice_inbox_group", "sluice_inbox_consumer", "sluice_inbox_exception", "sluice_inbox_parked"),
+    *("sluice_inbox_redrive", "sluice_inbox_audit"),
+)
+RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
+    DatabaseRole.PRODUCER: {
+        "sluice_outbox_group": "SELECT, INSERT, UPDATE",
+        "sluice_outbox": "INSERT",
+        "sluice_outbox_id_seq": "USAGE",
+    },
+    DatabaseRole.RELAY: {
+        **_SCHEMA,
+        "sluice_outbox": "SELECT, UPDATE, DELETE",
+        "sluice_outbox_group": "SELECT, UPDATE, DELETE",
+        "sluice_outbox_lease": "SELECT, INSERT, UPDATE",
+    },
+    DatabaseRole.WORKER: {
+        **_SCHEMA,
+        "sluice_inbox_group": _ALL,
+        "sluice_inbox_exception": _ALL,
+        "sluice_inbox_parked": _ALL,
+        "sluice_inbox_consumer": "SELECT, INSERT, UPDATE",
+        "sluice_inbox_redrive": "SELECT",
+        "sluice_inbox_exception_id_seq": "USAGE",
+    },
+    DatabaseRole.REDRIVE: {
+        **_SCHEMA,
+        "sluice_inbox_exception": "SELECT",
+        "sluice_inbox_redrive": "SELECT, INSERT, UPDATE",
+        "sluice_inbox_audit": "SELECT, INSERT",
+        "sluice_inbox_audit_id_seq": "USAGE",
+    },
+    DatabaseRole.OPERATOR: {
+        **_SCHEMA,
+        **dict.fromkeys(_TABLES, _ALL),
+        "sluice_outbox_audit_id_seq": "USAGE",
+        "sluice_inbox_exception_id_seq": "USAGE",
+        "sluice_inbox_audit_id_seq": "USAGE",
+    },
+    DatabaseRole.READER: {**_SCHEMA, **dict.fromkeys(_TABLES, "SELECT")},
+}
+"""What each user may do: name of a table or sequence -> privileges."""
+_OWN_TABLES = (DatabaseRole.PRODUCER, DatabaseRole.WORKER)
+"""Who reads and writes the tables of the project itself."""
+
+_NAMES = tuple(role.value for role in DatabaseRole)
+_RELATIONS = tuple(dict.fromkeys(name for rights in RIGHTS.values() for name in rights))
+_FOUND = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:names)")
+_HAS_IAM = text("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_iam')")
+_IS_IN_IAM = text(
+    "SELECT EXISTS (SELECT FROM pg_auth_members WHERE member = CAST(:name AS regrole)"
+    " AND roleid = CAST('rds_iam' AS regrole))"
+)
+_NEEDS_TOKEN = text(
+    "SELECT NOT rolsuper AND pg_has_role(oid, 'rds_iam', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
+)
+_LACKS_SCHEMA = text("SELECT NOT has_schema_privilege(:name, current_schema(), 'USAGE')")
+_HELD = text(
+    "SELECT pg_get_userbyid(held.grantee), relname, held.privilege_type"
+    " FROM pg_class, LATERAL aclexplode(relacl) AS held"
+    " WHERE relnamespace = CAST(quote_ident(current_schema()) AS regnamespace)"
+    " AND relname = ANY(:relations) AND pg_get_userbyid(held.grantee) = ANY(:names)"
+)
+_THERE = text(
+    "SELECT relname, relkind = 'S' FROM pg_class"
+    " WHERE relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND relkind IN ('r', 'p', 'S')"
+    " AND pg_get_userbyid(relowner) = current_user"
+)
+
+
+def statements(role: DatabaseRole) -> Iterator[str]:
+    """Yield the SQL that gives a user its rights on Sluice's tables."""
+    for name, privileges in RIGHTS[role].items():
+        kind = "SEQUENCE " if name.endswith("_seq") else ""
+        yield f"GRANT {privileges} ON {kind}{name} TO {role.value};"
+
+
+def create(connection: Connection) -> list[str]:
+    """Make the users that are not there, and give and take rights on Sluice's tables; return what was done, as SQL.
+
+    Safe to repeat and to run in many processes at once. The transaction is the caller's; it changes nothing where
+    nothing is to be done.
+
+    Raises:
+        ConfigError: the database is no Postgres; or whoever does it would be unable to log in with his password.
+        DBAPIError: he may not create users, or owns no tables of Sluice's; or the database does not answer.
+    """
+    if connection.dialect.name != "postgresql":
+        raise ConfigError("--roles is given, allowed is a Postgres: SQLite has no users; leave it out")
+    migrations.lock(connection)
+    has_iam = connection.execute(_HAS_IAM).scalar_one()
+    has_token = has_iam and connection.execute(_NEEDS_TOKEN).scalar_one()
+    done = [*_users(connection, has_iam=has_iam), *_rights(connection)]
+    if has_iam and not has_token and connection.execute(_NEEDS_TOKEN).scalar_one():
+        raise ConfigError(
+            "the user who makes the database's roles is a member of them here, and so of rds_iam: his password would be"
+            " refused from then on, so nothing was changed; let a user who is none make them, or declare"
+            " NewDatabase(users=DatabaseUsers.OWNER)"
+        )
+    return done
+
+
+def _users(connection: Connection, *, has_iam: bool) -> list[str]:
+    """Make the users that are not there; only then are the project's own tables given to them."""
+    there = set(connection.execute(_FOUND, {"names": list(_NAMES)}).scalars())
+    done = []
+    for role in DatabaseRole:
+        if role.value not in there:
+            done += _executed(connection, f"CREATE ROLE {role.value} LOGIN")
+            if role in _OWN_TABLES:
+                done += _give_own_tables(connection, role.value)
+        if has_iam and not connection.execute(_IS_IN_IAM, {"name": role.value}).scalar_one():
+            done += _executed(connection, f"GRANT rds_iam TO {role.value}")
+        if connection.execute(_LACKS_SCHEMA, {"name": role.value}).scalar_one():
+            schema = connection.execute(text("SELECT quote_ident(current_schema())")).scalar_one()
+            done += _executed(connection, f"GRANT USAGE ON SCHEMA {schema} TO {role.value}")
+    return done
+
+
+def _give_own_tables(connection: Connection, name: str) -> list[str]:
+    """Give a new user what the project's tables hold, those that are there and those to come."""
+    done = []
+    for kind, privileges in {"TABLES": _ALL, "SEQUENCES": "USAGE", "SCHEMAS": "USAGE"}.items():
+        done += _executed(connection, f"ALTER DEFAULT PRIVILEGES GRANT {privileges} ON {kind} TO {name}")
+    for relation, is_sequence in connection.execute(_THERE).all():
+        if relation not in _RELATIONS:
+            quoted = sql.Identifier(relation).as_string()
+            kind, privileges = ("SEQUENCE", "USAGE") if is_sequence else ("TABLE", _ALL)
+            done += _executed(connection, f"GRANT {privileges} ON {kind} {quoted} TO {name}")
+    return done
+
+
+def _rights(connection: Connection) -> list[str]:
+    """Give what a user lacks of its rights on the tables that are there, and take what it has besides."""
+    there = {relation for relation, _ in connection.execute(_THERE).all()}
+    held = set(map(tuple, connection.execute(_HELD, {"relations": list(_RELATIONS), "names": list(_NAMES)})))
+    wanted = {
+        (role.value, relation, privilege)
+        for role, rights in RIGHTS.items()
+        for relation, privileges in rights.items()
+        for privilege in privileges.split(", ")
+        if relation in there
+    }
+    done = []
+    for name, relation, privilege in sorted(wanted - held):
+        done += _executed(connection, f"GRANT {privilege} ON {relation} TO {name}")
+    for name, relation, privilege in sorted(held - wanted):
+        done += _executed(connection, f"REVOKE {privilege} ON {relation} FROM {name}")
+    return done
+
+
+def _executed(connection: Connection, statement: str) -> list[str]:
+    connection.execute(text(statement))
+    return [statement]

@@ -1,0 +1,300 @@
+"""Users of a database for each role, made by its owner and let in with tokens, on a real Postgres.
+
+Tokens are ours: a token of RDS is good for one user, and here is a password that the next one takes the place of. A
+Postgres is set up as RDS is: its owner is no superuser, and a member of `rds_iam` is not let in with a password.
+"""
+
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, make_url, text
+from sqlalchemy.exc import OperationalError, ProgrammingError
+
+from sluice.clock import VirtualClock
+from sluice.declaration import DatabaseRole
+from sluice.errors import ConfigError
+from sluice.messaging.database import credentials, engines, failures, migrations, roles, rotation
+from sluice.messaging.inbox import tables as inbox_tables
+from sluice.messaging.outbox import tables as outbox_tables
+from tests.integration.messaging.conftest import private_server
+from tests.support.command_line import command_line
+from tests.support.messaging.passwords import execute
+
+_WORKER, _RELAY = DatabaseRole.WORKER.value, DatabaseRole.RELAY.value
+_PARTS = (outbox_tables.versioned, inbox_tables.versioned)
+# RDS's own line, with a method that is at hand: who is in rds_iam is let in by nothing but a token.
+_RULES = "local all postgres trust\nlocal all +rds_iam {}\nlocal all all scram-sha-256\n"
+
+
+class _Tokens:
+    """A source of tokens: each is good until the next one of its user."""
+
+    def __init__(self, superuser: Engine) -> None:
+        self._superuser, self._numbers, self.given, self.is_refused = superuser, count(1), 0, False
+
+    def url_of(self, user: str) -> str:
+        self.given += 1
+        token = f"token-{next(self._numbers)}"
+        execute(self._superuser, f"ALTER ROLE {user} PASSWORD '{'other' if self.is_refused else token}'")
+        return self._superuser.url.set(username=user, password=token).render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with private_server(tmp_path_factory) as made:
+        yield made
+
+
+@pytest.fixture
+def superuser(server: Any) -> Iterator[Engine]:
+    """Yield the superuser's engine on a new database; no role is left of the last one."""
+    first = engines.engine(server.get_uri())
+    owned = (*(role.value for role in DatabaseRole), "master", "reporting", "rds_iam")
+    with first.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("DROP DATABASE IF EXISTS shop WITH (FORCE)"))
+        for name in owned:
+            connection.execute(text(f"DROP ROLE IF EXISTS {name}"))
+        connection.execute(text("CREATE ROLE rds_iam"))
+        connection.execute(text("CREATE ROLE master LOGIN CREATEROLE PASSWORD 'first'"))
+        connection.execute(text("CREATE DATABASE shop OWNER master"))
+    first.dispose()
+    engine = engines.engine(make_url(server.get_uri()).set(database="shop").render_as_string(hide_password=False))
+    _let_in(server, engine, "scram-sha-256")
+    yield engine
+    engine.dispose()
+
+
+def _let_in(server: Any, superuser: Engine, method: str) -> None:
+    Path(server.pgdata, "pg_hba.conf").write_text(_RULES.format(method), encoding="ascii")
+    execute(superuser, "SELECT pg_reload_conf()")
+
+
+@pytest.fixture
+def tables(superuser: Engine) -> Engine:
+    """Return the superuser's engine, with the tables and roles made."""
+    for versioned in _PARTS:
+        list(migrations.upgrade(superuser, versioned))
+    assert _create(superuser)
+    return superuser
+
+
+def _create(owner: Engine) -> list[str]:
+    with owner.begin() as connection:
+        return roles.create(connection)
+
+
+@pytest.fixture
+def tokens(tables: Engine) -> _Tokens:
+    return _Tokens(tables)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def worker(tokens: _Tokens, clock: VirtualClock) -> Iterator[Engine]:
+    engine = rotation.token_engine(lambda: tokens.url_of(_WORKER), clock)
+    yield engine
+    engine.dispose()
+
+
+def _user(engine: Engine) -> str:
+    with engine.connect() as connection:
+        return str(connection.execute(text("SELECT current_user")).scalar_one())
+
+
+def test_every_connection_has_a_token_of_its_own_and_an_open_one_outlives_it(worker: Engine, tokens: _Tokens) -> None:
+    """The tokens before are refused by then, as RDS refuses those older than 15 minutes."""
+    with worker.connect() as first, worker.connect() as second:
+        third = engines.listening(worker, "orders")
+
+        users = [connection.execute(text("SELECT current_user")).scalar_one() for connection in (first, second)]
+
+    assert users == [_WORKER, _WORKER]
+    assert third.execute("SELECT current_user").fetchone() == (_WORKER,)
+    assert tokens.given == 4  # one for the engine itself
+    third.close()
+
+
+def test_a_process_opens_so_many_connections_a_second_and_no_more(
+    worker: Engine, clock: VirtualClock, tokens: _Tokens
+) -> None:
+    began = clock.monotonic()
+    held = [worker.connect() for _ in range(21)]
+
+    assert clock.monotonic() - began == pytest.approx(20 / rotation.CONNECTIONS_PER_SECOND)
+    for connection in held:
+        connection.close()
+
+
+def test_threads_that_connect_at_once_all_get_in(worker: Engine) -> None:
+    users: list[str] = []
+    threads = [threading.Thread(target=lambda: users.append(_user(worker))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert set(users) == {_WORKER}
+
+
+def test_a_token_that_is_refused_is_a_database_that_is_away_for_a_while(
+    worker: Engine, tokens: _Tokens, clock: VirtualClock
+) -> None:
+    """As where a policy was attached a moment ago, or IAM is asked too often."""
+    tokens.is_refused = True
+    with pytest.raises(OperationalError, match="refuses the credentials for now") as away:
+        _user(worker)
+
+    tokens.is_refused = False
+    clock.sleep(rotation.REPEAT_SECONDS)
+
+    assert failures.may_pass(away.value)
+    assert _user(worker) == _WORKER
+
+
+def test_roles_are_made_once_and_rights_that_somebody_changed_are_put_right(tables: Engine) -> None:
+    assert _create(tables) == []
+    execute(
+        tables,
+        f"GRANT DELETE ON sluice_inbox_group TO {_RELAY}",
+        f"REVOKE UPDATE ON sluice_outbox FROM {_RELAY}",
+    )
+
+    assert _create(tables) == [
+        f"GRANT UPDATE ON sluice_outbox TO {_RELAY}",
+        f"REVOKE DELETE ON sluice_inbox_group FROM {_RELAY}",
+    ]
+
+
+def test_tables_of_the_project_are_the_workers_and_producers_before_and_after(superuser: Engine) -> None:
+    """From a secret to roles: the tables are there already. What the project takes away later stays away."""
+    execute(superuser, "CREATE TABLE ledger (id bigserial)", 'CREATE TABLE "Order" (id int)')
+    for versioned in _PARTS:
+        list(migrations.upgrade(superuser, versioned))
+    _create(superuser)
+    execute(superuser, "CREATE TABLE later (id bigserial)", f"REVOKE DELETE ON ledger FROM {_WORKER}")
+    _create(superuser)
+
+    for name in (DatabaseRole.PRODUCER.value, _WORKER):
+        execute(
+            superuser,
+            f"SET LOCAL ROLE {name}",
+            "INSERT INTO ledger DEFAULT VALUES",
+            "INSERT INTO later DEFAULT VALUES",
+            'UPDATE "Order" SET id = 1',
+        )
+    for name, statement in (
+        (_WORKER, "DELETE FROM ledger"),
+        (_RELAY, "SELECT * FROM ledger"),
+        (_WORKER, "SELECT * FROM sluice_outbox"),
+        (DatabaseRole.PRODUCER.value, "SELECT * FROM sluice_inbox_group"),
+    ):
+        with pytest.raises(ProgrammingError, match="permission denied"):
+            execute(superuser, f"SET LOCAL ROLE {name}", statement)
+
+
+def _master(superuser: Engine) -> str:
+    return superuser.url.set(username="master", password="first").render_as_string(hide_password=False)  # noqa: S106
+
+
+def _grant_as_rds(
+    connection: Any, cursor: object, statement: str, parameters: object, context: object, is_many: object
+) -> tuple[str, object]:
+    """Let the owner give `rds_iam` away, which RDS does though he is no member of it."""
+    if statement.startswith("GRANT rds_iam"):
+        statement = f"RESET SESSION AUTHORIZATION; {statement}; SET SESSION AUTHORIZATION master"
+    return statement, parameters
+
+
+def test_an_owner_who_would_lock_himself_out_is_refused_and_gets_in_as_before(superuser: Engine, server: Any) -> None:
+    """Postgres makes who creates a user its member, and a member of a member of rds_iam needs a token."""
+    _let_in(server, superuser, "reject")
+    event.listen(superuser, "before_cursor_execute", _grant_as_rds, retval=True)
+    with superuser.connect() as connection:
+        connection.execute(text("SET SESSION AUTHORIZATION master"))
+        with pytest.raises(ConfigError, match="a member of them here, and so of rds_iam"):
+            roles.create(connection)
+
+    master = engines.engine(_master(superuser))
+    assert _user(master) == "master"
+    with master.begin() as connection:
+        assert connection.execute(text("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'sluice%'")).scalar_one() == 0
+        connection.execute(text("CREATE ROLE reporting"))
+    master.dispose()
+    execute(superuser, "GRANT rds_iam TO reporting")  # as it would have been
+    with pytest.raises(OperationalError, match=r"pg_hba\.conf rejects"):
+        _user(master)
+
+
+def test_an_owner_without_rds_iam_makes_roles_without_it(
+    superuser: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Anywhere but on RDS; the tables were made before."""
+    execute(superuser, "DROP ROLE rds_iam")
+    master = _master(superuser)
+    with command_line(monkeypatch, capsys) as run:
+        made = run("schema", "apply", "--roles", "--dsn", master)
+        again = run("schema", "apply", "--roles", "--dsn", master)
+
+    assert (made[0], again[0]) == (0, 0)
+    assert made[2].splitlines()[-1] == "the database's roles have the rights that they need"
+    assert "changed a role" in made[2]
+    assert "changed a role" not in again[2]
+
+
+def test_sqlite_has_no_roles() -> None:
+    engine = engines.engine("sqlite://")
+    with engine.connect() as connection, pytest.raises(ConfigError, match="SQLite has no users"):
+        roles.create(connection)
+    engine.dispose()
+
+
+def test_a_token_of_rds_is_made_of_what_the_variables_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signed here, by nobody's leave; verified TLS goes with it."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    variables = {
+        "SLUICE_DATABASE_USER": _WORKER,
+        "SLUICE_DATABASE_HOST": "shop.cluster-abc.eu-west-1.rds.amazonaws.com",
+        "SLUICE_DATABASE_PORT": "5433",
+        "SLUICE_DATABASE_NAME": "sluice",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    url = rotation.runtime_engine("eu-west-1").url
+
+    place = "shop.cluster-abc.eu-west-1.rds.amazonaws.com:5433"
+    assert str(url.password).startswith(f"{place}/?Action=connect&DBUser={_WORKER}&X-Amz-Algorithm=AWS4-HMAC-SHA256")
+    assert "%2Feu-west-1%2Frds-db%2Faws4_request" in str(url.password)
+    assert (url.username, f"{url.host}:{url.port}", url.database) == (_WORKER, place, "sluice")
+    assert url.query == {"sslmode": "verify-full", "sslrootcert": str(credentials.RDS_CERTIFICATES)}
+    monkeypatch.delenv("SLUICE_DATABASE_HOST")
+    with pytest.raises(ConfigError, match="SLUICE_DATABASE_HOST is not set"):
+        rotation.runtime_engine("eu-west-1")
+
+
+def test_the_secret_itself_goes_before_the_user_and_the_user_before_the_secrets_arn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tasks of both versions find what they need while one takes the other's place."""
+    monkeypatch.setenv("SLUICE_DATABASE_SECRET", '{"username": "sluice", "password": "p"}')
+    monkeypatch.setenv("SLUICE_DATABASE_USER", _WORKER)
+    monkeypatch.setenv("SLUICE_DATABASE_SECRET_ARN", "arn:aws:secretsmanager:eu-west-1:111122223333:secret:s-AbCdEf")
+    monkeypatch.setenv("SLUICE_DATABASE_HOST", "shop.eu-west-1.rds.amazonaws.com")
+    monkeypatch.setenv("SLUICE_DATABASE_NAME", "sluice")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+    users = [rotation.runtime_engine("eu-west-1").url.username]
+    monkeypatch.delenv("SLUICE_DATABASE_SECRET")
+    users.append(rotation.runtime_engine("eu-west-1").url.username)
+
+    assert users == ["sluice", _WORKER]
