@@ -11,6 +11,10 @@ evaluated in Python on time series: what is tested is what is deployed.
   that no further task can touch. Then lanes are idle, and an idle lane has no message in flight. So: while fewer
   messages are in flight than nine tenths of the lanes would have, a backlog above the target counts for no more than
   the busy lanes are worth, with a quarter to spare (docs/decisions/0005-idle-lanes.md).
+- The *brake* holds a service that makes no progress. A message that failed is in flight until its next try, and no lane
+  has it, so to scale on it would start tasks for as long as an outage lasts. So: no value is above the target while
+  fewer than half of the receives end in a delete; nor, while more is in flight than there are lanes, as long as a fifth
+  of them does not (docs/decisions/0010-busy-lanes.md).
 - The *floor* keeps what is needed: tasks that keep up have no backlog, and a policy on backlog alone takes half of them
   away, waits until they are late, and brings them back. So busy lanes count as well: with 0.85 of all lanes at work a
   task is worth the target, with or without a backlog (docs/decisions/0010-busy-lanes.md).
@@ -28,6 +32,7 @@ VISIBLE = "visible"
 IN_FLIGHT = "inflight"
 EMPTY_RECEIVES = "empty"
 RECEIVED = "received"
+DELETED = "deleted"
 RUNNING = "running"
 AGE = "age"
 
@@ -36,6 +41,7 @@ OF_QUEUE = {
     IN_FLIGHT: ("ApproximateNumberOfMessagesNotVisible", "Average"),
     EMPTY_RECEIVES: ("NumberOfEmptyReceives", "Sum"),
     RECEIVED: ("NumberOfMessagesReceived", "Sum"),
+    DELETED: ("NumberOfMessagesDeleted", "Sum"),
     AGE: ("ApproximateAgeOfOldestMessage", "Maximum"),
 }
 """Id in an expression -> SQS's metric of the queue, and its statistic; the other id is `RUNNING`."""
@@ -54,11 +60,17 @@ def repeated(metric: str) -> Fill:
 
 
 _VISIBLE, _IN_FLIGHT = repeated(VISIBLE), repeated(IN_FLIGHT)
+_RECEIVED, _DELETED = repeated(RECEIVED), repeated(DELETED)
 RUNNING_TASKS = Fill(repeated(RUNNING), _ZERO)
 """The running tasks: a gap repeats, and where none was ever reported there is none."""
 _HEADROOM = 1.25
 _IDLE_BELOW = 0.9
 _BUSY_ENOUGH = 0.85
+_RECEIVES_PER_DELETE = 2
+"""From so many receives for a delete on, a service makes no progress."""
+_RECEIVES_PER_DELETE_WAITING = 1.25
+"""The same while failed messages wait for their next try."""
+_NO_BRAKE = Number(1_000_000_000)
 _BETWEEN_MESSAGES_SECONDS = 0.25
 """What a lane may spend between two messages, on its delete and next receive, and still count as busy. Generous: in the
 region it is some 0.02 s. One that spends more on a much shorter handler looks idle, and its service does not scale."""
@@ -104,6 +116,8 @@ def clamped_backlog_per_task(target: float, *, lanes: int, processing_seconds: f
 def demand_per_task(target: float, *, lanes: int, processing_seconds: float) -> Term:
     """Return what a service is scaled on: the clamped backlog per task, or what busy lanes are worth if that is more.
 
+    Without progress it is the target at most, so that no task is started.
+
     A lane is busy here only while its message is in flight, so short handlers, whose lanes spend their time between two
     messages, count for too little, never for too much: then the backlog decides, as it would alone.
 
@@ -116,7 +130,20 @@ def demand_per_task(target: float, *, lanes: int, processing_seconds: float) -> 
     busy = Operation(Operation(worth, "*", _IN_FLIGHT), "/", RUNNING_TASKS)
     floor = If(Operation(RUNNING_TASKS, ">", _ZERO), busy, _ZERO)
     clamped = clamped_backlog_per_task(target, lanes=lanes, processing_seconds=processing_seconds)
-    return Combined("MAX", (clamped, floor))
+    brake = If(_makes_no_progress(lanes=lanes), Number(target), _NO_BRAKE)
+    return Combined("MIN", (Combined("MAX", (clamped, floor)), brake))
+
+
+def _makes_no_progress(*, lanes: int) -> Operation:
+    """Return whether most receives fail, or failed messages wait for their next try and nothing is deleted.
+
+    Each receive brings one message, so a handled one is a receive and a delete. A handler of hours deletes nothing for
+    as long, but has no more in flight than lanes.
+    """
+    fails = Operation(_RECEIVED, ">", Operation(_DELETED, "*", Number(_RECEIVES_PER_DELETE)))
+    waits = Operation(_IN_FLIGHT, ">", Operation(RUNNING_TASKS, "*", Number(lanes)))
+    some_fail = Operation(_RECEIVED, ">=", Operation(_DELETED, "*", Number(_RECEIVES_PER_DELETE_WAITING)))
+    return Operation(fails, "OR", Operation(waits, "AND", some_fail))
 
 
 def work_without_workers() -> Term:

@@ -34,7 +34,18 @@ from sluice.terminal.files import require_writable
 from sluice.terminal.options import declaration_option
 from sluice.terminal.values import Number, Whole
 
-_TRAFFIC = ("steady", "burst", "sparse", "hot-group", "few-groups", "long-jobs", "poison", "day")
+_TRAFFIC = (
+    "steady",
+    "burst",
+    "sparse",
+    "hot-group",
+    "few-groups",
+    "long-jobs",
+    "poison",
+    "outage",
+    "half-outage",
+    "day",
+)
 _GROUPS = 100
 _RECORDED_TRAFFIC = "spark_load.traffic"
 """Reads the traffic of profiles and recordings; a load test stands above the library, which only knows its name."""

@@ -33,7 +33,7 @@ type Integers = npt.NDArray[np.int64]
 type Bytes = npt.NDArray[np.uint8]
 
 LONG_POLL_SECONDS = 20.0
-FAILS_ALWAYS = 255
+FAILS_ALWAYS, FAILS_IN_OUTAGE = 255, 254
 BIN_COUNT = 1_500
 _BIN_RATIO, _BIN_FIRST_SECONDS = 1.015, 0.001
 _LOG_RATIO = float(np.log(_BIN_RATIO))
@@ -62,6 +62,7 @@ class Work(NamedTuple):
         stop_timeout_seconds: from SIGTERM until a task is killed.
         start_seconds: from the decision until a task polls.
         is_protected: whether a task with work is protected from scale-in.
+        outage_ends_at: until when in seconds messages fail that do so in an outage.
     """
 
     lanes: int
@@ -73,6 +74,7 @@ class Work(NamedTuple):
     stop_timeout_seconds: float
     start_seconds: float
     is_protected: bool
+    outage_ends_at: float = 0.0
 
 
 class Arrivals(NamedTuple):
@@ -81,7 +83,7 @@ class Arrivals(NamedTuple):
     Args:
         sent_at: when each is sent, in seconds since the start, ascending.
         group: the group of each.
-        fails: how many of its receives fail; `FAILS_ALWAYS` is all of them.
+        fails: how many of its receives fail; `FAILS_ALWAYS` is all, `FAILS_IN_OUTAGE` those until an outage ends.
     """
 
     sent_at: Floats
@@ -376,7 +378,11 @@ def advance(  # noqa: C901, PLR0915 (see below)
     def end_message(group: int) -> None:
         """Delete a handled message; one that failed keeps its group until it is visible again."""
         message = head[group]
-        if fails[message] == FAILS_ALWAYS or fails[message] >= receives[group]:
+        kind = fails[message]
+        is_failing = kind == FAILS_ALWAYS or kind >= receives[group]
+        if kind == FAILS_IN_OUTAGE:
+            is_failing = now[0] < work.outage_ends_at
+        if is_failing:
             later(work.retry_seconds, group)
         else:
             latencies[_bin(now[0] - sent_at[message])] += 1

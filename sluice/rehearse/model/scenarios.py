@@ -109,6 +109,19 @@ def scenarios(service: ScaledService, tasks: TaskWork, *, groups: int, seed: int
             tasks=tasks,
             is_judged=False,
         ),
+        *(
+            Scenario(
+                about=f"{share} message fails for an hour",
+                traffic=drawn(
+                    name=name,
+                    rates=constant(0.3 * most, 4 * _HOURS),
+                    failing=changing(partial(_outage, failing_share), 4 * _HOURS),
+                ),
+                tasks=tasks,
+                is_judged=False,
+            )
+            for name, share, failing_share in (("outage", "each", 1.0), ("half-outage", "every second", 0.5))
+        ),
         Scenario(
             about="a day: quiet night, two peaks",
             traffic=drawn(name="day", rates=changing(_day(most), 24 * _HOURS)),
@@ -120,6 +133,11 @@ def scenarios(service: ScaledService, tasks: TaskWork, *, groups: int, seed: int
 
 def _between(second: Floats, first_minute: int, last_minute: int) -> Floats:
     return ((second >= 60 * first_minute) & (second < 60 * last_minute)).astype(np.float64)
+
+
+def _outage(share: float, second: Floats) -> Floats:
+    """Return which share fails in each second: that share in the second hour, else none."""
+    return share * _between(second, 60, 120)
 
 
 def _waves(most: float) -> Callable[[Floats], Floats]:

@@ -165,7 +165,7 @@ class KnownMetrics:
         return _arrived(self.series[name], 1)
 
 
-def work_of(service: ScaledService, tasks: TaskWork) -> Work:
+def work_of(service: ScaledService, tasks: TaskWork, outage_ends_at: float = 0.0) -> Work:
     """Return how a service's tasks work, with what its template tells."""
     settings = service.queue
     default_seconds = 30 if settings is None else settings.visibility_timeout_seconds
@@ -179,6 +179,7 @@ def work_of(service: ScaledService, tasks: TaskWork) -> Work:
         stop_timeout_seconds=float(service.stop_timeout_seconds),
         start_seconds=tasks.start_seconds,
         is_protected=service.is_protected,
+        outage_ends_at=outage_ends_at,
     )
 
 
@@ -204,7 +205,7 @@ def simulate(
         own: metrics of one's own that its policies name, as expressions.
         progress: called with each minute that is over.
     """
-    work = work_of(service, tasks)
+    work = work_of(service, tasks, traffic.outage_ends_at)
     is_fifo = service.queue is None or service.queue.is_fifo
     groups, sent = traffic.groups if is_fifo else _NO_GROUPS, 0
     state = queue.new_state(groups=groups, task_slots=_SLOTS * service.max_tasks + 2, lanes=tasks.lanes)

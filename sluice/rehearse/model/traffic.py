@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, Arrivals, Floats, Integers
+from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, FAILS_IN_OUTAGE, Arrivals, Floats, Integers
 
 _MINUTE = 60
 NOTHING = Arrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))
@@ -24,6 +24,7 @@ class DrawnTraffic:
         skew: Zipf exponent of the groups' shares; 0 spreads evenly.
         hot_share: share of the messages that one group has; the rest is spread by `skew`. 0 gives it none of its own.
         poison_share: share of messages that fail at every receive.
+        failing: share of the messages sent in each second that fail until the end of an outage; None: there is none.
         seed: of all draws.
     """
 
@@ -33,6 +34,7 @@ class DrawnTraffic:
     skew: float = 0.0
     hot_share: float = 0.0
     poison_share: float = 0.0
+    failing: Floats | None = None
     seed: int = 1
 
     @property
@@ -44,6 +46,11 @@ class DrawnTraffic:
     def message_count(self) -> float:
         """Return how many messages are expected."""
         return float(self.rates.sum())
+
+    @property
+    def outage_ends_at(self) -> float:
+        """Return the second in which the outage ends; 0 without one."""
+        return 0.0 if self.failing is None or not self.failing.any() else float(np.flatnonzero(self.failing)[-1] + 1)
 
     @property
     def peak_per_second(self) -> float:
@@ -79,6 +86,9 @@ class DrawnTraffic:
             fails = np.zeros(total, dtype=np.uint8)
             if self.poison_share:
                 fails[random.random(total) < self.poison_share] = FAILS_ALWAYS
+            if self.failing is not None:
+                shares_now = np.repeat(self.failing[start : start + _MINUTE], counts)
+                fails[random.random(total) < shares_now] = FAILS_IN_OUTAGE
             if bounds is None:
                 group = random.integers(0, self.groups, total)
             else:
@@ -104,6 +114,11 @@ class RecordedTraffic:
     group: Integers
     speed: float = 1.0
     lasts_minutes: int | None = None
+
+    @property
+    def outage_ends_at(self) -> float:
+        """Return 0: what failed when it was recorded is not told."""
+        return 0.0
 
     @property
     def minutes(self) -> int:

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sluice.declaration import Consumer, backlog
-from sluice.declaration.metric_math import Fill, Metric, Number, Term, mapped
+from sluice.declaration.metric_math import Combined, Fill, Metric, Number, Term, mapped
 from sluice.rehearse.declared import service_of
 from sluice.rehearse.model.control_loop import VARIANTS, Variant
 from sluice.rehearse.model.policies import TargetTracking
@@ -237,6 +237,28 @@ def test_busy_lanes_keep_the_latency_that_backlog_alone_misses() -> None:
     assert (clamped.quantile_seconds(0.95) or 0) > 60
     assert deployed.flaps < clamped.flaps
     assert deployed.task_hours < 1.1 * clamped.task_hours
+
+
+@pytest.mark.parametrize("retry_seconds", [30, 300])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_an_outage_starts_no_task_and_its_end_starts_as_many_as_ever(share: float, retry_seconds: float) -> None:
+    """Failed messages wait in flight for their next try: without the brake two tasks become all allowed."""
+    tasks = replace(TASKS, retry_seconds=retry_seconds)
+    outage = DrawnTraffic(
+        name="outage",
+        rates=constant(6, 150),
+        groups=300,
+        failing=changing(lambda second: share * _between(second, 3_600, 7_200), 150),
+    )
+    demand = _demand(tasks)
+    assert isinstance(demand, Combined)
+    unbraked = demand.parts[0]
+
+    deployed, before = (_run(outage, tasks, term, max_tasks=29) for term in (demand, unbraked))
+
+    during = [result.series["desired"][60:121] for result in (deployed, before)]
+    assert (max(during[0]), max(during[1])) == (deployed.series["desired"][59], 29)
+    assert max(deployed.series["desired"][121:129]) == 29
 
 
 def test_long_jobs_in_flight_keep_their_workers() -> None:

@@ -13,6 +13,7 @@ QUEUE_METRICS = {
     "inflight": ("ApproximateNumberOfMessagesNotVisible", "Average"),
     "empty": ("NumberOfEmptyReceives", "Sum"),
     "received": ("NumberOfMessagesReceived", "Sum"),
+    "deleted": ("NumberOfMessagesDeleted", "Sum"),
     "age": ("ApproximateAgeOfOldestMessage", "Maximum"),
 }
 

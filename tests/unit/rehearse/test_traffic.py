@@ -138,10 +138,12 @@ def test_every_kind_of_traffic_is_sized_by_what_the_most_tasks_can_do() -> None:
         "few-groups": 3,
         "long-jobs": pytest.approx(0.6 * 40 / 120, rel=0.01),
         "poison": 6,
+        "outage": 6,
+        "half-outage": 6,
         "day": pytest.approx(20 * (0.05 + 0.65), rel=0.01),
     }
     assert {name for name, each in kinds.items() if not each.is_judged} == {
-        "burst", "hot-group", "few-groups", "long-jobs", "poison",
+        "burst", "hot-group", "few-groups", "long-jobs", "poison", "outage", "half-outage",
     }  # fmt: skip
     assert all(each.name == name for name, each in kinds.items())
 

@@ -91,7 +91,8 @@ def test_a_database_with_a_url_needs_no_declaration(
     assert unnamed == (
         3,
         "",
-        "sluice: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n",
+        "sluice: no database is named: give --dsn, or set SLUICE_DSN, SLUICE_DATABASE_SECRET_ARN or"
+        " SLUICE_DATABASE_USER\n",
     )
     assert applied == (0, "", _DONE)
     _require_made(dsn)

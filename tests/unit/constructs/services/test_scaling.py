@@ -22,13 +22,19 @@ BACKLOG = (
 )
 
 
-def _scaled_on(target: str, *, useful: str, floor: str, busy: str = "3.2", idle_below: str = "2.88") -> str:
+def _scaled_on(
+    target: str, *, useful: str, floor: str, lanes: int = 4, busy: str = "3.2", idle_below: str = "2.88"
+) -> str:
     """Return the expression; by default for 4 lanes and 1 s a message: 4 x 1 / (1 + 0.25), and nine tenths of it."""
     worth = f"((FILL(inflight, REPEAT) / (FILL(FILL(running, REPEAT), 0) * {busy})) * {useful})"
     idle = f"(FILL(inflight, REPEAT) < (FILL(FILL(running, REPEAT), 0) * {idle_below}))"
     clamped = f"IF(({idle} AND ({BACKLOG} > {target})), IF(({worth} < {target}), {worth}, {target}), {BACKLOG})"
     running = "FILL(FILL(running, REPEAT), 0)"
-    return f"MAX([{clamped}, IF(({running} > 0), (({floor} * FILL(inflight, REPEAT)) / {running}), 0)])"
+    demand = f"MAX([{clamped}, IF(({running} > 0), (({floor} * FILL(inflight, REPEAT)) / {running}), 0)])"
+    receives, deletes = "FILL(received, REPEAT)", "FILL(deleted, REPEAT)"
+    waits = f"(FILL(inflight, REPEAT) > ({running} * {lanes}))"
+    fails = f"(({receives} > ({deletes} * 2)) OR ({waits} AND ({receives} >= ({deletes} * 1.25))))"
+    return f"MIN([{demand}, IF({fails}, {target}, 1000000000)])"
 
 
 def _tracking(found: list[Resource]) -> list[Properties]:
@@ -74,7 +80,7 @@ def test_a_service_is_scaled_only_after_it_is_there(declared: list[Resource], en
 
 
 def test_target_tracking_follows_the_demand_per_task(declared: list[Resource], environment: Environment) -> None:
-    """The whole policy: in flight, running tasks and visible; the expression alone gives data."""
+    """The whole policy: in flight, running tasks, visible, progress; the expression alone gives data."""
     policies = _tracking(declared)
 
     prefix = f"sluice-{environment.name}"
@@ -98,6 +104,8 @@ def test_target_tracking_follows_the_demand_per_task(declared: list[Resource], e
                         of_queue("inflight", f"{prefix}-{consumer}.fifo"),
                         of_service(prefix, f"{prefix}-{consumer}"),
                         of_queue("visible", f"{prefix}-{consumer}.fifo"),
+                        of_queue("received", f"{prefix}-{consumer}.fifo"),
+                        of_queue("deleted", f"{prefix}-{consumer}.fifo"),
                         {"Id": "result", "Expression": expression, "ReturnData": True},
                     ]
                 },
@@ -120,7 +128,7 @@ def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Re
         "Ref(ConsumersConsumernightbatchScalingTarget)": 7_200,
     }
     assert expressions == [
-        _scaled_on("960", useful="1200", floor="141.176", busy="7.27273", idle_below="6.54546"),
+        _scaled_on("960", useful="1200", floor="141.176", lanes=8, busy="7.27273", idle_below="6.54546"),
         _scaled_on("7200", useful="9000", floor="2117.65"),
     ]
 
