@@ -256,9 +256,9 @@ def test_an_outage_starts_no_task_and_its_end_starts_as_many_as_ever(share: floa
 
     deployed, before = (_run(outage, tasks, term, max_tasks=29) for term in (demand, unbraked))
 
-    during = [result.series["desired"][60:121] for result in (deployed, before)]
-    assert (max(during[0]), max(during[1])) == (deployed.series["desired"][59], 29)
-    assert max(deployed.series["desired"][121:129]) == 29
+    wanted, wanted_before = ([value or 0.0 for value in each.series["desired"]] for each in (deployed, before))
+    assert (max(wanted[60:121]), max(wanted_before[60:121])) == (wanted[59], 29)
+    assert max(wanted[121:129]) == 29
 
 
 def test_long_jobs_in_flight_keep_their_workers() -> None:

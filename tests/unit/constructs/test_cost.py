@@ -13,7 +13,7 @@ from tests.support.templates.environments import EDITED, EXTRA
 from tests.support.templates.resources import Resource, Stacks, resources
 
 IDLE = MonthlyMessages(messages=0, message_bytes=1)
-TRACKING = 6  # metrics of the two alarms that target tracking makes for a service
+TRACKING = 10  # metrics of the two alarms that target tracking makes for a service
 KMS_REQUESTS = 3 * 8_760  # a month: three in five minutes
 EVERY = {**ENVIRONMENTS, **EXTRA, **EDITED}
 

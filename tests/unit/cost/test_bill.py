@@ -86,11 +86,11 @@ def test_a_month_of_fifty_million_messages_by_hand() -> None:
         "through the endpoints": 1.00,  # 100 GB x 0.01
         "Aurora at its least capacity": 0.0,
         "Container Insights": 11.40,  # (13 + 25) x 0.30
-        "alarms": 2.10,  # (2 + 19) x 0.10
+        "alarms": 2.50,  # (2 + 23) x 0.10
         "dashboard": 3.00,
         "KMS keys and their requests": 3.32,  # 3 x 1.00 + 4 x 3 x 8,760 x 0.03 / 10,000
     }
-    assert made.usd == pytest.approx(247.07, abs=0.02)
+    assert made.usd == pytest.approx(247.47, abs=0.02)
 
 
 def test_what_could_be_declared_instead_by_hand() -> None:
@@ -122,7 +122,7 @@ def test_nothing_runs_in_an_idle_environment_that_may_sleep() -> None:
     made = bill(replace(ONE, consumers=(asleep,)), MonthlyMessages(messages=0, message_bytes=1_024))
 
     assert (made.services[0].tasks, made.lines["Fargate"], made.lines["SQS long polls"]) == (0, 0, 0)
-    assert made.lines["alarms"] == pytest.approx(2.5)  # four more metrics tell that it is asleep
+    assert made.lines["alarms"] == pytest.approx(2.9)  # four more metrics tell that it is asleep
 
 
 def test_a_database_and_its_relay_by_hand() -> None:

@@ -153,4 +153,4 @@ def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
         " (FILL(visible, REPEAT) + FILL(inflight, REPEAT)))",
         "what scaling sees": metrics[-1]["Expression"],
     }
-    assert given == {"running", "visible", "inflight"}
+    assert given == {"running", "visible", "inflight", "received", "deleted"}
