@@ -166,6 +166,7 @@ def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
             counts[name] += row[name]
         counts["foreign"] += (events - row["received"]) * (kind == Kind.RECEIVED)
         counts["publishes"] += events * (kind == Kind.PUBLISHED)
+        counts["sent"] += events * (kind == Kind.PUBLISHED and row["queue"] in expectation.queues)
         counts["deleted"] += events * (kind == Kind.DELETED and row["outcome"] == Outcome.OK)
         counts["dead"] += row["received"] * (row["queue"] in dead)
         counts["undelivered_polls"] += events * (kind == Kind.POLL and row["queue"] in undelivered)
@@ -174,6 +175,7 @@ def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
         counts["around"] += events * (kind in AROUND)
         counts["calls"] += row["called"] * (kind in CALLS)
         counts["throttled"] += row["called"] * (kind in CALLS and is_throttled(row["error"] or ""))
+    counts["identified"] = counts["enveloped"] + min(counts["sent"], counts["received"])
     return counts
 
 

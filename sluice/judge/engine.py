@@ -4,10 +4,11 @@ Each question is a partial, a function of one part of the history (`parts`), and
 to. A recording of up to some hundred thousand events is one part, in memory, as Arrow columns.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.history.events import Event, Kind, Outcome
-from sluice.judge.checker import Expectation, Move, QueueContext
+from sluice.judge.checker import Expectation, QueueContext
+from sluice.judge.checker.group import ENQUEUED_WITHIN_US, UNANSWERED_WITHIN_US
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.counts import AROUND, CALLS
 from sluice.judge.folder.series_schema import Series
 from sluice.judge.groups import Findings, find_in_part, gathered, least_rows
 from sluice.judge.parts import History, InMemory
 from sluice.judge.reading import folders
-from sluice.judge.reading.columns import NONE, Events
+from sluice.judge.reading.columns import NONE, Events, mixed
 from sluice.judge.reading.damage import UNREADABLE, readable, undamaged
 from sluice.judge.reading.parquet_files import Piece, Rows, pieces
 from sluice.judge.screening.buckets import Cleared, cleared_part, concluded
@@ -38,11 +40,20 @@ _NEVER_US = 2**62
 FRAMED = (Kind.OPENED.value, Kind.CLOSED.value, Kind.TOPOLOGY.value)
 """Kinds of events by which recorders say who they are."""
 _CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)  # name a queue messages come from
+_BEGUN = (*FRAMED, Kind.PUBLISHED.value, Kind.POLL.value, Kind.RECEIVED.value)
+"""Kinds of events of which is told who recorded them, and when the first was."""
 _OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 """Kinds of events that need their message group to be judged, unless they failed: then the handle never was one."""
-_OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_of_no_group")
-_OVERVIEW_COLUMNS = (*_OVERVIEW[:-1], "message_group_id", "outcome")
-_MOVED_COLUMNS = ("message_group_id", "queue", "message_run", "invoked_at_us", "responded_at_us")
+_OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_of_no_group", "opened_us")
+_OVERVIEW_COLUMNS = (*_OVERVIEW[:-2], "message_group_id", "outcome", "invoked_at_us")
+_ANSWERED_KINDS = (Kind.PUBLISHED.value, Kind.RECEIVED.value)
+_ANSWERED_COLUMNS = ("kind", "queue", "message_group_id", "sqs_message_id", "sqs_sequence_number")
+_COUNTED_COLUMNS = ("kind", "queue", "sqs_message_id", "receive_count", "sent_at_us", "first_received_at_us")
+_ID_COLUMNS = (
+    *("kind", "outcome", "message_group_id", "idx", "deduplication_id", "body_hash"),
+    *("invoked_at_us", "responded_at_us"),
+)
+_MOVED_COLUMNS = ("message_group_id", "queue", "message_run", "invoked_at_us", "responded_at_us", "sent_at_us")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +83,59 @@ class Engine:
         (found,) = self._history.look(_rows_of_part, Rows("kind", AROUND, is_grouped=False))
         return events_of(found)
 
-    def may_have_moved(self, expectation: Expectation, surrounded: QueueContext) -> list[str]:
-        """Return the groups with a receive that was asked for before a move task to its queue began, answered after.
+    def around_moves_and_purges(self, expectation: Expectation, surrounded: QueueContext) -> list[str]:
+        """Return the groups with a receive that may concern a move task or a purge, though nothing else is unusual.
 
-        What it brought may have come back with the task, and the checker leaves that open. Whatever else may have was
-        received more than once, or from a DLQ, and its group is suspect for that.
+        One that was asked for before a move task to its queue began, and answered after: what it brought may have come
+        back with the task, and the checker leaves that open. Whatever else may have was received more than once, or
+        from a DLQ. And one that was asked for after a purge of its queue, of what may have been there before.
         """
-        look = partial(_moved_in_part, expectation=expectation, moves=tuple(surrounded.moves))
+        look = partial(_moved_in_part, expectation=expectation, surrounded=surrounded)
         (found,) = self._history.look(look, Rows("kind", (Kind.RECEIVED.value,), _MOVED_COLUMNS, is_grouped=False))
         return [group for group in found.column("message_group_id").unique().to_pylist() if group is not None]
+
+    def unseen_receives(self, expectation: Expectation) -> Counter[str]:
+        """Return for each queue how many receives its receive counts tell of that are not on record.
+
+        Not those of messages that may have been received before the recording of the queue began.
+        """
+        look = partial(_unseen_in_part, expectation=expectation)
+        (found,) = self._history.look(look, Rows("kind", (Kind.RECEIVED.value,), _COUNTED_COLUMNS))
+        counts: Counter[str] = Counter()
+        for row in found.to_pylist():
+            counts[row["queue"]] += row["count"]
+        return counts
+
+    def shared_ids(self) -> Mapping[tuple[str, int], Sequence[tuple[int, int]]]:
+        """Return (group, idx) of a message to when others were published under its deduplication id.
+
+        An id is of a whole queue or topic, unless the scope says otherwise (DED-01, SNS-19): then only one of the
+        messages is delivered. Without an id the body stands for it.
+        """
+        (found,) = self._history.look(_ids_of_part)
+        keys = found.group_by("key", use_threads=False).aggregate([("message", "count_distinct")])
+        keys = keys.filter(pc.greater(keys.column("message_count_distinct"), 1)).column("key")
+        if not len(keys):
+            return {}
+        look = partial(_publishes_in_part, keys=keys.combine_chunks().to_pylist())
+        (rows,) = self._history.look(look, Rows("kind", (Kind.PUBLISHED.value,), _ID_COLUMNS, is_grouped=False))
+        of_key: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in rows.to_pylist():
+            of_key[row["key"]].append(row)
+        shared: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        for same in of_key.values():
+            for row, other in permutations(same, 2):
+                message = row["message_group_id"], row["idx"]
+                if message != (other["message_group_id"], other["idx"]):
+                    shared[message].append((other["invoked_at_us"], other["responded_at_us"]))
+        return {message: sorted(set(times)) for message, times in shared.items()}
+
+    def acknowledged_otherwise(self, expectation: Expectation) -> list[str]:
+        """Return the groups in which an id that a queue acknowledged a message with never came from it."""
+        (found,) = self._history.look(
+            partial(_otherwise_in_part, expectation=expectation), Rows("kind", _ANSWERED_KINDS, _ANSWERED_COLUMNS)
+        )
+        return [group for group in found.column("message_group_id").to_pylist() if group is not None]
 
     def timed(self, expectation: Expectation) -> Timed:
         """Return what the history says of the clocks that timed it, of which there are several.
@@ -132,12 +187,14 @@ class Engine:
     def overview(self) -> list[Mapping[str, Any]]:
         """Return what events have in common that say what a history is, and how many they are, as `count`.
 
-        `kind` is of FRAMED and of what names a queue messages come from, `queue` of those, `worker` of FRAMED, `detail`
-        of topologies; `is_of_no_group` says that they need a message group to be judged, and have none.
+        `kind` is of FRAMED, of publishes and of what names a queue messages come from, `queue` of those but the first,
+        `worker` of FRAMED, publishes, polls and receives, `detail` of topologies; `is_of_no_group` says that they need
+        a message group to be judged, and have none; `opened_us` is when a journal was opened, `least_us` when the first
+        of them was called.
         """
         (found,) = self._history.look(_overview_of_part, Rows(columns=_OVERVIEW_COLUMNS, is_grouped=False))
-        rows = found.group_by(list(_OVERVIEW), use_threads=False).aggregate([("count", "sum")])
-        return rows.rename_columns([*_OVERVIEW, "count"]).to_pylist()  # type: ignore[no-any-return]
+        rows = found.group_by(list(_OVERVIEW), use_threads=False).aggregate([("count", "sum"), ("least_us", "min")])
+        return rows.rename_columns([*_OVERVIEW, "count", "least_us"]).to_pylist()  # type: ignore[no-any-return]
 
     def series(self, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
         """Return what the report's charts show; groups with violations get a timeline."""
@@ -176,19 +233,96 @@ def _rows_of_part(part: Iterable[Events]) -> list[pa.Table]:
     return [pa.concat_tables([SCHEMA.empty_table(), *(events.table for events in part)])]
 
 
-def _moved_in_part(part: Iterable[Events], *, expectation: Expectation, moves: Sequence[Move]) -> list[pa.Table]:
+def _moved_in_part(part: Iterable[Events], *, expectation: Expectation, surrounded: QueueContext) -> list[pa.Table]:
     bound_us = expectation.clock_bound_us
     found = [pa.table({"message_group_id": pa.array([], pa.string())})]
     for events in part:
         invoked_us = events.numbers("invoked_at_us", 0) - bound_us
         answered_us = events.numbers("responded_at_us", _NEVER_US)
         during = np.zeros(len(events), dtype=bool)
-        for move in moves:
+        for move in surrounded.moves:
             is_there = events.is_equal("queue", move.destination)
             during |= is_there & (invoked_us <= move.began_at_us) & (answered_us >= move.began_at_us - bound_us)
+        for purge in surrounded.purges:
+            is_there = events.is_equal("queue", purge.queue) & (answered_us >= purge.ended_at_us)
+            during |= is_there & (events.numbers("sent_at_us", 0) <= purge.began_at_us)
         during &= events.is_equal("message_run", expectation.run)
         found.append(events.table.select(["message_group_id"]).filter(pa.array(during)))
     return [pa.concat_tables(found).group_by("message_group_id", use_threads=False).aggregate([])]
+
+
+def _otherwise_in_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+    table = pa.concat_tables([events.table.select(_ANSWERED_COLUMNS) for events in part])
+    is_here = pc.is_in(table.column("queue"), pa.array(expectation.queues, pa.string()))
+    is_sent = pc.and_(is_here, pc.equal(table.column("kind"), Kind.PUBLISHED.value))
+    is_sent = pc.and_(is_sent, pc.is_valid(table.column("sqs_message_id")))
+    keys = ["message_group_id", "queue", "sqs_message_id", "sqs_sequence_number"]
+    sent = table.filter(is_sent).select(keys)
+    if not len(sent):
+        return [sent.select(keys[:1])]
+    received = table.filter(pc.equal(table.column("kind"), Kind.RECEIVED.value)).select(keys)
+    missing = sent.join(received, keys=keys, join_type="left anti", use_threads=False)
+    return [missing.select(keys[:1]).group_by(keys[:1], use_threads=False).aggregate([])]
+
+
+def _unseen_in_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+    found = [pa.schema({"queue": pa.string(), "count": pa.int64()}).empty_table()]
+    table = pa.concat_tables([events.table.select(_COUNTED_COLUMNS) for events in part])
+    for queue in expectation.queues:
+        of_queue = table.filter(pc.equal(table.column("queue"), queue))
+        since_us = pc.coalesce(of_queue.column("first_received_at_us"), of_queue.column("sent_at_us"))
+        instances = (
+            of_queue.append_column("since_us", since_us)
+            .group_by("sqs_message_id", use_threads=False)
+            .aggregate([("receive_count", "max"), ("receive_count", "count"), ("since_us", "min")])
+        )
+        began_us = expectation.receiving_began_us.get(queue, -_NEVER_US) + ENQUEUED_WITHIN_US
+        is_known = pc.greater_equal(instances.column("since_us_min"), began_us)
+        instances = instances.filter(pc.fill_null(is_known, queue not in expectation.receiving_began_us))
+        missing = pc.subtract(instances.column("receive_count_max"), instances.column("receive_count_count"))
+        count = pc.sum(pc.max_element_wise(missing, 0)).as_py() or 0
+        found.append(pa.table({"queue": [queue], "count": [count]}, found[0].schema))
+    return [pa.concat_tables(found)]
+
+
+_IDS = pa.schema({"key": pa.uint64(), "message": pa.uint64()})
+
+
+def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
+    """Return which messages were published under which deduplication ids, both as hashes."""
+    found = [_IDS.empty_table()]
+    for events in part:
+        message = mixed(events.hashes("message_group_id"), events.numbers("idx", 0))
+        where = _is_published(events)
+        found.append(pa.table({"key": _id_keys(events)[where], "message": message[where]}, _IDS))
+    return [pa.concat_tables(found).group_by(_IDS.names, use_threads=False).aggregate([])]
+
+
+def _publishes_in_part(part: Iterable[Events], *, keys: Sequence[int]) -> list[pa.Table]:
+    """Return the publishes under some ids: of which message, and when they may have had their effect."""
+    found = []
+    for events in part:
+        key = _id_keys(events)
+        where = np.flatnonzero(_is_published(events) & np.isin(key, np.array(keys, np.uint64)))
+        invoked_us = events.numbers("invoked_at_us", 0)
+        answered_us = events.numbers("responded_at_us", _NEVER_US)
+        done_us = np.minimum(answered_us, invoked_us + UNANSWERED_WITHIN_US)
+        rows = events.table.select(["message_group_id", "idx"]).take(pa.array(where))
+        rows = rows.append_column("key", pa.array(key[where])).append_column(
+            "invoked_at_us", pa.array(invoked_us[where])
+        )
+        found.append(rows.append_column("responded_at_us", pa.array(done_us[where])))
+    return [pa.concat_tables(found)]
+
+
+def _is_published(events: Events) -> np.ndarray:
+    found: np.ndarray = events.is_equal("kind", Kind.PUBLISHED.value) & ~events.is_equal("outcome", Outcome.FAIL.value)
+    return found
+
+
+def _id_keys(events: Events) -> np.ndarray:
+    ids = events.hashes("deduplication_id")
+    return np.where(ids == 0, events.hashes("body_hash"), ids)
 
 
 _ANSWERED = pa.schema({"queue": pa.string(), "ended_us": pa.int64(), "answered_us": pa.int64()})
@@ -210,23 +344,28 @@ def _answered_in_part(part: Iterable[Events], *, ended: frozenset[tuple[str, int
 
 
 def _overview_of_part(part: Iterable[Events]) -> list[pa.Table]:
-    types = {name: SCHEMA.field(name).type for name in _OVERVIEW[:-1]}
-    found = [pa.schema({**types, "is_of_no_group": pa.bool_(), "count": pa.int64()}).empty_table()]
+    types = {name: SCHEMA.field(name).type for name in _OVERVIEW[:-2]}
+    counts = {"is_of_no_group": pa.bool_(), **dict.fromkeys(("opened_us", "count", "least_us"), pa.int64())}
+    found = [pa.schema({**types, **counts}).empty_table()]
     for events in part:
         column = events.table.column
         kind, none = column("kind"), pa.scalar(None, pa.string())
-        is_framed, is_consumed = (pc.is_in(kind, pa.array(kinds)) for kinds in (FRAMED, _CONSUMED))
+        is_begun, is_consumed = (pc.is_in(kind, pa.array(kinds)) for kinds in (_BEGUN, _CONSUMED))
         is_of_message = pc.is_in(kind, pa.array(_OF_MESSAGES))
         is_of_no_group = pc.and_(pc.is_null(column("message_group_id")), pc.not_equal(column("outcome"), "fail"))
         counted = {
             "schema_version": column("schema_version"),
             "run": column("run"),
-            "kind": pc.if_else(pc.or_(is_framed, is_consumed), kind, none),
-            "worker": pc.if_else(is_framed, column("worker"), none),
-            "queue": pc.if_else(is_consumed, column("queue"), none),
+            "kind": pc.if_else(pc.or_(is_begun, is_consumed), kind, none),
+            "worker": pc.if_else(is_begun, column("worker"), none),
+            "queue": pc.if_else(pc.or_(is_consumed, pc.equal(kind, Kind.PUBLISHED.value)), column("queue"), none),
             "detail": pc.if_else(pc.equal(kind, Kind.TOPOLOGY.value), column("detail"), none),
             "is_of_no_group": pc.and_(is_of_message, is_of_no_group),
         }
-        rows = pa.table(counted).group_by(list(_OVERVIEW), use_threads=False).aggregate([([], "count_all")])
-        found.append(rows.rename_columns([*_OVERVIEW, "count"]).cast(found[0].schema))
+        invoked_us = column("invoked_at_us")
+        counted["opened_us"] = pc.if_else(pc.equal(kind, Kind.OPENED.value), invoked_us, pa.scalar(None, pa.int64()))
+        counted["invoked_at_us"] = invoked_us
+        rows = pa.table(counted).group_by(list(_OVERVIEW), use_threads=False)
+        rows = rows.aggregate([([], "count_all"), ("invoked_at_us", "min")])
+        found.append(rows.rename_columns([*_OVERVIEW, "count", "least_us"]).cast(found[0].schema))
     return [pa.concat_tables(found)]

@@ -95,14 +95,19 @@ def judge(engine: Engine, facts: RunFacts) -> Verdict:
             dead_letter_queues=expectation.dead_letter_queues,
         ),
         activity=event_counts.activity,
+        shared_ids={} if expectation.is_planned else engine.shared_ids(),
     )
     counts = {**event_counts.counts, **{name: seen.total(name) for name in COUNTED}}
     unfinished = _unfinished(event_counts.recorded, facts)
     provable = _provable(event_counts, facts, unfinished)
+    if not expectation.is_planned and counts["redelivered"]:
+        provable = _with_others(provable, engine.unseen_receives(provable))
     timed = engine.timed(provable) if len(event_counts.clocks) > 1 else Timed()
     provable, apart = located(provable, event_counts.clocks, timed)
-    moved = engine.may_have_moved(provable, surrounded) if surrounded.moves else ()
-    suspects = {*looked.suspects, *moved, *timed.groups}
+    is_disturbed = bool(surrounded.moves or surrounded.purges)
+    moved = engine.around_moves_and_purges(provable, surrounded) if is_disturbed else ()
+    otherwise = engine.acknowledged_otherwise(provable) if counts["sent"] else ()
+    suspects = {*looked.suspects, *moved, *timed.groups, *otherwise}
     found = engine.findings(suspects, provable, surrounded)
     measured = measures(seen, expectation) | {
         "groups": counts["groups"],
@@ -191,6 +196,16 @@ def _provable(event_counts: EventCounts, facts: RunFacts, unfinished: list[str])
         lost_receives=lost,
         is_publishing_recorded=expectation.is_publishing_recorded and is_recorded,
     )
+
+
+def _with_others(expectation: Expectation, unseen: Mapping[str, int]) -> Expectation:
+    """Return the expectation in which others received from each queue whose receive counts tell of more receives."""
+    others = {
+        queue: f"where {count} receive(s) that are counted are not on record"
+        for queue, count in unseen.items()
+        if count > expectation.lost_receives.get(queue, 0)
+    }
+    return replace(expectation, unproven_queues={**others, **expectation.unproven_queues})
 
 
 def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:

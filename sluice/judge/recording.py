@@ -15,12 +15,14 @@ from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
 from sluice.judge.checker import Expectation
+from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import Engine
 from sluice.judge.judge import RunFacts, judge
 from sluice.judge.reading import folders
 from sluice.recorder.journal import is_empty
 
+_OTHERS = "where others received as well"
 _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
 
@@ -113,17 +115,31 @@ def check(
     target: str,
     *,
     has_other_producers: bool = False,
+    has_other_consumers: bool = False,
     clock_bound_us: int = 0,
 ) -> tuple[Verdict, Expectation]:
     """Judge what was recorded; return the verdict, and what was expected.
 
     `root` is the folder the user named. No `queues` means those that were received from. If others published unrecorded
-    (`has_other_producers`), what came from nowhere may be theirs. `clock_bound_us` is how far the clocks of two
-    machines are declared to be apart at most, 0 where nothing is.
+    (`has_other_producers`), what came from nowhere may be theirs; if others received (`has_other_consumers`), they may
+    have what never came. `clock_bound_us` is how far the clocks of two machines are declared to be apart at most, 0
+    where nothing is.
     """
     topology = _topology(engine.overview(), root)
     expectation = _expectation(topology, queues, has_other_producers=has_other_producers)
-    expectation = replace(expectation, clock_bound_us=clock_bound_us)
+    expectation = replace(
+        expectation,
+        clock_bound_us=clock_bound_us,
+        unproven_queues={
+            **(dict.fromkeys(expectation.queues, _OTHERS) if has_other_consumers else {}),
+            **expectation.unproven_queues,
+        },
+        publishing_began_us=NEVER_US if has_other_producers else topology.publishing_began_us,
+        receiving_began_us={
+            **(dict.fromkeys(expectation.queues, NEVER_US) if topology.has_beginning else {}),
+            **topology.receiving_began_us,
+        },
+    )
     facts = RunFacts(
         expectation=expectation,
         target=target,
@@ -152,6 +168,10 @@ class _Topology:
     is_planned: bool
     one_group_in: int
     groupless: Mapping[str, int] = field(default_factory=dict)
+    is_publishing_recorded: bool = True
+    has_beginning: bool = False
+    publishing_began_us: int | None = None
+    receiving_began_us: Mapping[str, int] = field(default_factory=dict)
     unknowns: tuple[str, ...] = field(default=())
 
 
@@ -173,15 +193,21 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
         if row["is_of_no_group"]:
             groupless[row["queue"]] += row["count"]
     unseen = sorted({str(detail["unseen"]) for detail in found if "unseen" in detail})
+    began_us = _began_us(rows, root)
+    publishing_us = [us for (kind, _), us in began_us.items() if kind == Kind.PUBLISHED]
     samples = sorted({detail["one_group_in"] for detail in found if isinstance(detail.get("one_group_in"), int)})
     return _Topology(
         run=runs[0],
         recorders=[*opened, *empty],
         is_whole=opened == closed and bool(opened) and not empty and not unseen,
-        queues=sorted({row["queue"] for row in rows if row["queue"] is not None}),
+        queues=sorted({row["queue"] for row in rows if row["queue"] is not None and row["kind"] != Kind.PUBLISHED}),
         groupless=groupless,
         is_planned=all(detail.get("is_planned", True) for detail in found),
         one_group_in=samples[-1] if samples else 1,
+        is_publishing_recorded=any(row["kind"] == Kind.PUBLISHED for row in rows),
+        has_beginning=bool(began_us),
+        publishing_began_us=NEVER_US if unseen else max(publishing_us, default=None),
+        receiving_began_us=_received_since(began_us),
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
             *(
@@ -192,6 +218,36 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
             *([f"recorders kept different groups: one in {', '.join(map(str, samples))}"] if len(samples) > 1 else []),
         ),
     )
+
+
+def _began_us(rows: Sequence[Mapping[str, Any]], root: Path) -> dict[tuple[str, str], int]:
+    """Return (kind of call, queue) -> from when on such calls are on record, of publishes, polls and receives.
+
+    Several processes may have made them, and each may have made some before its recorder was opened. An opening that
+    its own events contradict tells nothing.
+    """
+    opened_us: dict[str, int] = {}
+    for row in rows:
+        if row["opened_us"] is not None:
+            if row["count"] > 1:
+                raise HistoryError(f"{root} has the journal of {row['worker']} twice, allowed is once; remove the copy")
+            opened_us[row["worker"]] = max(row["opened_us"], opened_us.get(row["worker"], row["opened_us"]))
+    began_us: dict[tuple[str, str], int] = {}
+    for row in rows:
+        is_named = row["kind"] in (Kind.PUBLISHED, Kind.POLL, Kind.RECEIVED) and row["queue"] is not None
+        since_us = opened_us.get(row["worker"]) if is_named else None
+        if since_us is not None and row["least_us"] is not None and since_us <= row["least_us"]:
+            key = row["kind"], row["queue"]
+            began_us[key] = max(since_us, began_us.get(key, since_us))
+    return began_us
+
+
+def _received_since(began_us: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for (kind, queue), us in began_us.items():
+        if kind != Kind.PUBLISHED:
+            found[queue] = max(us, found.get(queue, us))
+    return found
 
 
 def _groupless(found: Mapping[str, int]) -> Iterator[str]:
@@ -243,7 +299,7 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
         },
         retention_seconds=_retention_seconds(queues),
         unproven_queues=unproven,
-        is_publishing_recorded=topology.is_whole and not has_other_producers,
+        is_publishing_recorded=topology.is_whole and topology.is_publishing_recorded and not has_other_producers,
         is_planned=topology.is_planned,
         delay_seconds=dict.fromkeys(queues or unnamed),
     )

@@ -60,6 +60,12 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
     " then no violation.",
 )
 @click.option(
+    "--other-consumers",
+    is_flag=True,
+    help="For a recording: others received from the queues, too. What nobody recorded as received is then no"
+    " violation.",
+)
+@click.option(
     "--engine",
     type=click.Choice([_AUTO, _LOCAL, _SPARK]),
     default=_AUTO,
@@ -78,6 +84,7 @@ def check(
     declaration: Path | None,
     target: str | None,
     other_producers: bool,
+    other_consumers: bool,
     engine: str,
     clock_bound_us: int,
     master: str | None,
@@ -117,6 +124,7 @@ def check(
                 queues,
                 target or _ENDPOINT,
                 has_other_producers=other_producers,
+                has_other_consumers=other_consumers,
                 clock_bound_us=clock_bound_us,
             )
     finish(verdict, history, as_json=as_json)
@@ -153,11 +161,18 @@ def _judged(
     target: str,
     *,
     has_other_producers: bool,
+    has_other_consumers: bool,
     clock_bound_us: int,
 ) -> Verdict:
     """Judge a recording, write its report, and return the verdict."""
     verdict, expectation = recording.check(
-        engine, folder, queues, target, has_other_producers=has_other_producers, clock_bound_us=clock_bound_us
+        engine,
+        folder,
+        queues,
+        target,
+        has_other_producers=has_other_producers,
+        has_other_consumers=has_other_consumers,
+        clock_bound_us=clock_bound_us,
     )
     report.write(verdict, folder)
     with page_optional(f"the verdict is in {folder / report.SUMMARY_FILE}"):

@@ -9,7 +9,7 @@ the events leave open is returned as unknown, what is lawful and worth counting 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluice.history.events import Event
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
@@ -90,7 +90,7 @@ def check_group(events: Iterable[Event], expectation: Expectation, around: Queue
     found = [violation for rule in RULES.values() for violation in rule(group)]
     return Finding(
         violations=tuple(violation for violation in found if not _is_lawful(violation)),
-        unknowns=(*_unknowns(group), *_untimed(group, listed, found)),
+        unknowns=(*_unknowns(group), *_untimed(group, listed, found), *_unrecorded(group, listed, found)),
         seen=tuple(violation for violation in found if _is_lawful(violation)),
     )
 
@@ -100,20 +100,35 @@ def _untimed(group: Group, events: Sequence[Event], found: Iterable[Violation]) 
     if not group.widest_us:
         return
     suspicious = Group(events, group.expectation, group.around, is_suspicious=True)
-    certain = {violation.anomaly for violation in found}
-    open_ = [
-        anomaly
-        for anomaly, rule in RULES.items()
-        if ANOMALIES[anomaly].severity is Severity.SAFETY
-        and anomaly not in certain
-        and any(True for _ in rule(suspicious))
-    ]
-    if open_:
+    if open_ := _shown_only_by(suspicious, found):
         apart = f"up to {group.widest_us / 1_000:g} ms" if group.widest_us < NEVER_US else "nobody knows how far"
         yield (
             f"group {group.id}: {len(group.clocks.ahead)} clocks timed it, {apart} apart, and on that rests whether it"
             f" shows {', '.join(open_)}"
         )
+
+
+def _unrecorded(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
+    """Yield what would be a violation, had nothing happened before, or beside, what is on record."""
+    expectation = group.expectation
+    if expectation.publishing_began_us is None and not expectation.receiving_began_us:
+        return
+    whole = replace(expectation, publishing_began_us=None, receiving_began_us={})
+    if open_ := _shown_only_by(Group(events, whole, group.around), found):
+        yield (
+            f"group {group.id}: on what happened before the recording began, or was not recorded, rests whether it"
+            f" shows {', '.join(open_)}"
+        )
+
+
+def _shown_only_by(group: Group, found: Iterable[Violation]) -> list[str]:
+    """Return the anomalies that a group shows and that were not found."""
+    certain = {violation.anomaly for violation in found}
+    return [
+        anomaly
+        for anomaly, rule in RULES.items()
+        if ANOMALIES[anomaly].severity is Severity.SAFETY and anomaly not in certain and any(True for _ in rule(group))
+    ]
 
 
 def _is_lawful(violation: Violation) -> bool:

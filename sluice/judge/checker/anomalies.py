@@ -64,7 +64,7 @@ A6 foreign harness received
 A7 recovered information unanswered
     A message was received whose publish had no known outcome.
 A8 resurrected safety deleted:timeouts
-    A message was received after its delete had settled.
+    A message was received after its delete had settled, or long after its queue was purged.
 B1 duplicate-in-window safety repeated
     One deduplication id became two messages in a queue inside the deduplication window.
 B2 duplicate-outside-window information repeated_late
@@ -137,7 +137,7 @@ F10 redrive-reorder safety moved
     Redriven messages of a group came out in another order than they stood in the DLQ.
 F11 redrive-stale-identity safety moved
     A redriven message kept its message id.
-F12 poison-escape liveness dead
+F12 poison-escape information dead
     A message was dead-lettered that stood behind a poisoned one in every answer.
 F13 dlq-escape safety dead:publishing
     A dead letter came back to its queue, and no move task brought it.
@@ -147,8 +147,8 @@ G2 md5-mismatch safety summed
     The service's MD5 does not fit the body.
 G3 attribute-loss safety received
     Message attributes, group or deduplication id changed.
-G4 envelope-mismatch safety enveloped
-    An SNS envelope contradicts the publish's acknowledgement.
+G4 envelope-mismatch safety identified
+    A message's envelope, message id or sequence number contradicts the acknowledgement of its publish.
 H1 stuck-group liveness later:threshold
     A group with an available message stood still for longer than allowed, while its queue was polled.
 H2 false-empty liveness empty_polls

@@ -38,6 +38,10 @@ class Expectation:
             not received from there proves nothing.
         lost_receives: queue to how many receives were asked of it and never answered: each may have leased messages.
         is_publishing_recorded: whether every publish is in the history, if only as an intent.
+        publishing_began_us: from when on it is, microseconds UTC; None means from the first, `NEVER_US` that others
+            publish as well. What was published before may come, may be repeated, and may have been received and
+            deleted.
+        receiving_began_us: queue to the same for what was received from it.
         is_planned: whether idx counts the messages of a group in the order they were meant to be published. Of anyone's
             recorded messages it only tells them apart (`history.stable_idx`): what they were meant to be is not judged.
         effects_recorded: the queues whose consumers wrote down every effect; elsewhere a missing one proves nothing.
@@ -60,6 +64,8 @@ class Expectation:
     unproven_queues: Mapping[str, str] = field(default_factory=dict)
     lost_receives: Mapping[str, int] = field(default_factory=dict)
     is_publishing_recorded: bool = True
+    publishing_began_us: int | None = None
+    receiving_began_us: Mapping[str, int] = field(default_factory=dict)
     is_planned: bool = True
     effects_recorded: tuple[str, ...] = ()
     fan_out_skew_seconds_max: float | None = None
@@ -105,11 +111,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A time in which a queue may lose messages."""
+    """A time in which a queue may lose messages.
+
+    Args:
+        is_certain: whether it certainly loses what was in the queue before: a purge that was confirmed.
+    """
 
     queue: str
     began_at_us: int
     ended_at_us: int
+    is_certain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +133,9 @@ class QueueContext:
         purges: of queues, each as long as it may have worked: a minute longer than its call.
         faults: that were injected and are documented to lose what was published meanwhile.
         empty_since_us: queue to the instant from which probes found nothing in it any more.
+        shared_ids: (group, idx) of a message to when other messages were published under its deduplication id: when
+            each publish was tried, and by when it had its effect. Where the scope is a queue or topic, the one that
+            came first is delivered, and the others are acknowledged as its repeats (DED-01, SNS-113).
     """
 
     activity: Mapping[str, Sequence[Activity]] = field(default_factory=dict)
@@ -129,6 +143,7 @@ class QueueContext:
     purges: tuple[Loss, ...] = ()
     faults: tuple[Loss, ...] = ()
     empty_since_us: Mapping[str, int] = field(default_factory=dict)
+    shared_ids: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def polls(self, queue: str, *, from_us: int, until_us: int) -> tuple[int, int]:
         """Return how many receives between the two instants brought something, and how many long polls nothing.
@@ -184,6 +199,7 @@ def queue_context(
                 began_at_us=record.invoked_at_us or 0,
                 ended_at_us=(record.responded_at_us or (record.invoked_at_us or 0) + _PURGED_WITHIN_US)
                 + _PURGED_WITHIN_US,
+                is_certain=record.outcome == Outcome.OK,
             )
             for record in of_kind[Kind.PURGED]
             if record.outcome != Outcome.FAIL

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
+from typing import Any
 
 from sluice import limits
 from sluice.history.events import Event, Kind, Outcome, is_end_marker
@@ -31,6 +32,13 @@ from sluice.judge.checker.verdict import Violation
 
 _OF_HOLDS = frozenset(("A3", "A8", "B7", "C3", "D1", "D2", "R4"))
 """Anomalies that are proven by how long a message was held."""
+WINDOW_TOLERANCE_US = 30_000_000
+"""The window is documented as "minimum" and begins when the queue, not the topic, has the message."""
+ENQUEUED_WITHIN_US = 1_000_000
+"""After its SentTimestamp, which is of the service's clock and in milliseconds, a message is certainly in the queue."""
+_FANNED_OUT_WITHIN_US = 10_000_000  # SNS delivers at once, and says not by when
+_SENT_ROUNDED_US = 1_000
+_HIGHEST = "~"  # above every sequence number
 UNANSWERED_WITHIN_US = 60_000_000
 """A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
 
@@ -112,6 +120,8 @@ class Group:
         is_suspicious: bool = False,
     ) -> None:
         self.expectation, self.around, self._is_suspicious = expectation, around, is_suspicious
+        if around.shared_ids:
+            events = self._unless_shared(events)
         times = [us for event in events for us in (event.invoked_at_us, event.responded_at_us) if us is not None]
         self._span_us = max(times, default=0) - min(times, default=0)
         self.clocks = Clocks.of(
@@ -145,6 +155,40 @@ class Group:
         self.lines = self._lines()
         self.first_received = {queue: _first_by_idx(events) for queue, events in self.received.items()}
 
+    def _unless_shared(self, events: Sequence[Event]) -> list[Event]:
+        """Return the events; of a publish that may repeat another message's nobody knows whether it had an effect.
+
+        What came from every queue it was to reach, under one number, was delivered itself.
+        """
+        tries, came = _Lists[int](), defaultdict[int | None, set[str | None]](set)
+        for event in events:
+            if event.kind == Kind.PUBLISHED and event.outcome == Outcome.OK and event.idx is not None:
+                tries.add(event.idx, event)
+            elif event.kind == Kind.RECEIVED:
+                came[event.idx].add(event.queue)
+        doubtful = {
+            id(event)
+            for idx, acked in tries.items()
+            if not came[idx].issuperset(self._sent_to(acked)) or len(set(map(number, acked))) > 1
+            for event in acked
+            if not self._is_first_of_its_id(event)
+        }
+        ids: dict[str, Any] = dict.fromkeys(
+            ("sns_message_id", "sns_sequence_number", "sqs_message_id", "sqs_sequence_number")
+        )
+        return [
+            replace(event, outcome=Outcome.INFO.value, **ids) if id(event) in doubtful else event for event in events
+        ]
+
+    def _is_first_of_its_id(self, event: Event) -> bool:
+        """Return whether no other message was published under its deduplication id by then, within a window."""
+        bound_us = self.expectation.clock_bound_us
+        kept_us = self._window_us + WINDOW_TOLERANCE_US + bound_us
+        return all(
+            done_by(event) + bound_us < from_us or until_us + kept_us < invoked(event)
+            for from_us, until_us in self.around.shared_ids.get((event.message_group_id or "", event.idx or 0), ())
+        )
+
     def _take(self, event: Event) -> None:
         is_ours = event.message_run == self.expectation.run and event.queue is not None
         if event.kind == Kind.PUBLISHED and event.idx is not None:
@@ -164,10 +208,126 @@ class Group:
         """Return whether everything published under an idx is one message, and so has one place in the group."""
         tries = effective(self.publishes[idx])
         numbers = {number(event) for event in tries}
-        window_us = self.expectation.deduplication_window_seconds * 1_000_000
         span_us = max(map(done_by, tries)) - min(map(invoked, tries)) + self.publishers_spread_us
         is_forgotten = any(self.is_purged(event.queue) for event in tries)
-        return len(numbers) == 1 or (span_us < window_us and not is_forgotten)
+        is_single = len(numbers) == 1 or (span_us < self._window_us and not is_forgotten)
+        is_of_one_place = len({event.queue for event in tries}) == 1  # a queue takes what comes first (DED-01)
+        return is_single and is_of_one_place and not self.older_copies(idx)
+
+    @property
+    def _window_us(self) -> int:
+        return self.expectation.deduplication_window_seconds * 1_000_000
+
+    def may_be_older(self, copy: Event) -> bool:
+        """Return whether what was received may be of a publish before, or beside, those on record."""
+        began_us = self.expectation.publishing_began_us
+        if began_us is None:
+            return False
+        sent_us = self._sent_us(copy)
+        if sent_us is None:
+            return True
+        tried_us = min(map(invoked, effective(self.publishes.get(copy.idx or 0, ()))), default=NEVER_US)
+        return sent_us < began_us + _FANNED_OUT_WITHIN_US and sent_us + ENQUEUED_WITHIN_US < tried_us
+
+    def _sent_us(self, copy: Event) -> int | None:
+        """Return when a copy was sent, None where nobody knows: dead letters, and what came back, are sent anew."""
+        sent = [
+            event.sent_at_us
+            for queue in self.expectation.queues
+            for event in self.receives(queue, copy.idx)
+            if event.sqs_message_id == copy.sqs_message_id and not self.is_moved(queue, copy.idx or 0)
+        ]
+        return sent[0] if sent else None
+
+    def older_copies(self, idx: int) -> int:
+        """Return how many copies of a message a queue may have had from before the publishes on record began."""
+        if self.expectation.publishing_began_us is None:
+            return 0
+        of_queue = [
+            sum(self.may_be_older(self.instances[queue, id_][0]) for id_ in ids)
+            for (queue, of), ids in self.ids.items()
+            if of == idx and queue in self.expectation.queues
+        ]
+        return max(of_queue, default=0)
+
+    def may_be_repeat(self, idx: int, *, before_us: int = NEVER_US) -> bool:
+        """Return whether the first publish of a message may repeat one before, or beside, those on record.
+
+        A copy that was sent no earlier was made by it; and what has a higher number than a message of which that is
+        certain was published after that.
+
+        Args:
+            idx: of the message.
+            before_us: when it was published again; what was sent later proves nothing of the first publish.
+        """
+        began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
+        if began_us is None or not tries:
+            return False
+        first = min(tries, key=invoked)
+        if invoked(first) >= began_us + self._window_us + WINDOW_TOLERANCE_US + self.publishers_spread_us:
+            return False
+        least = self._certainly_new.get(first.queue, _HIGHEST)
+        return (number(first) or "") <= least and not self._has_own_copy(idx, invoked(first), before_us)
+
+    def may_be_swallowed(self, idx: int) -> bool:
+        """Return whether a queue may have taken a message for a repeat of one from before the recording began.
+
+        That is possible where a queue is sent to from several places: it has the ids of all (DED-01).
+        """
+        began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
+        if began_us is None or not tries:
+            return False
+        is_late = min(map(invoked, tries)) >= began_us + self._window_us + WINDOW_TOLERANCE_US
+        return not is_late and len({event.queue for of in self.publishes.values() for event in of}) > 1
+
+    def _has_own_copy(self, idx: int, from_us: int, until_us: int = NEVER_US) -> bool:
+        """Return whether a copy of a message was sent between two instants; what a move task brings is sent then."""
+        return any(
+            copy.sent_at_us is not None and from_us < copy.sent_at_us + _SENT_ROUNDED_US and copy.sent_at_us < until_us
+            for queue in self.expectation.queues
+            if not self.is_moved(queue, idx)
+            for copy in self.receives(queue, idx)
+        )
+
+    @cached_property
+    def _certainly_new(self) -> Mapping[str | None, str]:
+        """Return for each place the lowest number of a message of which the first publish is on record."""
+        lowest: dict[str | None, str] = {}
+        for idx, event in self.acked.items():
+            name = number(event)
+            if name is not None and self._has_own_copy(idx, min(map(invoked, effective(self.publishes[idx])))):
+                lowest[event.queue] = min(name, lowest.get(event.queue, name))
+        return lowest
+
+    def may_have_been_received_before(self, queue: str, idx: int | None, receives: Sequence[Event]) -> bool:
+        """Return whether a message may have been received before what was received from its queue is on record.
+
+        Args:
+            queue: it was in.
+            idx: of the message.
+            receives: of it, by time of answer, from this queue or its DLQ.
+        """
+        began_us = self.expectation.receiving_began_us.get(queue)
+        if began_us is None:
+            return False
+        tries = effective(self.publishes.get(idx or 0, ()))
+        if tries and min(map(invoked, tries)) >= began_us and idx is not None and not self.may_be_repeat(idx):
+            return any(map(self.may_be_older, receives))
+        return not receives or self._may_be_known(queue, receives[0])
+
+    def _may_have_died_before(self, queue: str, event: Event) -> bool:
+        """Return whether what came may have been received, and dead-lettered, before the recording began."""
+        tries = effective(self.publishes.get(event.idx or 0, ()))
+        tried_us = min((invoked(publish) for publish in tries if not self.is_surely_before(event, publish)), default=0)
+        published_us, received_us = self.expectation.publishing_began_us, self.expectation.receiving_began_us.get(queue)
+        is_repeat = published_us is not None and tried_us < published_us + self._window_us + WINDOW_TOLERANCE_US
+        return is_repeat or (received_us is not None and tried_us < received_us)
+
+    def _may_be_known(self, queue: str, first: Event) -> bool:
+        """Return whether the first receive of a message on record may not have been its first from a queue."""
+        began_us = self.expectation.receiving_began_us.get(queue)
+        since_us = first.first_received_at_us or first.sent_at_us
+        return began_us is not None and (since_us is None or since_us < began_us + ENQUEUED_WITHIN_US)
 
     def _lines(self) -> list[list[int]]:
         """Return the group's order: for each place that was published to, as only its own numbers can be compared."""
@@ -192,6 +352,10 @@ class Group:
             and self.order[idx] < self.order[other]
         )
 
+    def are_of_one_place(self, idx: int, other: int) -> bool:
+        """Return whether two messages were published to one topic or queue, which gave them one order."""
+        return len({event.queue for of in (idx, other) for event in effective(self.publishes.get(of, ()))}) == 1
+
     def place(self, receive: Event) -> tuple[str | None, str] | None:
         """Return where a received message was published, and the sequence number it had there; None if unknown.
 
@@ -211,8 +375,9 @@ class Group:
             and not self.spread_us(queue)
             and self.is_proven(queue)
         )
-        is_certain = is_certain and not self.expectation.lost_receives.get(queue)
-        return (self.acked[idx].queue, numbers[ids.index(id_)]) if is_certain and len(ids) <= len(numbers) else None
+        is_certain = is_certain and not self.expectation.lost_receives.get(queue) and not self.older_copies(idx)
+        is_each_here = len(ids) == len(numbers) or (len(ids) < len(numbers) and not self.may_be_kept_no_longer)
+        return (self.acked[idx].queue, numbers[ids.index(id_)]) if is_certain and is_each_here else None
 
     @cached_property
     def behind(self) -> Mapping[int, tuple[str | None, str]]:
@@ -306,6 +471,11 @@ class Group:
                 ids[queue, idx].append(id_)
         return ids
 
+    @cached_property
+    def judged_queues(self) -> tuple[str, ...]:
+        """Return the queues and their DLQs: both are FIFO queues."""
+        return (*self.expectation.queues, *sorted({*self.expectation.dead_letter_queues.values()}))
+
     def expected_queues(self, idx: int) -> tuple[str, ...]:
         """Return the queues a message may have reached: all, or those it was sent to if the topic never had it."""
         return self._sent_to(self.publishes.get(idx, ()))
@@ -350,11 +520,11 @@ class Group:
         is_in_between = any(
             not self.is_after(e, began_us) and responded(e) + self.around_bound_us >= began_us for e in times
         )
-        if is_in_between or not self.is_proven(queue):
+        if is_in_between or not self.is_proven(queue) or self._may_have_died_before(queue, times[0]):
             return True
         lost, most = self.expectation.lost_receives.get(queue, 0), self.expectation.max_receive_count.get(queue, 1)
         if move.source != self.expectation.dead_letter_queues.get(queue):
-            return len(times) + lost > 1
+            return len(times) + lost > 1 or self.may_be_kept_no_longer  # its own copy may have gone unseen
         is_over = move.is_finished and all(self.is_after(event, move.ended_at_us) for event in times)
         return len(times) + lost > most and (lost >= most or not is_over)
 

@@ -13,7 +13,7 @@ what is in flight too, and may remove what is sent meanwhile (PUR-02, PUR-04). I
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -102,7 +102,7 @@ def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
         latest = [e for e in receives if _may_be_last(group, receives, e.receipt_handle_hash)] or receives
         candidates.append(max(seen_us, min(map(group.expiry_us, latest))))
     if last.idx is not None and may_be_removed(group, last.queue or "", last.idx):
-        candidates.append(max(seen_us, removed_from_us(group, last.queue or "", group.publishes.get(last.idx, ()))))
+        candidates.append(max(seen_us, removed_from_us(group, last.queue or "", last.idx)))
     return min(candidates, default=NEVER_US)
 
 
@@ -170,12 +170,15 @@ def _still_ahead(
     return None
 
 
-def removed_from_us(group: Group, queue: str, publishes: Iterable[Event]) -> int:
-    """Return the earliest instant at which what was published may have been taken out of a queue; never, if it was not.
+def removed_from_us(group: Group, queue: str, idx: int | None) -> int:
+    """Return the earliest instant at which a message may have been taken out of its queue; never, if it was not.
 
     The instant is by any clock of the group, as far as it is known how far these are apart.
     """
-    sent_us = list(map(invoked, effective(publishes)))
+    sent_us = list(map(invoked, effective(group.publishes.get(idx or 0, ()))))
+    for event in group.receives(queue, idx):
+        if not sent_us or group.may_be_older(event):
+            sent_us.append(invoked(event) if event.sent_at_us is None else event.sent_at_us)
     return removed_after_us(group, queue, min(sent_us)) if sent_us else NEVER_US
 
 
@@ -197,5 +200,5 @@ def may_be_removed(group: Group, queue: str, idx: int) -> bool:
     if not group.may_be_kept_no_longer:
         return False
     received = group.received.get(queue, [])
-    removed_us = removed_from_us(group, queue, group.publishes.get(idx, ()))
+    removed_us = removed_from_us(group, queue, idx)
     return any(removed_us <= responded(event) for event in received[-1:])

@@ -23,8 +23,8 @@ from sluice import limits
 from sluice.history.events import Event
 from sluice.judge.checker import Expectation, QueueContext
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.group import Group
-from sluice.judge.checker.rules.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
+from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group
+from sluice.judge.checker.rules.blocking import UNDERFILLED_MIN
 from sluice.judge.checker.standing import gone_from_us
 from sluice.judge.reading.columns import NONE, Columns, Events, mixed
 from sluice.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, encode_events, kept

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sluice.judge.checker import Activity, Expectation
-from sluice.judge.checker.rules.blocking import ENQUEUED_WITHIN_US, UNDERFILLED_MIN
+from sluice.judge.checker.group import ENQUEUED_WITHIN_US
+from sluice.judge.checker.rules.blocking import UNDERFILLED_MIN
 from sluice.judge.reading.columns import NONE, Columns, starts
 from sluice.judge.screening.compiled import compiled
 from sluice.judge.screening.encode import NO_IDX

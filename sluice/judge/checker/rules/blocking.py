@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 
 from sluice.history.events import Event, answer_detail
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.group import Group, effective, invoked, responded
+from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked, responded
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.standing import is_free, may_be_removed, passed, removed_from_us
 
@@ -15,8 +15,6 @@ _HELD_MAX = 16  # the longest held of a group: an answer of ten, and enough othe
 _SERVED_MIN = 10
 _EMPTY_MIN = 3
 UNDERFILLED_MIN = 3
-ENQUEUED_WITHIN_US = 1_000_000
-"""After its SentTimestamp, which is of the service's clock and in milliseconds, a message is certainly in the queue."""
 _FANNED_OUT_WITHIN_US = 10_000_000
 """After its acknowledgement a message is taken to be in every queue: SNS delivers at once, and says not by when."""
 
@@ -46,7 +44,7 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
 
     A message that comes again may stand before the held one: it was handed out with it, and its time ended earlier.
     """
-    for queue in group.expectation.queues:
+    for queue in group.judged_queues:
         held: list[tuple[int, Event]] = []
         for event in group.received.get(queue, []):
             end = _held_until_us(group, event)
@@ -64,12 +62,13 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
 def _held_until_us(group: Group, event: Event) -> int:
     end = group.lease_end_us(event)
     if event.idx is not None and may_be_removed(group, event.queue or "", event.idx):
-        return min(end, removed_from_us(group, event.queue or "", group.publishes.get(event.idx, ())))
+        return min(end, removed_from_us(group, event.queue or "", event.idx))
     return end
 
 
 def _is_first(group: Group, event: Event) -> bool:
-    if event.receive_count is not None:
+    """Return whether a message was not received before: in a DLQ its count goes on, and tells nothing (DLQ-07)."""
+    if event.receive_count is not None and event.queue in group.expectation.queues:
         return event.receive_count == 1
     return group.siblings(event)[0] is event and not group.expectation.lost_receives.get(event.queue or "")
 
@@ -104,9 +103,7 @@ def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bo
     since_us = max([responded(dead), *(responded(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
     _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
     is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
-    is_kept = all(
-        removed_from_us(group, queue, group.publishes[idx]) > group.around.last_poll_us(queue) for idx in behind
-    )
+    is_kept = all(removed_from_us(group, queue, idx) > group.around.last_poll_us(queue) for idx in behind)
     return bool(behind) and is_none and is_kept and empty_count >= _EMPTY_MIN
 
 
@@ -174,7 +171,7 @@ def waits(group: Group) -> Iterator[Wait]:
 def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait]:
     bound = group.around_bound_us
     received_instants = _least_to_come([invoked(event) for event in received])
-    free_us, is_freed_by_time = 0, False
+    free_us, is_freed_by_time = _free_us(group, queue), False
     delay_us = _delay_us(group, queue, received)
     for event, next_invoked_us in zip(received, received_instants, strict=True):
         if event.sent_at_us is not None:
@@ -188,9 +185,16 @@ def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait
     left = [event for event in last if not group.may_be_deleted(event) and not group.may_be_dead_lettered(event)]
     until_us = group.around.last_poll_us(queue) - bound
     if left:
-        until_us = min(until_us, removed_from_us(group, queue, group.publishes.get(left[-1].idx or 0, ())))
+        until_us = min(until_us, removed_from_us(group, queue, left[-1].idx))
     if left and free_us + bound < until_us:
         yield Wait(queue, left[-1], free_us + bound, until_us, is_freed_by_time)
+
+
+def _free_us(group: Group, queue: str) -> int:
+    """Return by when what was received before the recording began is not held any more, if nobody put that off."""
+    began_us = group.expectation.receiving_began_us.get(queue)
+    held_us = group.expectation.visibility_timeout_seconds.get(queue, 0) * 1_000_000
+    return 0 if began_us is None else began_us + held_us
 
 
 def _delay_us(group: Group, queue: str, received: Sequence[Event]) -> int:

@@ -1,9 +1,9 @@
 """G: what was received is what was published."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sluice.history.events import Event
-from sluice.judge.checker.group import Group, number
+from sluice.judge.checker.group import Group, effective, number
 from sluice.judge.checker.rules import Found, rule
 
 
@@ -13,7 +13,7 @@ def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
         if queue in group.expectation.dead_letter_queues.values():
             continue
         for event in events:
-            if event.idx is not None and event.idx in group.publishes:
+            if event.idx is not None and event.idx in group.publishes and not group.may_be_older(event):
                 yield queue, event, group.publishes[event.idx]
 
 
@@ -61,3 +61,21 @@ def _envelope_mismatch(group: Group) -> Iterator[Found]:
         if is_other_id or is_other_number:
             sentence = "the envelope names another message than the publish was acknowledged as"
             yield queue, [event.idx], sentence, [published[0], event]
+        elif _is_acknowledged_otherwise(group, queue, event, published):
+            sentence = "its message id or sequence number is not the one that its sending was acknowledged with"
+            yield queue, [event.idx], sentence, [published[0], event]
+
+
+def _is_acknowledged_otherwise(group: Group, queue: str, event: Event, published: Sequence[Event]) -> bool:
+    """Return whether what was sent straight to its queue, and to no other place, came under another id or number.
+
+    Of several copies under one id the others are B1's.
+    """
+    sent = effective(published)
+    ids = {publish.sqs_message_id: publish.sqs_sequence_number for publish in sent}
+    is_known = {publish.queue for publish in sent} == {queue} and None not in ids and event.sqs_message_id is not None
+    if not is_known or not group.has_stayed(queue, event.idx) or not group.is_bound(queue, event.idx):
+        return False
+    if event.sqs_message_id in ids:
+        return ids[event.sqs_message_id] not in (None, event.sqs_sequence_number) and bool(event.sqs_sequence_number)
+    return ids.keys().isdisjoint(group.ids[queue, event.idx or 0])

@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 
 from sluice.history.events import Event
+from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.expectation import Move
-from sluice.judge.checker.group import Group, effective, invoked, responded
+from sluice.judge.checker.group import Group, by_time, effective, invoked, responded
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.rules.duplication import windows_max
-from sluice.judge.checker.rules.ordering import overtaken
+from sluice.judge.checker.rules.ordering import came_before, overtaken
 from sluice.judge.checker.standing import removed_after_us, removed_from_us
 
 
@@ -60,12 +61,15 @@ def _stray_from(group: Group, dead_letter_queue: str, event: Event) -> Event | N
 
 @rule("F1")
 def _premature(group: Group) -> Iterator[Found]:
-    for queue, _ in _pairs(group):
+    for queue in group.expectation.dead_letter_queues:
         most = group.expectation.max_receive_count.get(queue)
         for idx, dead in _dead(group, queue):
             receives = group.receives(queue, idx)
             possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
-            if most is not None and possible < most:
+            is_whole = group.is_proven(queue)
+            seen = sorted([*receives, dead], key=by_time)
+            is_whole = is_whole and not group.may_have_been_received_before(queue, idx, seen)
+            if most is not None and possible < most and is_whole:
                 sentence = f"dead-lettered after {possible} receive(s), {most} were allowed"
                 yield queue, [idx], sentence, [*receives[-5:], dead]
             elif held := [event for event in receives if _is_held(group, event, dead)]:
@@ -114,7 +118,7 @@ def _absent(group: Group) -> Iterator[Found]:
         )
         is_left = not is_seen and not group.may_be_deleted(last) and group.is_bound(queue, last.idx)
         kept_us = min(
-            removed_from_us(group, queue, group.publishes.get(last.idx or 0, ())),
+            removed_from_us(group, queue, last.idx),
             removed_after_us(group, dead_letter_queue or "", invoked(last)),
         )
         is_left = is_left and kept_us > empty_us
@@ -171,7 +175,7 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
     """Return what is not as it should be in the DLQ."""
     ids = group.ids.get((queue, dead.idx or 0), [])
     published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
-    if published and dead.body_hash is not None and not {dead.body_hash, None} & published:
+    if published and not group.may_be_older(dead) and dead.body_hash is not None and not {dead.body_hash, None} & published:
         return "its body is another"
     if source is None or dead.idx is None:
         return None
@@ -202,20 +206,23 @@ def _order(group: Group) -> Iterator[Found]:
                 yield queue, [later, earlier], sentence, [gone[-1], first[earlier], dead[earlier], dead[later]]
 
 
-def _moves(group: Group) -> Iterator[tuple[str, str, Move]]:
-    """Yield (queue, DLQ, the move task) where exactly one task brought dead letters back."""
+def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
+    """Yield (queue, DLQ, the move tasks in the order they began) where tasks brought dead letters back to the queue.
+
+    A task that failed, was cancelled, or of which nobody knows how it ended, may have brought some and left others.
+    """
     for queue, dead_letter_queue in _pairs(group):
-        moves = [move for move in group.around.moves if (move.source, move.destination) == (dead_letter_queue, queue)]
-        if len(moves) == 1 and moves[0].is_finished:
-            yield queue, dead_letter_queue, moves[0]
+        moves = [move for move in group.around.moves if move.source == dead_letter_queue]
+        if moves and all(move.destination == queue for move in moves):
+            yield queue, dead_letter_queue, sorted(moves, key=lambda move: move.began_at_us)
 
 
 def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
-    """Yield (idx, last receive from the DLQ) of what was there when the task began and nobody may have deleted."""
+    """Yield (idx, last receive from the DLQ) of what was received there before the task began."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
         began_us = move.began_at_us - group.around_bound_us
         before = [event for event in group.receives(dead_letter_queue, idx) if responded(event) < began_us]
-        if before and not group.may_be_deleted(before[-1]):
+        if before:
             yield idx, before[-1]
 
 
@@ -230,16 +237,28 @@ def _back(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
     return [event for event in group.receives(queue, idx) if group.is_after(event, move.began_at_us)]
 
 
+def _may_have_died(group: Group, queue: str, receives: Sequence[Event], moves: Sequence[Move]) -> bool:
+    """Return whether the message these receives brought may have been dead-lettered, and a task was to bring it again.
+
+    Without moves only whether it may have been dead-lettered.
+    """
+    most = group.expectation.max_receive_count.get(queue, 1)
+    is_over = all(move.is_finished and group.is_after(receives[0], move.ended_at_us) for move in moves)
+    return len(receives) + group.expectation.lost_receives.get(queue, 0) >= most and not (moves and is_over)
+
+
 @rule("F8")
 def _redrive_loss(group: Group) -> Iterator[Found]:
-    for queue, dead_letter_queue, move in _moves(group):
+    for queue, dead_letter_queue, moves in _moves(group):
+        move, ended_us = moves[0], max(move.ended_at_us if move.ended_at_us else NEVER_US for move in moves)
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
-        is_over = all(since is not None and since > move.ended_at_us for since in empty)
+        is_over = all(since is not None and since > ended_us for since in empty)
         is_over = is_over and group.is_proven(dead_letter_queue)
         is_over = is_over and removed_after_us(group, queue, move.began_at_us) > max(filter(None, empty), default=0)
         for idx, dead in _dead_lettered(group, dead_letter_queue, move) if is_over else ():
             arrived_us = min(map(invoked, group.receives(queue, idx)), default=move.began_at_us)
-            if removed_after_us(group, dead_letter_queue, arrived_us) <= move.ended_at_us:
+            is_gone = removed_after_us(group, dead_letter_queue, arrived_us) <= ended_us
+            if is_gone or group.may_be_deleted(dead):
                 continue
             if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
                 sentence = f"brought back from {dead_letter_queue}, and in neither queue since"
@@ -248,35 +267,70 @@ def _redrive_loss(group: Group) -> Iterator[Found]:
 
 @rule("F9")
 def _redrive_duplicate(group: Group) -> Iterator[Found]:
-    for queue, dead_letter_queue, move in _moves(group):
-        most = group.expectation.max_receive_count.get(queue, 1)
-        for idx, dead in _dead_lettered(group, dead_letter_queue, move):
-            possible = _after(group, queue, idx, move)
-            back = _back(group, queue, idx, move)
-            new = {event.sqs_message_id: event for event in reversed(back) if event.sqs_message_id is not None}
-            still = [
-                event
-                for event in _after(group, dead_letter_queue, idx, move)
-                if group.is_after(event, move.ended_at_us)
-            ]
-            is_again = len(possible) + group.expectation.lost_receives.get(queue, 0) >= most
-            if len(new) > 1 and windows_max(group, idx) == 1 and not _is_shared(group, dead_letter_queue):
-                yield queue, [idx], f"brought back once, and {len(new)} messages since", [dead, *new.values()][:6]
-            elif back and still and not is_again:
-                yield queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still[0]]
+    for queue, dead_letter_queue, moves in _moves(group):
+        owners = [name for name, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue]
+        for idx, dead in _dead_lettered(group, dead_letter_queue, moves[0]):
+            back = _back(group, queue, idx, moves[0])
+            new: dict[str, list[Event]] = defaultdict(list)
+            for event in back:
+                if event.sqs_message_id is not None:
+                    new[event.sqs_message_id].append(event)
+            again = sum(_may_have_died(group, queue, receives, moves) for receives in new.values())
+            most = (len(moves) + again) * len(owners) + max(0, windows_max(group, idx) - 1)
+            if len(new) > most:
+                times = "once" if most == 1 else f"{most} times at most"
+                witness = [dead, *(receives[0] for receives in reversed(new.values()))][:6]
+                yield queue, [idx], f"brought back {times}, and {len(new)} messages since", witness
+            elif (still := _still(group, queue, idx, dead, moves)) is not None and len(owners) == 1:
+                yield queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still]
+
+
+def _still(group: Group, queue: str, idx: int, dead: Event, moves: Sequence[Move]) -> Event | None:
+    """Return a receive that shows a dead letter to be in its DLQ although a task took it out; None without one.
+
+    It died again only under a new message id, unless the target kept the id (F11).
+    """
+    back = _back(group, queue, idx, moves[0])
+    if not back or windows_max(group, idx) != 1:
+        return None
+    is_same = dead.sqs_message_id in (None, *(event.sqs_message_id for event in back))
+    if is_same and _may_have_died(group, queue, _after(group, queue, idx, moves[0]), ()):
+        return None
+    for event in _after(group, dead.queue or "", idx, moves[0]):
+        begun = [move for move in moves if move.began_at_us - group.around_bound_us <= responded(back[0])]
+        is_over = all(move.is_finished and group.is_after(event, move.ended_at_us) for move in begun)
+        if event.sqs_message_id == dead.sqs_message_id and (is_over or group.is_before(back[0], event)):
+            return event
+    return None
 
 
 @rule("F10")
 def _redrive_reorder(group: Group) -> Iterator[Found]:
-    for queue, dead_letter_queue, move in _moves(group):
-        recorded_dead = dict(_dead_lettered(group, dead_letter_queue, move))
-        back = {idx: events[0] for idx in recorded_dead if (events := _back(group, queue, idx, move))}
-        in_dlq = sorted(back, key=lambda idx: responded(group.first_received[dead_letter_queue][idx]))
-        for later, earlier in overtaken(group, in_dlq, back):
-            first = group.first_received[dead_letter_queue]
-            if group.is_before(first[later], first[earlier]):
-                sentence = "the first stood before the second in the DLQ, and came back behind it"
-                yield queue, [later, earlier], sentence, [first[later], first[earlier], back[earlier], back[later]]
+    for queue, dead_letter_queue, moves in _moves(group):
+        if group.may_be_dead_lettered_unseen(queue):
+            continue
+        for move in moves:
+            first, back = _before_and_after(group, queue, dead_letter_queue, move)
+            in_dlq = sorted(back, key=lambda idx: by_time(first[idx]))
+            for later, earlier in overtaken(group, in_dlq, back):
+                if came_before(group, first[later], first[earlier]):
+                    sentence = "the first stood before the second in the DLQ, and came back behind it"
+                    yield queue, [later, earlier], sentence, [first[later], first[earlier], back[earlier], back[later]]
+
+
+def _before_and_after(
+    group: Group, queue: str, dead_letter_queue: str, move: Move
+) -> tuple[dict[int, Event], dict[int, Event]]:
+    """Return of what was in the DLQ when a task began its first receives there, and from the queue since."""
+    first: dict[int, Event] = {}
+    back: dict[int, Event] = {}
+    for idx, dead in _dead_lettered(group, dead_letter_queue, move):
+        receives = group.receives(dead_letter_queue, idx)
+        own = next(event for event in receives if event.sqs_message_id == dead.sqs_message_id)
+        since = [event for event in group.receives(queue, idx) if not group.is_surely_before(event, own)]
+        if since and windows_max(group, idx) == 1 and group.is_after(since[0], move.began_at_us):
+            first[idx], back[idx] = own, since[0]
+    return first, back
 
 
 def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
@@ -286,20 +340,19 @@ def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
     """
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
-            is_single = _is_single(group, queue, idx, dead)
             for event in group.receives(queue, idx):
                 is_same = dead.sqs_message_id is not None and event.sqs_message_id == dead.sqs_message_id
-                if (is_same or is_single) and group.is_before(dead, event):
+                if (is_same or _is_single(group, queue, idx, dead, event)) and group.is_before(dead, event):
                     may_be_moved = _is_copy(dead, event) or _may_be_moved(group, queue, dead, event)
                     yield queue, idx, dead, event, may_be_moved
                     break
 
 
-def _is_single(group: Group, queue: str, idx: int, dead: Event) -> bool:
-    """Return whether everything published under an idx made no other message in the queue than the dead one."""
+def _is_single(group: Group, queue: str, idx: int, dead: Event, back: Event) -> bool:
+    """Return whether all that was published under an idx cannot have made what came after the dead letter as well."""
     tries = effective(group.publishes.get(idx, ()))
     places = {(event.queue, event.deduplication_id) for event in tries}
-    ids = {*group.ids.get((queue, idx), ())}
+    ids = {id_ for id_ in group.ids.get((queue, idx), ()) if not group.is_before(back, group.instances[queue, id_][0])}
     # The DLQ may be that of a queue nobody declared, too: the dead letter has to be known from this one.
     is_known = bool(ids & {dead.sqs_message_id, dead.deduplication_id})
     return is_known and len(places) == 1 and dead.queue != tries[0].queue and windows_max(group, idx) < max(2, len(ids))

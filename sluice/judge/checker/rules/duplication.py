@@ -6,12 +6,19 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from sluice.history.events import Event, Outcome
-from sluice.judge.checker.group import Group, done_by, effective, invoked, is_repeat, is_same_receive, number, responded
+from sluice.judge.checker.group import (
+    WINDOW_TOLERANCE_US,
+    Group,
+    done_by,
+    effective,
+    invoked,
+    is_repeat,
+    is_same_receive,
+    number,
+    responded,
+)
 from sluice.judge.checker.rules import Found, rule
-from sluice.judge.checker.standing import removed_from_us
-
-_TOLERANCE_US = 30_000_000
-"""The window is documented as "minimum" and begins when the queue, not the topic, has the message."""
+from sluice.judge.checker.standing import removed_after_us
 
 
 def span_us(group: Group, tries: Sequence[Event]) -> tuple[int, int]:
@@ -62,7 +69,7 @@ def windows_max(group: Group, idx: int, *, by: Event | None = None) -> int:
         opened.append(min(max(invoked(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
         tries = [event for event in tries if done_by(event) + spread_us - opened[-1] >= window_us(group)]
     forgotten = sum(map(group.is_purged, {event.queue for event in group.publishes[idx]}))
-    return len(opened) + forgotten if opened else 0
+    return len(opened) + forgotten + group.older_copies(idx) if opened else 0
 
 
 def _single_delivery(group: Group, idx: int) -> str:
@@ -87,13 +94,15 @@ def _suppressed_too_long(group: Group) -> Iterator[Found]:
         publishes = sorted(effective(tries), key=invoked)
         is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
         is_repeated = is_repeated and publishes[0].queue == publishes[1].queue
-        if not is_repeated or span_us(group, publishes)[0] < window_us(group) + _TOLERANCE_US:
+        if not is_repeated or span_us(group, publishes)[0] < window_us(group) + WINDOW_TOLERANCE_US:
             continue
         for queue in group.expected_queues(idx):
             end = group.end_marker(queue)
             ends = group.publishes.get(end.idx or 0, []) if end is not None and group.is_drained(queue) else []
             is_over = bool(ends) and all(group.is_before(publishes[-1], attempt) for attempt in ends)
-            is_kept = removed_from_us(group, queue, publishes[-1:]) > responded(end) if end is not None else False
+            is_kept = (
+                removed_after_us(group, queue, invoked(publishes[-1])) > responded(end) if end is not None else False
+            )
             if (
                 end is not None
                 and is_over
@@ -113,7 +122,10 @@ def _acknowledged_as_repeats(group: Group) -> Iterator[Found]:
             if event.outcome != Outcome.OK or name is None:
                 continue
             opened = first.setdefault(name, event)
-            if invoked(event) - responded(opened) >= window_us(group) + _TOLERANCE_US + group.publishers_spread_us:
+            if (
+                invoked(event) - responded(opened)
+                >= window_us(group) + WINDOW_TOLERANCE_US + group.publishers_spread_us
+            ):
                 sentence = "published again after the window, and acknowledged with the sequence number it had"
                 yield None, [idx], sentence, [opened, event]
                 break
@@ -131,6 +143,7 @@ def _dedup_ack_mismatch(group: Group) -> Iterator[Found]:
             opened_us = min(map(invoked, effective(tries)))
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
             is_within = responded(repeat) + group.publishers_spread_us - opened_us < window_us(group)
+            is_within = is_within and not group.may_be_repeat(idx, before_us=invoked(repeat))
             if is_repeat and is_same_id and is_within and number(repeat) != number(first):
                 sentence = "a repeat within the window was acknowledged with another sequence number"
                 yield None, [idx], sentence, [first, repeat]
@@ -189,8 +202,9 @@ def _receive_count_jump(group: Group) -> Iterator[Found]:
         if event.sqs_message_id is None
     )
     for (queue, _), receives in sorted(group.instances.items()):
-        if queue not in group.expectation.queues or not group.is_proven(queue):
+        if queue not in group.expectation.queues:
             continue
+        is_whole = group.is_proven(queue) and not group.may_have_been_received_before(queue, receives[0].idx, receives)
         lost = group.expectation.lost_receives.get(queue, 0)
         counts = Counter(event.receive_count for event in receives)
         for event, least, most_seen in _received_by_then(group, receives):
@@ -204,7 +218,7 @@ def _receive_count_jump(group: Group) -> Iterator[Found]:
                 sentence = f"two receives of it have the count {event.receive_count}"
                 yield queue, [event.idx], sentence, [twin, event]
                 break
-            if not least <= event.receive_count <= most:
+            if event.receive_count < least or (is_whole and event.receive_count > most):
                 sentence = f"its receive count is {event.receive_count}, and it was received {least} to {most} times"
                 witness = [*group.publishes.get(event.idx or 0, [])[:1], *_others(receives, event)[-3:], event]
                 yield queue, [event.idx], sentence, witness

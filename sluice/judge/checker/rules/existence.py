@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sluice.history.events import Event, Outcome
-from sluice.judge.checker.group import Group, effective, invoked, is_same_receive, responded
+from sluice.judge.checker.clocks import NEVER_US
+from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked, is_same_receive, responded
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.standing import may_be_removed
 
@@ -50,7 +51,9 @@ def _all_missing(group: Group) -> Iterator[Missing]:
         ]
         if not absent:
             continue
-        unseen = tuple(queue for queue in absent if group.may_be_dead_lettered_unseen(queue))
+        unseen = tuple(
+            queue for queue in absent if group.may_be_dead_lettered_unseen(queue) or _may_predate(group, queue, idx)
+        )
         excused = tuple(queue for queue in absent if _is_excused(group, queue, idx))
         removed = tuple(queue for queue in absent if may_be_removed(group, queue, idx))
         left_open = (*excused, *unseen, *removed)
@@ -71,6 +74,16 @@ def _all_missing(group: Group) -> Iterator[Missing]:
             excused=excused,
             is_received_somewhere=len(absent) < len(expected),
         )
+
+
+def _may_predate(group: Group, queue: str, idx: int) -> bool:
+    """Return whether an acked message may have been received, and deleted, before the recording began."""
+    began_us = group.expectation.receiving_began_us.get(queue)
+    return (
+        group.may_be_repeat(idx)
+        or group.may_be_swallowed(idx)
+        or (began_us is not None and min(map(invoked, effective(group.publishes[idx]))) < began_us)
+    )
 
 
 def _furthest(group: Group) -> Mapping[str, Sequence[int]]:
@@ -145,7 +158,7 @@ def _phantom(group: Group) -> Iterator[Found]:
             tries = group.publishes.get(idx, [])
             sent = effective(tries) or tries
             is_early = all(group.is_surely_before(event, attempt) for attempt in sent)
-            if is_early and not is_moved_stranger(group, event):
+            if is_early and not is_moved_stranger(group, event) and not group.may_be_older(event):
                 before = bisect_left(published, responded(event), key=invoked)
                 witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
                 when = "before any" if idx in group.publishes else "and no"
@@ -163,7 +176,8 @@ def _aborted_delivery(group: Group) -> Iterator[Found]:
         return
     for idx, publishes in sorted(group.publishes.items()):
         seen = _first_seen(group, idx)
-        if seen is not None and all(publish.outcome == Outcome.FAIL for publish in publishes):
+        is_refused = all(publish.outcome == Outcome.FAIL for publish in publishes)
+        if seen is not None and is_refused and not group.may_be_older(seen):
             yield seen.queue, [idx], "received, although every publish of it was refused", [publishes[-1], seen]
 
 
@@ -178,8 +192,9 @@ def _recovered(group: Group) -> Iterator[Found]:
 
 @rule("A8")
 def _resurrected(group: Group) -> Iterator[Found]:
+    yield from _outlived_purges(group)
     for (queue, _), receives in sorted(group.instances.items()):
-        if queue not in group.expectation.queues:
+        if queue not in group.judged_queues:
             continue
         for number, event in enumerate(receives):
             delete = group.settled_delete(event)
@@ -187,6 +202,38 @@ def _resurrected(group: Group) -> Iterator[Found]:
             if delete is not None and later:
                 yield queue, [event.idx], "received after it was deleted", [event, delete, later[0]]
                 break
+
+
+def _outlived_purges(group: Group) -> Iterator[Found]:
+    """Yield what was in a queue that was purged, and came more than a minute later.
+
+    AWS: a purge takes up to 60 seconds, and removes what was sent before it, in flight or not (PUR-02).
+    """
+    for purge in group.around.purges if group.around_bound_us < NEVER_US else ():
+        for (queue, _), receives in sorted(group.instances.items()):
+            late = [event for event in receives if group.is_after(event, purge.ended_at_us)]
+            if not purge.is_certain or queue != purge.queue or not late or not group.has_stayed(queue, late[0].idx):
+                continue
+            until_us = purge.began_at_us - group.around_bound_us
+            sent = [publish for publish in group.publishes[late[0].idx or 0] if _made(publish, receives[0])]
+            before = [event for event in (*sent, *receives) if responded(event) < until_us]
+            sent_us = receives[0].sent_at_us if queue in group.expectation.queues else None
+            if before or (sent_us is not None and sent_us + ENQUEUED_WITHIN_US < until_us):
+                yield (
+                    queue,
+                    [late[0].idx],
+                    "received more than a minute after a purge that had to remove it",
+                    [
+                        *before[:1],
+                        late[0],
+                    ],
+                )
+
+
+def _made(publish: Event, receive: Event) -> bool:
+    """Return whether a message was sent straight to its queue with this publish, by the id it was acknowledged with."""
+    is_same = publish.queue == receive.queue and publish.sqs_message_id == receive.sqs_message_id
+    return is_same and receive.sqs_message_id is not None
 
 
 @rule("E1")
@@ -204,7 +251,7 @@ def _wrong_queue(group: Group) -> Iterator[Found]:
     known = {*expectation.dead_letter_queues.values(), *expectation.subscription_dead_letter_queues.values()}
     for queue, first in sorted(group.first_received.items()):
         for idx, event in sorted(first.items()):
-            if queue in known or queue in group.expected_queues(idx):
+            if queue in known or queue in group.expected_queues(idx) or group.may_be_older(event):
                 continue
             sentence = f"received from {queue}, and meant for {', '.join(group.expected_queues(idx))}"
             yield queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event]

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 from sluice.history.events import Event, Outcome, is_end_marker
@@ -45,14 +46,15 @@ def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) ->
     earliest: int | None = None  # of the messages later in order, the one that came first
     found: list[tuple[int, int]] = []
     for idx in reversed(order):
-        if earliest is not None and _came_before(group, first[earliest], first[idx]):
+        if earliest is not None and came_before(group, first[earliest], first[idx]):
             found.append((idx, earliest))
         if earliest is None or by_time(first[idx]) < by_time(first[earliest]):
             earliest = idx
     return found[::-1]
 
 
-def _came_before(group: Group, first: Event, second: Event) -> bool:
+def came_before(group: Group, first: Event, second: Event) -> bool:
+    """Return whether the one was received before the other was asked for, or stands in front of it in one answer."""
     if first.call_id is not None and first.call_id == second.call_id:
         return (first.batch_position or 0) < (second.batch_position or 0)
     return group.is_before(first, second)
@@ -85,6 +87,8 @@ def _is_out_of_order(group: Group, first: Event, second: Event) -> bool:
     numbers = first.sqs_sequence_number, second.sqs_sequence_number
     if None not in numbers and (numbers[0] or "") > (numbers[1] or ""):
         return True
+    if None not in numbers and any(idx in group.acked and idx not in group.order for idx in (first.idx, second.idx)):
+        return False  # several messages of one idx: which of them came the queue's numbers tell, and nothing else
     place, other = group.place(first), group.place(second)
     if place is not None and other is not None:
         return place[0] == other[0] and place[1] > other[1]
@@ -153,13 +157,37 @@ def _sns_sequence(group: Group) -> Iterator[Found]:
 
 
 def _numbered_publishes(group: Group, idx: int) -> list[Event]:
-    """Return the first acknowledgement of each sequence number that publishes of a message were given."""
+    """Return the first acknowledgement of each sequence number that publishes of a message were given.
+
+    Of the only publish of a message that nobody answered, the first envelope tells it.
+    """
     first: dict[str, Event] = {}
-    for event in sorted(group.publishes[idx], key=by_time):
+    for event in sorted((*group.publishes[idx], *_numbered_by_envelope(group, idx)), key=by_time):
         name = number(event)
         if event.outcome == Outcome.OK and name is not None:
             first.setdefault(name, event)
     return list(first.values())
+
+
+def _numbered_by_envelope(group: Group, idx: int) -> Iterator[Event]:
+    tries = effective(group.publishes[idx])
+    enveloped = [receive for first in group.first_received.values() if (receive := first.get(idx)) is not None]
+    enveloped = [
+        receive for receive in enveloped if receive.sns_sequence_number is not None and not group.may_be_older(receive)
+    ]
+    if (
+        len(tries) == 1
+        and tries[0].outcome == Outcome.INFO
+        and tries[0].queue not in group.expectation.queues
+        and enveloped
+    ):
+        receive = min(enveloped, key=responded)
+        yield replace(
+            tries[0],
+            outcome=Outcome.OK.value,
+            responded_at_us=responded(receive) + group.bound_us(tries[0], receive),
+            sns_sequence_number=receive.sns_sequence_number,
+        )
 
 
 def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Found]:
@@ -173,15 +201,22 @@ def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Found]:
             if highest is None or (number(upcoming) or "") > (number(highest) or ""):
                 highest = upcoming
             upcoming = next(waiting, None)
-        if highest is not None and highest is not later and (number(highest) or "") >= (number(later) or ""):
+        is_fallen = highest is not None and highest is not later and (number(highest) or "") >= (number(later) or "")
+        if highest is not None and is_fallen and not group.may_be_repeat(later.idx or 0):
             sentence = "the second message, published after the first was acknowledged, has no higher sequence number"
             yield None, [highest.idx, later.idx], sentence, [highest, later]
 
 
 def _tried_us(group: Group, event: Event) -> int:
-    """Return when the publish that took this number was made at the earliest: an unanswered one may have taken it."""
+    """Return when the publish that took this number was made at the earliest.
+
+    An unanswered one may have taken it; and a queue numbers what a topic sends it as well.
+    """
+    is_of_queue = event.queue in group.expectation.queues
     tries = [
-        attempt for attempt in effective(group.publishes[event.idx or 0]) if number(attempt) in (None, number(event))
+        attempt
+        for attempt in effective(group.publishes[event.idx or 0])
+        if number(attempt) in (None, number(event)) or (is_of_queue and attempt.queue != event.queue)
     ]
     return min(map(invoked, tries))
 
@@ -206,6 +241,7 @@ def _fan_out_divergence(group: Group) -> Iterator[Found]:
         ]
         for later, earlier in overtaken(group, sorted(both, key=lambda idx: by_time(first[idx])), second):
             is_unordered = later not in group.order or earlier not in group.order
+            is_unordered = is_unordered and group.are_of_one_place(later, earlier)
             if is_unordered and group.is_before(first[later], first[earlier]):
                 sentence = f"{single} delivered the first before the second, {other} the second before the first"
                 yield None, [later, earlier], sentence, [first[later], first[earlier], second[earlier], second[later]]

@@ -1,0 +1,445 @@
+"""A random life of somebody's service on the simulator, as our recorder writes it down.
+
+The service is lawful: producers, consumers and operators do whatever SQS and SNS let them, wrongly and too late as
+well. What is recorded is one of several things: all of it, all of it from some instant on, with one consumer left out,
+or with a journal that ends within a frame. So whatever `check` says of it, it never says INVALID.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from sluice.judge import engine, recording
+from sluice.judge.checker.verdict import Verdict
+from sluice.judge.recording import RecordedQueue
+from sluice.recorder import record
+from sluice.saboteurs import saboteur
+from sluice.simulator.hook import Simulator
+from tests.support.histories.recorded_services import queue_arn, subscribe
+
+_GROUPS = ("ann", "bob")
+_VISIBILITY_SECONDS = (5, 30)
+_PAUSES_SECONDS = (0.01, 0.01, 0.5, 2.0, 6.0, 31.0, 70.0, 301.0)
+_HELD_MAX = 12
+_ALL: dict[str, Any] = {"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+_TORN_BYTES = 40
+_DRAINED_SHARE, _ROUNDS_MAX, _QUIET_ROUNDS = 0.5, 20, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What of a life is recorded.
+
+    Args:
+        late_steps: how many steps are over when the recorder is attached.
+        late_consumers: whether consumers are attached later still.
+        is_consumer_left_out: whether one consumer is never recorded, which the user says.
+        is_torn: whether a journal ends within a frame.
+    """
+
+    late_steps: int = 0
+    late_consumers: bool = False
+    is_consumer_left_out: bool = False
+    is_torn: bool = False
+
+    @classmethod
+    def of(cls, rng: random.Random) -> "Part":
+        """Return one of them, half the time the whole life."""
+        late = rng.randint(3, 25)
+        whole = (cls(), cls(), cls())
+        parts = (cls(late_steps=late), cls(late_steps=late, late_consumers=True))
+        return rng.choice((*whole, *parts, cls(is_consumer_left_out=True), cls(is_torn=True)))
+
+
+class _LostAnswers:
+    """Loses the answers of calls while it is on, behind the simulator: they had their effects."""
+
+    def __init__(self, *clients: Any) -> None:
+        self.is_on = False
+        for client in clients:
+            client.meta.events.register_last(f"before-send.{client.meta.service_model.service_name}", self._lose)
+
+    def _lose(self, **_: Any) -> None:
+        if self.is_on:
+            raise ReadTimeoutError(endpoint_url="simulated")
+
+
+@dataclass(kw_only=True)
+class _Process:
+    """A process of the service: its clients, which are recorded or not."""
+
+    sns: Any
+    sqs: Any
+    lost: _LostAnswers
+
+
+@cache
+def _simulated() -> tuple[Simulator, Sequence[_Process]]:
+    """Return a simulator and the clients of three processes; to make clients takes longer than a life."""
+    simulator = Simulator()
+    processes = []
+    for _ in range(3):
+        sns, sqs = simulator.client("sns"), simulator.client("sqs")
+        processes.append(_Process(sns=sns, sqs=sqs, lost=_LostAnswers(sns, sqs)))
+    return simulator, processes
+
+
+@dataclass(kw_only=True)
+class Life:
+    """The service, and what it remembers.
+
+    Args:
+        held: queue, its receipt handle and who received it.
+        attempts: receives that may be repeated: who, and the parameters.
+        sent: what was published: an address and the parameters.
+    """
+
+    rng: random.Random
+    simulator: Simulator
+    producer: _Process
+    consumers: Sequence[_Process]
+    topics: list[str] = field(default_factory=list)
+    urls: dict[str, str] = field(default_factory=dict)
+    dead: dict[str, str] = field(default_factory=dict)
+    queues: dict[str, RecordedQueue] = field(default_factory=dict)
+    held: list[tuple[str, str, _Process]] = field(default_factory=list)
+    attempts: list[tuple[_Process, dict[str, Any]]] = field(default_factory=list)
+    sent: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    number: int = 0
+
+    def consumer(self) -> _Process:
+        return self.rng.choice(self.consumers)
+
+    def call(self, process: _Process, does: Callable[[], Any]) -> Any:
+        """Return the answer of a call; None if it was refused, or its answer lost."""
+        process.lost.is_on = self.rng.random() < 0.03
+        try:
+            return does()
+        except (ClientError, ReadTimeoutError):
+            return None
+        finally:
+            process.lost.is_on = False
+
+
+def _build(life: Life) -> None:
+    """Make one or two topics, one to three queues, and DLQs, of which two queues may share one."""
+    rng, sqs = life.rng, life.producer.sqs
+    for number in range(rng.choice((1, 1, 2))):
+        attributes = {"FifoTopic": "true", "ContentBasedDeduplication": rng.choice(("true", "false"))}
+        attributes["FifoThroughputScope"] = rng.choice(("Topic", "Topic", "MessageGroup"))
+        made = life.producer.sns.create_topic(Name=f"topic{number}.fifo", Attributes=attributes)
+        life.topics.append(made["TopicArn"])
+    names = [f"queue{number}.fifo" for number in range(rng.choice((1, 2, 2, 3)))]
+    is_shared, scope = rng.random() < 0.3, rng.choice(("queue", "queue", "messageGroup"))
+    for name in names:
+        most = rng.choice((None, 1, 2, 3))
+        seconds = rng.choice(_VISIBILITY_SECONDS)
+        attributes = {"FifoQueue": "true", "VisibilityTimeout": str(seconds), "DeduplicationScope": scope}
+        attributes["ContentBasedDeduplication"] = "true"
+        attributes["FifoThroughputLimit"] = "perMessageGroupId" if scope == "messageGroup" else "perQueue"
+        dead = None
+        if most is not None:
+            dead = "dead.fifo" if is_shared else f"dead-{name}"
+            if dead not in life.urls:
+                created = sqs.create_queue(QueueName=dead, Attributes={"FifoQueue": "true", "VisibilityTimeout": "5"})
+                life.urls[dead] = created["QueueUrl"]
+            policy = {"deadLetterTargetArn": queue_arn(sqs, life.urls[dead]), "maxReceiveCount": most}
+            attributes["RedrivePolicy"] = json.dumps(policy)
+            life.dead[name] = dead
+        life.urls[name] = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        for topic in life.topics:
+            if topic == life.topics[0] or rng.random() < 0.5:
+                subscribe(life.producer.sns, sqs, topic_arn=topic, url=life.urls[name], is_raw=rng.random() < 0.6)
+        life.queues[name] = RecordedQueue(
+            visibility_timeout_seconds=seconds,
+            dead_letter_queue=dead,
+            max_receive_count=most if rng.random() < 0.8 else None,
+        )
+
+
+# --- what a life is made of ------------------------------------------------------------------------------------------
+
+
+def _message(life: Life) -> dict[str, Any]:
+    """Return a new message, rarely one with the id of another, in another group or with another body."""
+    life.number += 1
+    body, id_, group = f"body {life.number}", f"id-{life.number}", life.rng.choice(_GROUPS)
+    if life.sent and life.rng.random() < 0.1:
+        _, other = life.rng.choice(life.sent)
+        body = life.rng.choice((body, other["body"]))
+        id_ = other["id"] if life.rng.random() < 0.7 else id_
+    attributes = {"n": {"DataType": "Number", "StringValue": "1"}} if life.rng.random() < 0.2 else {}
+    return {"body": body, "id": id_, "group": group, "attributes": attributes}
+
+
+def _send(life: Life, address: str, messages: Sequence[Mapping[str, Any]]) -> None:
+    is_topic = address.startswith("arn:")
+    client = life.producer.sns if is_topic else life.producer.sqs
+    entries = []
+    for message in messages:
+        entry = {"Message" if is_topic else "MessageBody": message["body"], "MessageGroupId": message["group"]}
+        if message["id"] is not None:
+            entry["MessageDeduplicationId"] = message["id"]
+        if message["attributes"]:
+            entry["MessageAttributes"] = message["attributes"]
+        entries.append(entry)
+    where = {"TopicArn" if is_topic else "QueueUrl": address}
+    batch = [{"Id": str(number), **entry} for number, entry in enumerate(entries)]
+    does: Callable[[], Any]
+    if len(messages) == 1 and is_topic:
+        does = lambda: client.publish(**where, **entries[0])  # noqa: E731
+    elif len(messages) == 1:
+        does = lambda: client.send_message(**where, **entries[0])  # noqa: E731
+    elif is_topic:
+        does = lambda: client.publish_batch(**where, PublishBatchRequestEntries=batch)  # noqa: E731
+    else:
+        does = lambda: client.send_message_batch(**where, Entries=batch)  # noqa: E731
+    life.sent += [(address, dict(message)) for message in messages]
+    life.call(life.producer, does)
+
+
+def _publish(life: Life) -> None:
+    address = life.rng.choice(life.topics) if life.rng.random() < 0.8 else life.rng.choice(_sources(life))
+    _send(life, address, [_message(life) for _ in range(life.rng.choice((1, 1, 1, 2, 4)))])
+
+
+def _publish_content(life: Life) -> None:
+    """Publish without a deduplication id, where content will do."""
+    message = _message(life) | {"id": None}
+    _send(life, life.rng.choice((*life.topics, *_sources(life))), [message])
+
+
+def _publish_again(life: Life) -> None:
+    if life.sent:
+        address, message = life.rng.choice(life.sent[-6:])
+        if life.rng.random() < 0.2:
+            address = life.rng.choice((*life.topics, *_sources(life)))
+        if life.rng.random() < 0.15:
+            message = message | {"group": life.rng.choice(_GROUPS)}
+        _send(life, address, [message])
+
+
+def _sources(life: Life) -> list[str]:
+    return [life.urls[name] for name in life.queues]
+
+
+def _receive(life: Life) -> None:
+    dead = sorted(set(life.dead.values()))
+    name = life.rng.choice(dead) if dead and life.rng.random() < 0.2 else life.rng.choice(list(life.queues))
+    params = {"QueueUrl": life.urls[name], "MaxNumberOfMessages": life.rng.choice((1, 1, 2, 3, 10)), **_ALL}
+    seconds = life.rng.choice((None, None, None, 0, 3, 40))
+    if seconds is not None:
+        params["VisibilityTimeout"] = seconds
+    if life.rng.random() < 0.2:
+        params["WaitTimeSeconds"] = 2
+    consumer = life.consumer()
+    if life.rng.random() < 0.2:
+        life.number += 1
+        params["ReceiveRequestAttemptId"] = f"attempt-{life.number}"
+        life.attempts.append((consumer, params))
+    _take(life, consumer, params)
+
+
+def _take(life: Life, consumer: _Process, params: Mapping[str, Any]) -> None:
+    answer = life.call(consumer, lambda: consumer.sqs.receive_message(**params)) or {}
+    life.held += [(params["QueueUrl"], each["ReceiptHandle"], consumer) for each in answer.get("Messages", [])]
+
+
+def _repeat_receive(life: Life) -> None:
+    if life.attempts:
+        _take(life, *life.rng.choice(life.attempts[-2:]))
+
+
+def _work(life: Life) -> None:
+    """Receive, and delete what came."""
+    before = list(life.held)
+    _receive(life)
+    for url, handle, consumer in life.held:
+        if (url, handle, consumer) not in before:
+            life.call(consumer, lambda: consumer.sqs.delete_message(QueueUrl=url, ReceiptHandle=handle))  # noqa: B023
+
+
+def _exhaust(life: Life) -> None:
+    """Receive and give back, until something dies."""
+    url = life.rng.choice(_sources(life))
+    for _ in range(life.rng.choice((2, 3, 4))):
+        consumer = life.consumer()
+        params = {"QueueUrl": url, "MaxNumberOfMessages": life.rng.choice((1, 1, 3)), "VisibilityTimeout": 0}
+        _take(life, consumer, params | _ALL)
+
+
+def _chosen(life: Life) -> list[tuple[str, str, _Process]]:
+    if not life.held:
+        return []
+    first = life.rng.choice(life.held)
+    if life.rng.random() < 0.6:
+        return [first]
+    return [each for each in life.held if each[0] == first[0] and each[2] is first[2]][:5]
+
+
+def _delete(life: Life) -> None:
+    chosen = _chosen(life)
+    if len(chosen) == 1:
+        ((url, handle, process),) = chosen
+        life.call(process, lambda: process.sqs.delete_message(QueueUrl=url, ReceiptHandle=handle))
+    elif chosen:
+        url, _, process = chosen[0]
+        entries = [{"Id": str(number), "ReceiptHandle": handle} for number, (_, handle, _) in enumerate(chosen)]
+        life.call(process, lambda: process.sqs.delete_message_batch(QueueUrl=url, Entries=entries))
+
+
+def _hide(life: Life) -> None:
+    chosen, seconds = _chosen(life), life.rng.choice((0, 0, 3, 40))
+    if len(chosen) == 1:
+        ((url, handle, process),) = chosen
+        params = {"QueueUrl": url, "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+        life.call(process, lambda: process.sqs.change_message_visibility(**params))
+    elif chosen:
+        url, _, process = chosen[0]
+        entries = [
+            {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
+            for number, (_, handle, _) in enumerate(chosen)
+        ]
+        life.call(process, lambda: process.sqs.change_message_visibility_batch(QueueUrl=url, Entries=entries))
+
+
+def _purge(life: Life) -> None:
+    url = life.rng.choice(list(life.urls.values()))
+    life.call(life.producer, lambda: life.producer.sqs.purge_queue(QueueUrl=url))
+
+
+def _move(life: Life) -> None:
+    dead = sorted(set(life.dead.values()))
+    if not dead:
+        return
+    sqs = life.producer.sqs
+    params: dict[str, Any] = {"SourceArn": queue_arn(sqs, life.urls[life.rng.choice(dead)])}
+    if life.rng.random() < 0.4:
+        params["DestinationArn"] = queue_arn(sqs, life.rng.choice(_sources(life)))
+    if life.rng.random() < 0.3:
+        params["MaxNumberOfMessagesPerSecond"] = 1
+    answer = life.call(life.producer, lambda: sqs.start_message_move_task(**params))
+    life.tasks.append(params["SourceArn"])
+    if answer and life.rng.random() < 0.3:
+        life.simulator.advance(life.rng.choice((0.5, 2.0)))
+        life.call(life.producer, lambda: sqs.cancel_message_move_task(TaskHandle=answer["TaskHandle"]))
+
+
+def _list_moves(life: Life) -> None:
+    if life.tasks:
+        source = life.rng.choice(life.tasks)
+        life.call(life.producer, lambda: life.producer.sqs.list_message_move_tasks(SourceArn=source))
+
+
+def _look_at_dead_letters(life: Life) -> None:
+    for name in sorted(set(life.dead.values())):
+        consumer = life.consumer()
+        _take(life, consumer, {"QueueUrl": life.urls[name], "MaxNumberOfMessages": 10, "VisibilityTimeout": 1} | _ALL)
+
+
+_STEPS: Mapping[Callable[[Life], None], int] = {
+    _publish: 10,
+    _publish_content: 2,
+    _publish_again: 4,
+    _receive: 9,
+    _repeat_receive: 2,
+    _work: 6,
+    _exhaust: 3,
+    _delete: 8,
+    _hide: 4,
+    _purge: 1,
+    _move: 2,
+    _list_moves: 2,
+    _look_at_dead_letters: 2,
+}
+
+
+def live(life: Life, count: int) -> None:
+    """Let so many random things happen, with pauses."""
+    for step in life.rng.choices(list(_STEPS), list(_STEPS.values()), k=count):
+        del life.held[:-_HELD_MAX]
+        life.simulator.advance(life.rng.choices(_PAUSES_SECONDS, (8, 8, 6, 6, 4, 2, 1, 1))[0])
+        step(life)
+
+
+def _work_off(life: Life) -> None:
+    """Receive and delete until nothing comes for longer than any hold."""
+    for url in life.urls.values():
+        quiet = 0
+        for _ in range(_ROUNDS_MAX):
+            consumer, before = life.consumer(), len(life.held)
+            _take(life, consumer, {"QueueUrl": url, "MaxNumberOfMessages": 10, "WaitTimeSeconds": 20} | _ALL)
+            came, quiet = life.held[before:], quiet + 1
+            for _, handle, process in came:
+                life.call(process, lambda: process.sqs.delete_message(QueueUrl=url, ReceiptHandle=handle))  # noqa: B023
+                quiet = 0
+            if quiet > _QUIET_ROUNDS:
+                break
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What is on disk, and what a user says of it."""
+
+    part: Part
+    folder: Path
+    queues: Mapping[str, RecordedQueue]
+
+    def check(self) -> Verdict:
+        """Return the verdict of `sluice check`."""
+        read = engine.opened(self.folder)
+        assert read is not None
+        return recording.check(
+            read,
+            self.folder,
+            self.queues,
+            "endpoint",
+            has_other_consumers=self.part.is_consumer_left_out,
+        )[0]
+
+
+def _hooked(processes: Sequence[_Process], stack: ExitStack, name: str) -> None:
+    made = saboteur(name).make(2)
+    for client in (client for process in processes for client in (process.sns, process.sqs)):
+        made.attach(client)
+        stack.callback(made.detach, client)
+
+
+def _attach(processes: Sequence[_Process], folder: Path, simulator: Simulator, stack: ExitStack) -> None:
+    for number, process in enumerate(processes):
+        made = record([process.sns, process.sqs], folder, run="life", worker=f"p{number}", clock=simulator.clock)
+        stack.enter_context(made)
+
+
+def recorded(seed: int, folder: Path, *, part: Part | None = None, saboteur_name: str | None = None) -> Recorded:
+    """Live the life of a seed, with one saboteur between the service and its clients if one is named, and record it."""
+    rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
+    simulator, (producer, *consumers) = _simulated()
+    simulator.reset()
+    part = Part.of(rng) if part is None else part
+    life = Life(rng=rng, simulator=simulator, producer=producer, consumers=consumers[: rng.choice((1, 2))])
+    _build(life)
+    if part.is_consumer_left_out:
+        life.consumers = consumers
+    with ExitStack() as stack:
+        if saboteur_name is not None:
+            _hooked([producer, *consumers], stack, saboteur_name)
+        live(life, part.late_steps)
+        _attach([producer], folder, simulator, stack)
+        live(life, 8 if part.late_consumers else 0)
+        _attach(consumers[:1] if part.is_consumer_left_out else consumers, folder, simulator, stack)
+        live(life, rng.randint(10, 30))
+        if rng.random() < _DRAINED_SHARE:
+            _work_off(life)
+    if part.is_torn:
+        torn = rng.choice(sorted(folder.glob("*.arrows")))
+        torn.write_bytes(torn.read_bytes()[:-_TORN_BYTES])
+    return Recorded(part=part, folder=folder, queues=life.queues)

@@ -1,0 +1,43 @@
+"""The checker on recordings of random services: what is lawful is never INVALID, what is sabotaged never VALID."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluice.errors import HistoryError
+from sluice.judge.checker.verdict import Status
+from tests.support.histories.simulated_recordings import Part, recorded
+
+_SEEDS = 100
+
+
+@pytest.mark.parametrize("first", range(0, _SEEDS, 25))
+def test_whatever_a_lawful_service_does_is_no_violation(first: int, tmp_path: Path) -> None:
+    """All of it is recorded, or what came after some instant, or what some of it did."""
+    for seed in range(first, first + 25):
+        life = recorded(seed, tmp_path / str(seed))
+
+        verdict = life.check()
+
+        assert [violation.anomaly for violation in verdict.violations] == [], (seed, life.part)
+        assert verdict.status is not Status.INVALID, (seed, life.part)
+
+
+def test_a_journal_under_a_second_name_is_refused(tmp_path: Path) -> None:
+    life = recorded(1, tmp_path / "life", part=Part())
+    journal = min(life.folder.glob("*.arrows"))
+    shutil.copy(journal, life.folder / "copy.arrows")
+
+    with pytest.raises(HistoryError, match="has the journal of p0-.* twice, allowed is once; remove the copy"):
+        life.check()
+
+
+def test_receives_that_are_counted_and_not_recorded_are_said(tmp_path: Path) -> None:
+    """A consumer that is not recorded takes messages, and gives some back."""
+    left_out = [recorded(seed, tmp_path / str(seed), part=Part(is_consumer_left_out=True)) for seed in range(8)]
+
+    verdicts = [replace(life, part=Part()).check() for life in left_out]
+
+    assert any("that are counted are not on record" in why for verdict in verdicts for why in verdict.unknowns)
