@@ -252,7 +252,8 @@ def _moved_in_part(part: Iterable[Events], *, expectation: Expectation, surround
 
 
 def _otherwise_in_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
-    table = pa.concat_tables([events.table.select(_ANSWERED_COLUMNS) for events in part])
+    none = SCHEMA.empty_table().select(_ANSWERED_COLUMNS)
+    table = pa.concat_tables([none, *(events.table.select(_ANSWERED_COLUMNS) for events in part)])
     is_here = pc.is_in(table.column("queue"), pa.array(expectation.queues, pa.string()))
     is_sent = pc.and_(is_here, pc.equal(table.column("kind"), Kind.PUBLISHED.value))
     is_sent = pc.and_(is_sent, pc.is_valid(table.column("sqs_message_id")))
@@ -267,7 +268,8 @@ def _otherwise_in_part(part: Iterable[Events], *, expectation: Expectation) -> l
 
 def _unseen_in_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
     found = [pa.schema({"queue": pa.string(), "count": pa.int64()}).empty_table()]
-    table = pa.concat_tables([events.table.select(_COUNTED_COLUMNS) for events in part])
+    none = SCHEMA.empty_table().select(_COUNTED_COLUMNS)
+    table = pa.concat_tables([none, *(events.table.select(_COUNTED_COLUMNS) for events in part)])
     for queue in expectation.queues:
         of_queue = table.filter(pc.equal(table.column("queue"), queue))
         since_us = pc.coalesce(of_queue.column("first_received_at_us"), of_queue.column("sent_at_us"))
@@ -300,7 +302,8 @@ def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
 
 def _publishes_in_part(part: Iterable[Events], *, keys: Sequence[int]) -> list[pa.Table]:
     """Return the publishes under some ids: of which message, and when they may have had their effect."""
-    found = []
+    times = dict.fromkeys(("invoked_at_us", "responded_at_us"), pa.int64())
+    found = [pa.schema({"message_group_id": pa.string(), "idx": pa.int64(), "key": pa.uint64(), **times}).empty_table()]
     for events in part:
         key = _id_keys(events)
         where = np.flatnonzero(_is_published(events) & np.isin(key, np.array(keys, np.uint64)))
@@ -352,13 +355,14 @@ def _overview_of_part(part: Iterable[Events]) -> list[pa.Table]:
         kind, none = column("kind"), pa.scalar(None, pa.string())
         is_begun, is_consumed = (pc.is_in(kind, pa.array(kinds)) for kinds in (_BEGUN, _CONSUMED))
         is_of_message = pc.is_in(kind, pa.array(_OF_MESSAGES))
+        is_of_queue = pc.or_(is_consumed, pc.or_(is_of_message, pc.equal(kind, Kind.PUBLISHED.value)))
         is_of_no_group = pc.and_(pc.is_null(column("message_group_id")), pc.not_equal(column("outcome"), "fail"))
         counted = {
             "schema_version": column("schema_version"),
             "run": column("run"),
-            "kind": pc.if_else(pc.or_(is_begun, is_consumed), kind, none),
+            "kind": pc.if_else(pc.or_(is_begun, is_of_queue), kind, none),
             "worker": pc.if_else(is_begun, column("worker"), none),
-            "queue": pc.if_else(pc.or_(is_consumed, pc.equal(kind, Kind.PUBLISHED.value)), column("queue"), none),
+            "queue": pc.if_else(is_of_queue, column("queue"), none),
             "detail": pc.if_else(pc.equal(kind, Kind.TOPOLOGY.value), column("detail"), none),
             "is_of_no_group": pc.and_(is_of_message, is_of_no_group),
         }

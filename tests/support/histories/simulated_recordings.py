@@ -30,7 +30,7 @@ _PAUSES_SECONDS = (0.01, 0.01, 0.5, 2.0, 6.0, 31.0, 70.0, 301.0)
 _HELD_MAX = 12
 _ALL: dict[str, Any] = {"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]}
 _TORN_BYTES = 40
-_DRAINED_SHARE, _ROUNDS_MAX, _QUIET_ROUNDS = 0.5, 20, 2
+_DRAINED_SHARE, _ROUNDS_MAX, _QUIET_ROUNDS = 0.5, 12, 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Part:
     @classmethod
     def of(cls, rng: random.Random) -> "Part":
         """Return one of them, half the time the whole life."""
-        late = rng.randint(3, 25)
+        late = rng.randint(3, 15)
         whole = (cls(), cls(), cls())
         parts = (cls(late_steps=late), cls(late_steps=late, late_consumers=True))
         return rng.choice((*whole, *parts, cls(is_consumer_left_out=True), cls(is_torn=True)))
@@ -434,9 +434,9 @@ def recorded(seed: int, folder: Path, *, part: Part | None = None, saboteur_name
             _hooked([producer, *consumers], stack, saboteur_name)
         live(life, part.late_steps)
         _attach([producer], folder, simulator, stack)
-        live(life, 8 if part.late_consumers else 0)
+        live(life, 6 if part.late_consumers else 0)
         _attach(consumers[:1] if part.is_consumer_left_out else consumers, folder, simulator, stack)
-        live(life, rng.randint(10, 30))
+        live(life, rng.randint(8, 22))
         if rng.random() < _DRAINED_SHARE:
             _work_off(life)
     if part.is_torn:

@@ -175,7 +175,12 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
     """Return what is not as it should be in the DLQ."""
     ids = group.ids.get((queue, dead.idx or 0), [])
     published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
-    if published and not group.may_be_older(dead) and dead.body_hash is not None and not {dead.body_hash, None} & published:
+    if (
+        published
+        and not group.may_be_older(dead)
+        and dead.body_hash is not None
+        and not {dead.body_hash, None} & published
+    ):
         return "its body is another"
     if source is None or dead.idx is None:
         return None

@@ -30,7 +30,7 @@ def test_a_journal_under_a_second_name_is_refused(tmp_path: Path) -> None:
     journal = min(life.folder.glob("*.arrows"))
     shutil.copy(journal, life.folder / "copy.arrows")
 
-    with pytest.raises(HistoryError, match="has the journal of p0-.* twice, allowed is once; remove the copy"):
+    with pytest.raises(HistoryError, match=r"has the journal of p0-.* twice, allowed is once; remove the copy"):
         life.check()
 
 
