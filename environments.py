@@ -5,6 +5,7 @@ add a consumer, add a `Consumer(...)`. Every field, with unit, default and effec
 A wrong value is refused in one line.
 """
 
+import os
 from typing import Any
 
 from sluice import limits
@@ -49,6 +50,7 @@ ENVIRONMENTS = (
     ),
     Environment(
         name="prod",
+        image=os.environ.get("SLUICE_IMAGE") or None,  # what staging ran, by its digest; None builds it
         encryption=Encryption.CMK,
         archive_days=7,
         log_retention_days=90,

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -127,6 +128,29 @@ def test_a_release_goes_from_dev_through_contracts_and_a_load_test_to_prod() -> 
     ]
     assert runs["prod"] == [("make", "setup"), ("make", "deploy", "ENV=prod")]
     assert chain.keys() < ENVIRONMENTS.keys()
+    assert jobs["prod"]["steps"][-1]["env"]["SLUICE_IMAGE"] == "${{ needs.staging.outputs.image }}"
+
+
+def test_prod_runs_the_image_that_the_workflow_names() -> None:
+    """By its digest, as staging ran it; without one it is built."""
+    names = "from sluice.declaration import load_declaration as d; print(d().environment('prod').image)"
+    image = "111122223333.dkr.ecr.us-east-1.amazonaws.com/assets@sha256:" + 32 * "ab"
+
+    for given, declared in ((image, image), ("", "None")):
+        ended = subprocess.run(
+            [sys.executable, "-c", names],
+            cwd=PROJECT,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(PROJECT),
+                "SLUICE_IMAGE": given,
+                "SLUICE_DECLARATION": "environments.py",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ended.stdout.strip() == declared
 
 
 def test_the_load_test_of_a_release_has_thresholds() -> None:
