@@ -7,13 +7,15 @@ handler had comes back as if it were new, or not at all.
   ROLLBACK before it is back in its pool. What the driver has is compared with what it had, when the next takes it:
   factories, adapters, handlers of notices, pipeline, and who else holds it. Behind a pooler the string is executed by
   the server's connection that had the transaction.
-- SQLite: it is closed, and opened anew, in a tenth of a millisecond. A database in memory would be gone: its
-  connection stays as its handlers leave it.
+- SQLite: it is closed, and opened anew, unless `SqliteConnection` has seen that its handler changed nothing but rows.
+  What SQLite counts goes on: `total_changes()`, and `last_insert_rowid()` until the next insert. A database in memory
+  would be gone: its connection stays as its handlers leave it.
 - An engine of somebody else's: it is closed.
 
 What a handler, or a thread that is not the worker's, takes from the worker's pool by itself comes back the same way.
 """
 
+import functools
 import os
 import sqlite3
 import sys
@@ -22,11 +24,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any
-from weakref import WeakSet, finalize
+from weakref import WeakSet, finalize, getweakrefcount
 
 import psycopg
 from psycopg.adapt import AdaptersMap
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types import TypeInfo, TypesRegistry
 from sqlalchemy import Connection, Engine, ExceptionContext, event
@@ -80,6 +82,21 @@ _OPENED_WITH = (
     " ROLLBACK TO SAVEPOINT sluice_look; RELEASE SAVEPOINT sluice_look"
 )
 
+_OF_ROWS = frozenset(
+    (
+        *(sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE),
+        *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
+        *(sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT),
+    )
+)
+# Methods that may change more than rows.
+# https://docs.python.org/3/library/sqlite3.html#connection-objects (read 2026-11-26)
+_CHANGES_OF_SQLITE = {
+    *("create_function", "create_aggregate", "create_window_function", "create_collation", "set_progress_handler"),
+    *("set_trace_callback", "enable_load_extension", "load_extension", "setlimit", "setconfig", "deserialize"),
+    *("interrupt", "blobopen", "backup"),
+}
+
 
 class _Types(TypesRegistry):
     """Types of a connection, which count what is registered."""
@@ -124,7 +141,7 @@ class HookedConnection(psycopg.Connection[Any]):
         self.before_commit: Callable[[], None] | None = None
         """Called once, by the next commit, as the last thing of a transaction, after every listener of SQLAlchemy; what
         it raises is raised instead. A rollback forgets it."""
-        self._is_lent = self._has_ended = self._has_ended_itself = self._is_ending = False
+        self._is_lent = self._has_ended = self._has_ended_itself = False
         self._is_first = self._is_resettable = True
         self._is_borrowed = self._is_new = False
         self._thread: int | None = None
@@ -266,7 +283,7 @@ class HookedConnection(psycopg.Connection[Any]):
             psycopg.ProgrammingError: the handler's transaction has ended.
         """
         self._require_this_thread()
-        if self._is_lent and not self._is_ending:
+        if self._is_lent:
             self._notice_end()
             if self._has_ended:
                 raise psycopg.ProgrammingError(ENDED)
@@ -344,19 +361,20 @@ class HookedConnection(psycopg.Connection[Any]):
             self._has_ended = self._has_ended_itself = True
 
     def _end(self, command: str) -> None:
-        """End the transaction, and make the session new, in one round trip."""
-        with self._ending():
-            self._has_ended = True  # also where it fails: a COMMIT that does is a rollback
-            psycopg.Cursor(self, row_factory=tuple_row).execute(f"{command}; {_AS_NEW}")
-        self._is_new, self._is_lent, self._has_ended = True, False, False
+        """End the transaction, and make the session new, in one round trip.
 
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        self._is_ending = True
-        try:
-            yield
-        finally:
-            self._is_ending = False
+        Raises:
+            psycopg.Error: it cannot be done, or another thread has the connection.
+        """
+        self._require_this_thread()
+        self._has_ended = True  # also where it fails: a COMMIT that does is a rollback
+        with self.lock:  # without a cursor, which takes as long again
+            answer = self.pgconn.exec_(f"{command}; {_AS_NEW}".encode())
+        if answer.status != ExecStatus.COMMAND_OK:
+            if self.closed:
+                raise psycopg.OperationalError(f"the connection was lost: {answer.get_error_message()}")
+            raise psycopg.errors.error_from_result(answer)
+        self._is_new, self._is_lent, self._has_ended = True, False, False
 
 
 class _SqliteCursor(sqlite3.Cursor):
@@ -380,17 +398,39 @@ class _SqliteCursor(sqlite3.Cursor):
             return super().executescript(*arguments)
 
 
+class _SqliteWatch:
+    """Sees every statement that is prepared on a connection, and notes those that may change more than rows.
+
+    https://www.sqlite.org/c3ref/c_alter_table.html (read 2026-11-26)
+    """
+
+    def __init__(self) -> None:
+        self.authorizer: Callable[..., int] | None = None
+        self.has_seen_change = False
+
+    def __call__(self, action: int, first: str | None, second: str | None, database: str | None, *more: Any) -> int:
+        """Return what the authorizer decides."""
+        is_of_rows = action in _OF_ROWS and database in (None, "main") and second != "load_extension"
+        self.has_seen_change = self.has_seen_change or not is_of_rows
+        decide = self.authorizer
+        return sqlite3.SQLITE_OK if decide is None else decide(action, first, second, database, *more)
+
+
 class SqliteConnection(sqlite3.Connection):
     """A connection to SQLite that a handler may have: it is no thread's that the handler left behind.
 
     While a handler has it, its authorizer is the worker's. One thread at a time uses it: to set an authorizer while
     another thread waits in one is a deadlock, and to close it meanwhile ends the process.
+
+    It knows whether a handler may have changed more than rows: by a statement, a method or an attribute.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.lock, self._is_guarded = threading.RLock(), False
+        self.lock, self._watch = threading.RLock(), _SqliteWatch()
         self._thread: int | None = None
+        self._is_lent, self._fewest = False, inf
+        self._lent_with: tuple[Any, ...] | None = None
 
     def require_this_thread(self) -> None:
         """Raise where it is another thread's.
@@ -406,11 +446,43 @@ class SqliteConnection(sqlite3.Connection):
         with self.lock:
             self._thread = threading.get_ident()
 
+    def lend(self) -> None:
+        """Take in that a handler is about to have it, and that its authorizer was set."""
+        self._is_lent = True
+        if self._lent_with is None:
+            self._lent_with, self._watch.has_seen_change = self._state(), False
+
+    def give_back(self) -> bool:
+        """Return whether whoever had it has left nothing on it; false where it was not lent by the worker."""
+        self._is_lent = False
+        is_at_rest = not (self.in_transaction or self._watch.has_seen_change)
+        return is_at_rest and self._state() == self._lent_with
+
+    def is_let_go(self) -> bool:
+        """Return whether nobody holds it but its pool, which gives it to somebody now.
+
+        A cursor, an open blob and a variable of a thread count as references.
+        """
+        count = sys.getrefcount(self) + getweakrefcount(self)
+        self._thread, self._fewest = None, min(count, self._fewest)
+        with suppress(sqlite3.ProgrammingError):  # it was closed meanwhile
+            return count == self._fewest and not self.in_transaction
+        return False
+
+    def _state(self) -> tuple[Any, ...]:
+        settings = (self.isolation_level, self.autocommit, self.row_factory, self.text_factory)
+        return *settings, frozenset(vars(self))
+
+    def note_change(self) -> None:
+        """Take in that it may not be as new any more."""
+        self._watch.has_seen_change = True
+
     def guard(self, authorizer: Callable[..., int] | None) -> None:
         """Let a function authorize each statement, and nobody else set another; None ends that."""
         with self.lock:
-            super().set_authorizer(authorizer)
-            self._is_guarded = authorizer is not None
+            if authorizer is not None:  # from when on also what is prepared already is seen again
+                super().set_authorizer(self._watch)
+            self._watch.authorizer = authorizer
 
     def set_authorizer(self, authorizer_callback: Any) -> None:
         """Let every statement be authorized by a function, which None ends.
@@ -418,12 +490,15 @@ class SqliteConnection(sqlite3.Connection):
         Raises:
             sqlite3.ProgrammingError: a handler has the connection, and the worker's authorizer stays.
         """
-        if self._is_guarded:
+        if self._watch.authorizer is not None:
             raise sqlite3.ProgrammingError("the authorizer is the worker's while a handler runs; set none")
+        self.note_change()
         super().set_authorizer(authorizer_callback)
 
     def cursor(self, factory: Any = _SqliteCursor) -> Any:
         """Return a cursor."""
+        if factory is not _SqliteCursor:
+            self.note_change()
         return super().cursor(factory)
 
     def commit(self) -> None:
@@ -441,8 +516,22 @@ class SqliteConnection(sqlite3.Connection):
     def close(self) -> None:
         """Close it."""
         with self.lock:
-            self.require_this_thread()
+            if self._is_lent:
+                self.require_this_thread()
             super().close()
+
+
+def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def change(connection: SqliteConnection, *arguments: Any, **named: Any) -> Any:
+        connection.note_change()
+        return plain(connection, *arguments, **named)
+
+    return change
+
+
+for _name in _CHANGES_OF_SQLITE & vars(sqlite3.Connection).keys():  # a build may have none for extensions
+    setattr(SqliteConnection, _name, _noting(getattr(sqlite3.Connection, _name)))
 
 
 def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> HookedConnection:
@@ -495,7 +584,7 @@ def lend(connection: Connection) -> None:
     """
     connection.connection.info[_LENT] = True
     driver: Any = connection.connection.driver_connection
-    if isinstance(driver, HookedConnection):
+    if isinstance(driver, HookedConnection | SqliteConnection):
         driver.lend()
 
 
@@ -588,7 +677,7 @@ _closed_when_lent: WeakSet[Engine] = WeakSet()
 
 
 def close_lent(engine: Engine) -> None:
-    """Close what handlers had and what does not come back as new otherwise: SQLite, and engines of somebody else's.
+    """Close what handlers had and what does not come back as new: SQLite that is changed, and others' engines.
 
     A connection that was in use when its engine was disposed of is closed as well: nobody takes it from its old pool
     again, so it would stay open until it is garbage. https://docs.sqlalchemy.org/en/21/core/connections.html
@@ -600,11 +689,8 @@ def close_lent(engine: Engine) -> None:
     if engine in _closed_when_lent:
         return
     _closed_when_lent.add(engine)
-    url, dialect = engine.url, engine.dialect
     stays_open = list[Any]()
-    is_in_memory = dialect.name == "sqlite" and (
-        url.database in (None, "", ":memory:") or (str(url.database).startswith("file:") and "memory" in str(url))
-    )
+    is_in_memory = _is_in_memory(engine)
 
     @event.listens_for(engine, "connect")
     def connected(_: Any, record: ConnectionPoolEntry) -> None:
@@ -615,23 +701,52 @@ def close_lent(engine: Engine) -> None:
         is_lent = record.info.pop(_LENT, False)
         if connection is None or is_in_memory:
             return
-        process_id, pool = record.info.get(_OPENED_FOR, (0, None))
-        if process_id == os.getpid() and pool is not engine.pool:  # a fork's connections are its parent's
+        if _is_of_old_pool(record, engine):
             record.invalidate()
-        if not is_lent or isinstance(connection, HookedConnection):
-            return
-        if dialect.name == "sqlite" and not stays_open:
-            arguments, named = dialect.create_connect_args(url)
-            opened = dialect.loaded_dbapi.connect(*arguments, **named)
-            opened.execute("SELECT count(*) FROM sqlite_schema").close()
-            stays_open.append(opened)
-            finalize(engine, opened.close)
-        record.invalidate()
+        elif is_lent and not _is_as_new_when_back(connection):
+            _open_one_more(engine, stays_open)
+            record.invalidate()
 
-    @event.listens_for(engine, "engine_disposed")
-    def disposed(_: Engine) -> None:
-        while stays_open:
-            stays_open.pop().close()
+    @event.listens_for(engine, "checkout")
+    def taken(connection: Any, *_: Any) -> None:
+        if isinstance(connection, SqliteConnection) and not (is_in_memory or connection.is_let_go()):
+            raise DisconnectionError("somebody still has this connection")
+
+    event.listen(engine, "engine_disposed", lambda _: _close_all(stays_open))
+
+
+def _close_all(opened: list[Any]) -> None:
+    while opened:
+        opened.pop().close()
+
+
+def _is_in_memory(engine: Engine) -> bool:
+    database = engine.url.database
+    is_shared = str(database).startswith("file:") and "memory" in str(engine.url)
+    return engine.dialect.name == "sqlite" and (database in (None, "", ":memory:") or is_shared)
+
+
+def _is_of_old_pool(record: ConnectionPoolEntry, engine: Engine) -> bool:
+    process_id, pool = record.info.get(_OPENED_FOR, (0, None))
+    return process_id == os.getpid() and pool is not engine.pool  # a fork's connections are its parent's
+
+
+def _is_as_new_when_back(connection: Any) -> bool:
+    if isinstance(connection, HookedConnection):
+        return True  # `take_back` has seen to it
+    with suppress(sqlite3.ProgrammingError):  # it is closed
+        return isinstance(connection, SqliteConnection) and connection.give_back()
+    return False
+
+
+def _open_one_more(engine: Engine, stays_open: list[Any]) -> None:
+    if engine.dialect.name != "sqlite" or stays_open:
+        return
+    arguments, named = engine.dialect.create_connect_args(engine.url)
+    opened = engine.dialect.loaded_dbapi.connect(*arguments, **named)
+    opened.execute("SELECT count(*) FROM sqlite_schema").close()
+    stays_open.append(opened)
+    finalize(engine, opened.close)
 
 
 def end_waits(engine: Engine, seconds: float) -> None:

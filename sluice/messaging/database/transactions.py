@@ -323,7 +323,7 @@ def _on_executed(connection: Connection, *_: object) -> None:
 
 
 def _transaction_status(driver: Any) -> int:
-    return int(driver.info.transaction_status)
+    return int(driver.pgconn.transaction_status)
 
 
 def _has_failed(connection: Connection) -> bool:

@@ -18,6 +18,7 @@ import sqlite3
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -454,6 +455,17 @@ class _Sum:
         return 7
 
 
+def _sets_behind_the_commit(session: Session) -> None:
+    driver = driver_of(session)
+    event.listen(session, "after_commit", lambda _: driver.execute("PRAGMA query_only = ON"))
+
+
+def _cursor_in_a_circle(session: Session) -> None:
+    cursor = driver_of(session).execute("SELECT 1 UNION SELECT 2")
+    circle: list[Any] = [cursor]
+    circle.append(circle)
+
+
 def _backs_up_from_nothing(driver: Any) -> None:
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.backup(driver)
@@ -488,7 +500,12 @@ _SQLITE: dict[str, Act] = {
     "blob open": _blob_open,
     "statement unread": _statement_unread,
     "cursor kept": lambda session: _keep(driver_of(session).cursor()),
+    "cursor in a circle": _cursor_in_a_circle,
+    "cursor of another class": _driver(lambda driver: sqlite3.Cursor(driver).execute("PRAGMA query_only = ON")),
+    "set behind the commit": _sets_behind_the_commit,
     "connection kept": lambda session: _keep(driver_of(session)),
+    "reference kept": lambda session: _keep(weakref.ref(driver_of(session))),
+    "made anew": _suppressing(_driver(lambda driver: driver.__init__(":memory:"))),
     "interrupted": _driver(lambda driver: driver.interrupt()),
     "heap limit in capitals": _suppressing(_raw("PRAGMA SOFT_HEAP_LIMIT = 77777777")),
     "driver closed": _driver(lambda driver: driver.close()),

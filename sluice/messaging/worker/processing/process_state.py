@@ -29,20 +29,32 @@ class _Part(NamedTuple):
     put_back: Callable[[Any], object]
 
 
-def _mask() -> int | None:
-    """Return the file mask as Linux shows it: `os.umask` would change it, for other threads too, to tell it.
+class _Mask:
+    """The file mask as Linux shows it: `os.umask` would change it, for other threads too, to tell it.
 
     https://man7.org/linux/man-pages/man5/proc_pid_status.5.html (read 2026-11-26)
     """
-    try:
-        status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # another system, or no descriptor is left
+
+    def __init__(self) -> None:
+        self._status: int | None = None
+        os.register_at_fork(after_in_child=self._forget)  # it is the parent's
+
+    def look(self) -> int | None:
+        """Return it; None on another system, or where no descriptor is left."""
+        for _ in range(2):  # a handler may have closed its descriptor, whose number is another file's now
+            try:
+                if self._status is None:
+                    self._status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+                found = os.pread(self._status, _STATUS_BYTES, 0).partition(b"Umask:\t")[2][:4]
+            except OSError:
+                found = b""
+            if found:
+                return int(found, 8)
+            self._forget()
         return None
-    try:
-        found = os.read(status, _STATUS_BYTES).partition(b"Umask:\t")[2][:4]
-    finally:
-        os.close(status)
-    return int(found, 8) if found else None
+
+    def _forget(self) -> None:
+        self._status = None
 
 
 def _restore_mask(mask: int | None) -> None:
@@ -60,6 +72,38 @@ def _folder() -> str | None:
 def _change_folder(path: str | None) -> None:
     if path is not None:
         os.chdir(path)
+
+
+class _Environment:
+    """The environment, copied anew only when a variable was set since: that takes longer than all other parts together.
+
+    `os.environ` raises an event before each change. https://docs.python.org/3/library/audit_events.html (read
+    2026-11-26)
+    """
+
+    _PROBE = "sluice.environment"
+
+    def __init__(self) -> None:
+        self._mapping, self._change = os.environ, object()
+        self._copied: tuple[object, dict[str, str]] | None = None
+        sys.addaudithook(self._note)
+        before = self._change
+        sys.audit(self._PROBE)
+        self._hears = self._change is not before  # another hook may refuse this one, which raises nothing
+
+    def look(self) -> dict[str, str]:
+        """Return its variables."""
+        change, copied = self._change, self._copied
+        if copied is not None and copied[0] is change and os.environ is self._mapping:
+            return copied[1]
+        variables = os.environ.copy()
+        if self._hears and os.environ is self._mapping:
+            self._copied = change, variables
+        return variables
+
+    def _note(self, event: str, _: tuple[object, ...]) -> None:
+        if event in ("os.putenv", "os.unsetenv", self._PROBE):
+            self._change = object()
 
 
 def _restore_environment(variables: dict[str, str]) -> None:
@@ -103,9 +147,9 @@ def _restore_streams(streams: tuple[Any, ...]) -> None:
 _SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _PARTS = {
     "working directory": _Part(_folder, _change_folder),
-    "environment": _Part(os.environ.copy, _restore_environment),
+    "environment": _Part(_Environment().look, _restore_environment),
     "locale": _Part(lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
-    "file mask": _Part(_mask, _restore_mask),
+    "file mask": _Part(_Mask().look, _restore_mask),
     "warning filters": _Part(lambda: list(warnings.filters), _restore_warnings),
     "recursion limit": _Part(sys.getrecursionlimit, sys.setrecursionlimit),
     "switch interval": _Part(sys.getswitchinterval, sys.setswitchinterval),

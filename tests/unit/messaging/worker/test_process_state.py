@@ -1,0 +1,58 @@
+"""What a handler changes in its process is as before when no handler runs; what others change stays."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from sluice.messaging.worker.processing.process_state import ProcessState
+
+_NAME = "SLUICE_TEST_TENANT"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(_NAME, raising=False)
+    with structlog.testing.capture_logs():
+        yield
+
+
+_CHANGES: dict[str, Callable[[], object]] = {
+    "set": lambda: os.environ.update({_NAME: "b"}),
+    "set as bytes": lambda: os.environb.update({_NAME.encode(): b"b"}),
+    "removed": lambda: os.environ.pop(_NAME),
+    "set and removed": lambda: (os.environ.update({_NAME: "b"}), os.environ.pop(_NAME)),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_a_variable_is_as_it_was_before_the_handler_and_not_as_it_was_before_that(change: str) -> None:
+    state = ProcessState()
+    with state.handling():
+        pass
+    os.environ[_NAME] = "a"
+
+    for _ in range(2):
+        with state.handling():
+            _CHANGES[change]()
+
+        assert os.environ[_NAME] == "a"
+
+
+def test_the_file_mask_is_as_before_though_a_handler_closed_what_shows_it(tmp_path: Path) -> None:
+    state = ProcessState()
+    before = os.umask(0o027)
+    try:
+        with state.handling():
+            os.umask(0)
+            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (a path is none of the test)
+                if os.path.realpath(f"/proc/self/fd/{name}").endswith("/status"):
+                    os.close(int(name))
+
+        (tmp_path / "made").touch()
+        assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
