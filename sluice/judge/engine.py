@@ -20,6 +20,7 @@ from sluice.history.events import Event, Kind, Outcome
 from sluice.judge.checker import Expectation, QueueContext
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, UNANSWERED_WITHIN_US
 from sluice.judge.checker.verdict import Violation
+from sluice.judge.conduct import conduct
 from sluice.judge.counts import AROUND, CALLS
 from sluice.judge.folder.series_schema import Series
 from sluice.judge.groups import Findings, find_in_part, gathered, least_rows
@@ -195,6 +196,10 @@ class Engine:
         (found,) = self._history.look(_overview_of_part, Rows(columns=_OVERVIEW_COLUMNS, is_grouped=False))
         rows = found.group_by(list(_OVERVIEW), use_threads=False).aggregate([("count", "sum"), ("least_us", "min")])
         return rows.rename_columns([*_OVERVIEW, "count", "least_us"]).to_pylist()  # type: ignore[no-any-return]
+
+    def conduct(self, timeouts: Mapping[str, int]) -> dict[str, Any]:
+        """Return how the consumers of a recording behaved, as `conduct.conduct`."""
+        return conduct(self._history, timeouts)
 
     def series(self, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
         """Return what the report's charts show; groups with violations get a timeline."""

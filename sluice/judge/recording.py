@@ -154,7 +154,9 @@ def check(
             "one_group_in": topology.one_group_in,
         },
     )
-    return judge(engine, facts), expectation
+    verdict = judge(engine, facts)
+    consumer = engine.conduct(expectation.visibility_timeout_seconds)
+    return replace(verdict, measures={**verdict.measures, "consumer": consumer}), expectation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

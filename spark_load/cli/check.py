@@ -66,6 +66,9 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
     " violation.",
 )
 @click.option(
+    "--all", "is_whole", is_flag=True, help="Print every property, also those that held or were not exercised."
+)
+@click.option(
     "--engine",
     type=click.Choice([_AUTO, _LOCAL, _SPARK]),
     default=_AUTO,
@@ -78,6 +81,7 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
 def check(
     history: Path,
     as_json: bool,
+    is_whole: bool,
     queue_texts: tuple[str, ...],
     retention_texts: tuple[str, ...],
     environment_name: str | None,
@@ -127,7 +131,7 @@ def check(
                 has_other_consumers=other_consumers,
                 clock_bound_us=clock_bound_us,
             )
-    finish(verdict, history, as_json=as_json)
+    finish(verdict, history, as_json=as_json, is_whole=is_whole)
 
 
 def _names_a_cluster() -> bool:

@@ -11,6 +11,7 @@ from rich.markdown import Markdown
 
 from sluice.errors import HistoryError
 from sluice.judge import report
+from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.report.summary import caveats, harmed, where
 from sluice.terminal import output
@@ -28,16 +29,20 @@ def page_optional(next_step: str) -> Iterator[None]:
         output.line(f"no page was drawn: {why}; {next_step}", is_error=True)
 
 
-def finish(verdict: Verdict, folder: Path, *, as_json: bool) -> NoReturn:
-    """Show the verdict and end with its exit code."""
+def finish(verdict: Verdict, folder: Path, *, as_json: bool, is_whole: bool = False) -> NoReturn:
+    """Show the verdict, with each of its properties if it is to be whole, and end with its exit code."""
     if as_json:
         output.as_json(verdict.as_json())
     else:
-        print_markdown(report.markdown(verdict))
+        print_markdown(report.markdown(verdict, is_whole=is_whole))
     why = [
         *verdict.unknowns,
-        *(f"{violation.anomaly} in {where(violation)}: {violation.sentence}" for violation in verdict.violations),
+        *(
+            f"{violation.anomaly} {ANOMALIES[violation.anomaly].name} in {where(violation)}: {violation.sentence}"
+            for violation in verdict.violations
+        ),
         *verdict.crossed,
+        *verdict.conduct,
     ]
     for reason in why[:_REASONS_MAX]:
         output.line(reason, is_error=True)

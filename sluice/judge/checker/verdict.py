@@ -170,12 +170,21 @@ class Verdict:
     def crossed(self) -> list[str]:
         """Return what was above a threshold, a sentence each with its anomaly; of groups see `violations`."""
         crossed = [prop for prop in self.properties if prop.holding is Holding.CROSSED]
-        return [f"{prop.anomaly}: {sentence}" for prop in crossed for sentence in prop.crossed]
+        return [
+            f"{prop.anomaly} {ANOMALIES[prop.anomaly].name}: {sentence}"
+            for prop in crossed
+            for sentence in prop.crossed
+        ]
+
+    @property
+    def conduct(self) -> tuple[str, ...]:
+        """Return what consumers did that no promise of AWS allows for: handles used late, deletes refused."""
+        return tuple(self.measures.get("consumer", {}).get("found", ()))
 
     @property
     def exit_code(self) -> int:
         """Return what a program that judged ends with."""
-        is_crossed = any(p.holding is Holding.CROSSED for p in self.properties)
+        is_crossed = bool(self.conduct) or any(p.holding is Holding.CROSSED for p in self.properties)
         return EXIT_CROSSED if is_crossed and self.status is Status.VALID else EXIT_CODES[self.status]
 
     def as_json(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.history.events import Event
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import SCHEMA_VERSION, Holding, Property, Status, Verdict, Violation
+from sluice.judge.conduct import AGAIN
 from sluice.judge.folder import json_files, series_schema
 from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, one_of, replace
 from sluice.judge.folder.layout import JUNIT_FILE, PAGE_FILE, SERIES_FILE, SUMMARY_FILE, VERDICT_FILE
@@ -93,6 +94,25 @@ class _Fault(TypedDict):
     recovered_in_seconds: dict[str, Number | None]
 
 
+class _Work(_Quantiles):
+    count: Count
+
+
+class _Conduct(TypedDict):
+    work_us: _Work | None
+    again: dict[Annotated[str, one_of(AGAIN)], Count]
+    late: Count
+    late_work_us_max: Count | None
+    late_timeout_us: Count | None
+    refused: dict[str, Count]
+    together: Count
+
+
+class _Consumer(TypedDict):
+    queues: dict[str, _Conduct]
+    found: list[str]
+
+
 @with_config(KEEPS)
 class _Measures(TypedDict, total=False):
     published: _Rate
@@ -105,6 +125,7 @@ class _Measures(TypedDict, total=False):
     calls: _Calls
     faults: list[_Fault]
     replay: _Replay
+    consumer: _Consumer
 
 
 def _whole(merged: _Measures) -> _Measures:

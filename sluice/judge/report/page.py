@@ -1,7 +1,7 @@
 """The page with charts: one file of HTML and inline SVG that asks the network for nothing and needs no script."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,14 @@ from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Property, Verdic
 from sluice.judge.folder.series_schema import EXACT_MAX, Series
 from sluice.judge.report import figures, timeline
 from sluice.judge.report.summary import (
+    CONSUMER,
+    FAMILIES,
     NO_THRESHOLD,
     NOT_EXERCISED,
     Held,
+    consumer,
     exercised,
+    families,
     harmed,
     held,
     means,
@@ -42,17 +46,6 @@ _SIGNS = {
     Holding.NO_THRESHOLD: "-",
     Holding.NOT_EXERCISED: "○",
 }
-_FAMILIES = {
-    "A": "Existence",
-    "B": "Duplication",
-    "C": "Order within a group",
-    "D": "Group blocking",
-    "E": "Fan-out",
-    "F": "Dead letters and redrive",
-    "G": "Content",
-    "H": "Liveness and latency",
-    "R": "Effects of consumers",
-}
 _TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
 
 
@@ -62,11 +55,13 @@ def html(verdict: Verdict, run_series: Series) -> str:
     parts = {
         "title": escape(f"{verdict.status.value.upper()}: {run['run']}"),
         "status": "crossed" if is_crossed else verdict.status.value,
-        "word": verdict.status.value.upper() + (", a threshold crossed" if is_crossed else ""),
+        "word": verdict.status.value.upper() + _but(verdict),
         "heading": escape(str(run["run"])),
         "under": f'<p class="soft">{_what(verdict, run_series)}</p><dl class="tiles">{_tiles(verdict)}</dl>',
         "means": escape(means(verdict)),
         "reasons": list_items(reasons(verdict)),
+        "consumer": _consumer(verdict),
+        "families": escape(" · ".join(families(verdict))),
         "exercised": escape(exercised(verdict)),
         "counts": _counts(verdict.properties),
         "cells": _cells(verdict.properties),
@@ -87,6 +82,18 @@ def html(verdict: Verdict, run_series: Series) -> str:
         "measuring": _measuring(verdict, run_series),
     }
     return filled(_TEMPLATE, parts)
+
+
+def _but(verdict: Verdict) -> str:
+    """Return what stands beside the word VALID where it is not plain."""
+    if verdict.exit_code != EXIT_CROSSED:
+        return ""
+    return ", but mend your consumer" if verdict.conduct else ", a threshold crossed"
+
+
+def _consumer(verdict: Verdict) -> str:
+    sentences = consumer(verdict)
+    return f'<h2 id="consumer">{CONSUMER}</h2><ul>{list_items(sentences)}</ul>' if sentences else ""
 
 
 def _what(verdict: Verdict, series: Series) -> str:
@@ -150,21 +157,61 @@ def _counts(properties: Sequence[Property]) -> str:
 
 
 def _cells(properties: Sequence[Property]) -> str:
-    """Return every property as a cell; the table below says the same for those who cannot see it."""
-    return "".join(
-        f'<a class="cell {_class(prop.holding)}" href="#{prop.anomaly}" title="{escape(ANOMALIES[prop.anomaly].name)}:'
-        f' {prop.holding.value}">{prop.anomaly}<span>{_SIGNS[prop.holding]}</span></a>'
-        for prop in properties
+    """Return every property by its name; the table below says the same for those who cannot see it."""
+    rows = "".join(
+        f'<p class="cells"><strong>{name}</strong> {"".join(map(_cell, tried))}</p>'
+        for name, tried in _by_family(_is_tried, properties)
+    )
+    others = "".join(_cell(prop) for prop in properties if not _is_tried(prop))
+    return (
+        f'<div role="group" aria-label="Every property, with a link to its row">{rows}'
+        f"{_folded(properties, f'''<p class="cells">{others}</p>''')}</div>"
+    )
+
+
+def _is_tried(prop: Property) -> bool:
+    return prop.holding not in (Holding.NOT_EXERCISED, Holding.NO_THRESHOLD)
+
+
+def _by_family(
+    is_chosen: Callable[[Property], bool], properties: Iterable[Property]
+) -> Iterator[tuple[str, list[Property]]]:
+    """Yield each family's name with those of its properties that are chosen, if any are."""
+    for initial, name in FAMILIES.items():
+        chosen = [prop for prop in properties if prop.anomaly.startswith(initial) and is_chosen(prop)]
+        if chosen:
+            yield name, chosen
+
+
+def _folded(properties: Sequence[Property], html: str) -> str:
+    """Return what is of properties that were not exercised, behind a line that says how many those are."""
+    count = sum(not _is_tried(prop) for prop in properties)
+    summary = (
+        f"{units.plural(count, 'property').replace('propertys', 'properties')} not exercised, or without a threshold"
+    )
+    return f"<details><summary>{summary}</summary>{html}</details>" if count else ""
+
+
+def _cell(prop: Property) -> str:
+    known = ANOMALIES[prop.anomaly]
+    return (
+        f'<a class="cell {_class(prop.holding)}" href="#{prop.anomaly}" title="{prop.anomaly} {escape(known.name)}:'
+        f' {prop.holding.value}">{escape(known.name)} <span>{_SIGNS[prop.holding]}</span></a>'
     )
 
 
 def _properties(properties: Sequence[Property]) -> str:
-    rows = []
-    for family, name in _FAMILIES.items():
-        of = [prop for prop in properties if prop.anomaly.startswith(family)]
-        if of:
-            rows += [f'<tr class="family"><th scope="rowgroup" colspan="5">{name}</th></tr>', *map(_property, of)]
-    return "\n".join(rows)
+    """Return a table of the properties that were exercised, and another, folded, of the others."""
+    return _table(_is_tried, properties) + _folded(properties, _table(lambda prop: not _is_tried(prop), properties))
+
+
+def _table(is_chosen: Callable[[Property], bool], properties: Sequence[Property]) -> str:
+    rows = "".join(
+        f'<tr class="family"><th scope="rowgroup" colspan="5">{name}</th></tr>{"".join(map(_property, chosen))}'
+        for name, chosen in _by_family(is_chosen, properties)
+    )
+    titles = ("id", "nothing was …", "verdict", "found", "opportunities")
+    return rows_html(titles, rows, css="properties", numbers=titles[-2:]) if rows else ""
 
 
 def _property(prop: Property) -> str:

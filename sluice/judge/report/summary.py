@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sluice.history.events import is_end_marker
+from sluice.judge import conduct
 from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED
-from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict, Violation
+from sluice.judge.checker.verdict import Holding, Property, Status, Verdict, Violation
 from sluice.pages import units
 from sluice.pages.units import plural
 
@@ -47,22 +48,40 @@ def escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\g<0>", printable)
 
 
-def markdown(verdict: Verdict) -> str:
-    """Return the summary as Markdown."""
+FAMILIES = {
+    "A": "Loss",
+    "B": "Duplicates",
+    "C": "Order",
+    "D": "Groups",
+    "E": "Fan-out",
+    "F": "Dead letters",
+    "G": "Content",
+    "H": "Speed",
+    "R": "Effects",
+}
+"""First character of an anomaly's id to what its family is about."""
+CONSUMER = "What your consumer did"
+_KEPT = (Holding.HOLDS, Holding.ALLOWED, Holding.SEEN)
+_PLAIN = (Holding.HOLDS, Holding.NOT_EXERCISED, Holding.NO_THRESHOLD)
+
+
+def markdown(verdict: Verdict, *, is_whole: bool = True) -> str:
+    """Return the summary as Markdown; where it is not whole, of the properties only what is out of the ordinary."""
     parts = [
         f"# {verdict.status.value.upper()} — {escaped(str(verdict.run.get('run', '')))}",
         *(f"**VALID, but {escaped(caveat)}.**" for caveat in caveats(verdict)),
         *([escaped(f"{sentence}.")] if (sentence := harmed(verdict)) is not None else []),
+        *([_bullets(CONSUMER, tuple(map(escaped, consumed)))] if (consumed := consumer(verdict)) else []),
         *([_bullets("Not known", tuple(map(escaped, verdict.unknowns)))] if verdict.unknowns else []),
         *([_bullets("Crossed", tuple(map(escaped, verdict.crossed)))] if verdict.crossed else []),
         *([_violations(verdict)] if verdict.violations else []),
-        _properties(verdict),
+        _properties(verdict) if is_whole else _exceptions(verdict),
         _measures(verdict.measures),
         _faults(verdict.measures.get("faults", ())),
         *([_bullets("Scaling", tuple(map(escaped, scaled)))] if (scaled := verdict.run.get("scaling")) else []),
         _allowed("Known deviations of this target, allowed", verdict.run.get("known_deviations", {})),
         _allowed("Lawful under this load, allowed", verdict.run.get("allowed", {})),
-        _not_judged(),
+        *([_not_judged()] if is_whole else []),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -142,13 +161,48 @@ def _when(event: Mapping[str, Any], first_us: int) -> str:
     return f"{(invoked_us - first_us) / 1e6:+.6f} s, {answered}"
 
 
+def consumer(verdict: Verdict) -> list[str]:
+    """Return what the consumers of a recording did, a sentence each; of a run nothing."""
+    measured = verdict.measures.get("consumer")
+    return [] if measured is None else conduct.lines(measured)
+
+
+def families(verdict: Verdict) -> list[str]:
+    """Return how many properties of each family were exercised and held, of all that are judged, as `Order 5 of 6`.
+
+    A family of which nothing was exercised is left out.
+    """
+    found = []
+    for initial, name in FAMILIES.items():
+        of = [
+            prop
+            for prop in verdict.properties
+            if prop.anomaly[0] == initial and prop.holding is not Holding.NO_THRESHOLD
+        ]
+        kept = sum(prop.holding in _KEPT for prop in of)
+        if kept or any(prop.holding not in _PLAIN for prop in of):
+            found.append(f"{name} {kept} of {len(of)}")
+    return found
+
+
+def _exceptions(verdict: Verdict) -> str:
+    odd = [prop for prop in verdict.properties if prop.holding not in _PLAIN]
+    line = f"{' · '.join(families(verdict)) or 'Nothing was exercised'}. {exercised(verdict)}"
+    table = _table("Exceptions", odd) if odd else ""
+    return "\n\n".join(filter(None, (table, f"## Properties\n\n{line} `--all` lists each.")))
+
+
 def _properties(verdict: Verdict) -> str:
+    return _table("Properties", verdict.properties)
+
+
+def _table(title: str, properties: Iterable[Property]) -> str:
     rows = [
         f"| {p.anomaly} | {ANOMALIES[p.anomaly].name} | {_MARKS.get(p.holding, p.holding.value)}"
         f" | {p.violation_count} | {p.opportunities:,} |"
-        for p in verdict.properties
+        for p in properties
     ]
-    head = ["## Properties", "", "| id | nothing was | verdict | found | opportunities |", "|---|---|---|---:|---:|"]
+    head = [f"## {title}", "", "| id | nothing was | verdict | found | opportunities |", "|---|---|---|---:|---:|"]
     return "\n".join([*head, *rows])
 
 
@@ -265,7 +319,8 @@ def _not_judged() -> str:
 
 def means(verdict: Verdict) -> str:
     """Return what the verdict means, and what it does not."""
-    crossed = ["A threshold of the profile was crossed."] if verdict.exit_code == EXIT_CROSSED else []
+    is_crossed = verdict.status is Status.VALID and any(p.holding is Holding.CROSSED for p in verdict.properties)
+    crossed = ["A threshold of the profile was crossed."] if is_crossed else []
     return " ".join([_MEANS[verdict.status], *crossed, *(f"But {caveat}." for caveat in caveats(verdict))])
 
 
@@ -282,6 +337,7 @@ def reasons(verdict: Verdict) -> list[str]:
     return [
         *found,
         *verdict.crossed,
+        *verdict.conduct,
         *unknown,
         *([] if harm is None else [f"{harm}."]),
         *([] if broken else [exercised(verdict)]),
@@ -361,7 +417,13 @@ def caveats(verdict: Verdict) -> list[str]:
     """
     if verdict.status is not Status.VALID:
         return []
-    return [*_of_losses(verdict), *_of_faults(verdict), *_of_speed(verdict)]
+    return [*_of_conduct(verdict), *_of_losses(verdict), *_of_faults(verdict), *_of_speed(verdict)]
+
+
+def _of_conduct(verdict: Verdict) -> list[str]:
+    """Return that the consumer did what is no promise's fault; the sentences stand under CONSUMER."""
+    count = len(verdict.conduct)
+    return [f"your consumer needs mending ({plural(count, 'finding')} under {CONSUMER!r})"] if count else []
 
 
 def _of_losses(verdict: Verdict) -> list[str]:
@@ -376,7 +438,8 @@ def _of_losses(verdict: Verdict) -> list[str]:
         if of_anomaly[_ACKNOWLEDGED].opportunities
         else "no acknowledged publish is on record"
     )
-    return [f"loss was not judged ({', '.join(open_)}): {why}"]
+    named = ", ".join(f"{anomaly} {ANOMALIES[anomaly].name}" for anomaly in open_)
+    return [f"loss was not judged ({named}): {why}"]
 
 
 def _of_faults(verdict: Verdict) -> list[str]:

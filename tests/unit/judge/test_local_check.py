@@ -264,7 +264,9 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
     assert verdict.measures["published"]["count"] == 2
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
     assert verdict.measures["percentiles"] == "exact"
-    assert [name.partition(" was ")[0] for name in verdict.crossed] == [f"H3: latency in {queue}" for queue in QUEUES]
+    assert [name.partition(" was ")[0] for name in verdict.crossed] == [
+        f"H3 late: latency in {queue}" for queue in QUEUES
+    ]
     assert {name.partition(", ")[2] for name in verdict.crossed} == {"allowed are 0.001 s"}
 
 

@@ -20,7 +20,10 @@ from tests.support.histories.by_hand import EXPECTATION, full, sane
 from tests.support.histories.recordings import KNOWN, engine_of, write_journal
 
 _NO_SPEED = "it says nothing about speed: its profile sets no latency_seconds_max"
-_NO_LOSS = "loss was not judged (A1, A3, E1): nothing marks where a group ends, so no queue is known to be drained"
+_NO_LOSS = (
+    "loss was not judged (A1 lost, A3 vanished, E1 fan-out-incomplete): nothing marks where a group ends, so no queue"
+    " is known to be drained"
+)
 _THRESHOLDS = {"D3", "E3", "H1", "H3", "H4", "H5", "H6"}
 
 
@@ -69,7 +72,10 @@ def test_a_recording_without_acknowledged_publishes_says_so() -> None:
 
     shown = report.markdown(replace(verdict, properties=properties))
 
-    assert "loss was not judged (A1, A3, E1): no acknowledged publish is on record" in shown
+    assert (
+        "loss was not judged (A1 lost, A3 vanished, E1 fan-out-incomplete): no acknowledged publish is on record"
+        in shown
+    )
 
 
 @pytest.mark.parametrize("shown", [report.markdown, _box, junit.xml], ids=["summary", "page", "junit"])
@@ -151,3 +157,17 @@ def test_faults_that_met_nobody_and_workers_that_ended_by_themselves_are_counted
         in found
     )
     assert "met nobody" not in shown(verdict)
+
+
+def test_terminal_summary_has_exceptions_and_families_and_no_other_row() -> None:
+    """Each property that held, or had no opportunity to fail, is a row of the whole summary only."""
+    verdict = finished_runs.invalid()
+    brief, whole = report.markdown(verdict, is_whole=False), report.markdown(verdict)
+
+    assert len([line for line in whole.splitlines() if line.startswith("| ")]) > 60
+    odd = [prop.anomaly for prop in verdict.properties if prop.holding is Holding.VIOLATED]
+    assert all(f"| {anomaly} " in brief for anomaly in odd)
+    assert "| H2 " not in brief
+    assert "| H2 " in whole
+    assert " · Order " in brief
+    assert "`--all` lists each." in brief

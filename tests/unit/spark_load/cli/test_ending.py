@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import EXIT_CROSSED
 from spark_load.cli import ending, with_spark
 from spark_load.run import driver
@@ -33,7 +34,7 @@ def test_a_crossed_threshold_is_said_at_the_very_end(tmp_path: Path, capsys: pyt
         ending.finish(finished_runs.crossed(), tmp_path, as_json=True)
 
     assert ended.value.code == EXIT_CROSSED
-    assert "H3: latency in shipping was 2.33 s, allowed are 2.2 s\n" in capsys.readouterr().err
+    assert "H3 late: latency in shipping was 2.33 s, allowed are 2.2 s\n" in capsys.readouterr().err
 
 
 def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
@@ -71,7 +72,8 @@ def test_what_a_history_names_is_printed_as_text(
     escaped = "".join(name if name.isprintable() else name.encode("unicode_escape").decode() for name in odd)
     assert err.splitlines()[:2] == [
         f"what became of {escaped}",
-        f"{violation.anomaly} in group {escaped}, all queues, message 1: of {escaped}",
+        f"{violation.anomaly} {ANOMALIES[violation.anomaly].name} in group {escaped}, all queues, message 1:"
+        f" of {escaped}",
     ]
     if form == "json":
         assert json.loads(out)["unknowns"] == [f"what became of {odd}"]

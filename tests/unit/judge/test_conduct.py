@@ -1,0 +1,128 @@
+"""What the consumers of a recording did that is theirs to mend: a service that keeps its promises is no excuse."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sluice.judge import recording
+from sluice.judge.checker.verdict import EXIT_CROSSED, Status, Verdict
+from sluice.judge.engine import opened
+from sluice.judge.report import summary
+from sluice.recorder import record
+from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, Shop
+
+
+def _delete(shop: Shop, handle: str) -> None:
+    shop.sqs.delete_message(QueueUrl=shop.url, ReceiptHandle=handle)
+
+
+def _be_late(shop: Shop) -> None:
+    (handle,) = shop.receive(count=1)
+    shop.simulator.advance(VISIBILITY_SECONDS + 3)
+    with pytest.raises(ClientError):
+        _delete(shop, handle)
+
+
+def _extend(shop: Shop) -> None:
+    (handle,) = shop.receive(count=1)
+    shop.simulator.advance(VISIBILITY_SECONDS - 1)
+    shop.sqs.change_message_visibility(QueueUrl=shop.url, ReceiptHandle=handle, VisibilityTimeout=60)
+    shop.simulator.advance(50)
+    _delete(shop, handle)
+
+
+def _release(shop: Shop) -> None:
+    (handle,) = shop.receive(count=1)
+    shop.sqs.change_message_visibility(QueueUrl=shop.url, ReceiptHandle=handle, VisibilityTimeout=0)
+
+
+def _fail(shop: Shop) -> None:
+    shop.receive(count=1)
+    shop.simulator.advance(VISIBILITY_SECONDS + 1)
+
+
+def _work_in_threads(shop: Shop) -> None:
+    first, second, third = shop.receive(count=3)
+    for handle in (second, first, third):
+        _delete(shop, handle)
+
+
+def _be_punctual(shop: Shop) -> None:
+    (handle,) = shop.receive(count=1)
+    shop.simulator.advance(VISIBILITY_SECONDS - 1)
+    _delete(shop, handle)
+
+
+def _verdict_of(folder: Path, consume: Callable[[Shop], None], seconds: int = VISIBILITY_SECONDS) -> Verdict:
+    shop = Shop()
+    with record(shop.clients, folder, clock=shop.simulator.clock):
+        for number in range(4):
+            shop.order("ann", number, deduplication_id=str(number))
+        consume(shop)
+        shop.bill()
+    engine = opened(folder)
+    assert engine is not None, "it is small"
+    queues = recording.parse_queues([f"{QUEUE}={seconds}:{DEAD}:{RECEIVES_MAX}"])
+    return recording.check(engine, folder, queues, "endpoint")[0]
+
+
+@pytest.mark.parametrize(
+    ("consume", "found", "sentence"),
+    [
+        (_be_punctual, [], "at most 29 s, of 4 messages"),
+        (_extend, [], "at most 79 s, of 4 messages"),
+        (_release, [], "1 message received again: the consumer released it"),
+        (
+            _fail,
+            [],
+            "1 message received again: its visibility timeout ended before a delete, as of a handler that failed",
+        ),
+        (
+            _be_late,
+            [
+                "1 message received again before the work on it had ended: work took up to 33 s, the timeout is 30 s",
+                "1 receipt handle used after the visibility timeout had ended: work took up to 33 s, the timeout is"
+                " 30 s",
+                "1 delete refused with InvalidParameterValue: the message was still in the queue, or is again",
+            ],
+            "at most 33 s",
+        ),
+        (
+            _work_in_threads,
+            [
+                "1 message settled before an earlier one of the group that was also at work: two threads or consumers"
+                " work on one group, and its order ends there"
+            ],
+            "of 4 messages",
+        ),
+    ],
+)
+def test_a_verdict_says_what_the_consumer_did(
+    tmp_path: Path, consume: Callable[[Shop], None], found: list[str], sentence: str
+) -> None:
+    verdict = _verdict_of(tmp_path, consume)
+
+    assert verdict.status is Status.VALID
+    assert list(verdict.conduct) == [f"{QUEUE}: {line}" for line in found]
+    assert verdict.exit_code == (EXIT_CROSSED if found else 0)
+    assert any(sentence in line for line in summary.consumer(verdict)), summary.consumer(verdict)
+    assert ("needs mending" in summary.means(verdict)) is bool(found)
+
+
+def test_a_handle_is_late_only_where_the_timeout_is_known(tmp_path: Path) -> None:
+    """Of a queue that is not named nobody knows when a lease ended; that a delete was refused is known."""
+    shop = Shop()
+    with record(shop.clients, tmp_path, clock=shop.simulator.clock):
+        shop.order("ann", 1, deduplication_id="1")
+        _be_late(shop)
+        shop.bill()
+    engine = opened(tmp_path)
+    assert engine is not None, "it is small"
+
+    measured: dict[str, Any] = recording.check(engine, tmp_path, {}, "endpoint")[0].measures["consumer"]
+
+    assert measured["queues"][QUEUE]["late"] == 0
+    assert measured["queues"][QUEUE]["refused"] == {"InvalidParameterValue": 1}
