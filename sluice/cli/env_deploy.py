@@ -61,4 +61,5 @@ def deploy(
         else:
             findings = deployment.check(stacks, Account(account=str(environment.account), region=environment.region))
     require_allowed(findings, allowed)
-    output.line(f"{name}: {len(findings)} resources would be harmed, all of them allowed")
+    count = f"{len(findings)} resources would lose what they hold, as allowed" if findings else "nothing would be lost"
+    output.line(f"{name}: {count}")

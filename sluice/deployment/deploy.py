@@ -72,10 +72,10 @@ class Deployment:
     def _change(self, stack: SynthesizedStack, folder: Path, account: Account, allowed: Collection[str]) -> None:
         deployed = account.template(stack)
         cdk = ("deploy", stack.path, "--app", str(folder), "--exclusively", "--progress", "events")
-        change_set = ("--change-set-name", _CHANGE_SET, "--require-approval", self.approval)
-        self._cdk(*cdk, "--method", "prepare-change-set", *change_set)
+        change_set = ("--change-set-name", _CHANGE_SET, "--require-approval")
+        self._cdk(*cdk, "--method", "prepare-change-set", *change_set, self.approval)
         changes = account.changes(stack, _CHANGE_SET)
-        if not changes:
+        if changes is None:
             return
         if deployed is not None:
             self._judge_change_set(stack, changes, deployed, account, allowed)
@@ -83,7 +83,7 @@ class Deployment:
         mine = [id_ for id_ in allowed if id_ in (deployed or {}).get("Resources", {})]
         if is_retained and deployed is not None and mine:
             self._protect(stack, account, mine)
-        self._cdk(*cdk, "--method", "execute-change-set", *change_set)
+        self._cdk(*cdk, "--method", "execute-change-set", *change_set, "never")
         if is_retained:
             self._protect(stack, account, ())
 

@@ -124,13 +124,20 @@ class Account:
         return f"about {sum(int(count) for count in found['Attributes'].values()):,} now"
 
     def changes(self, stack: SynthesizedStack, change_set: str) -> list[Mapping[str, Any]] | None:
-        """Return the changes of a change set, all pages; None where there is none, because nothing changes."""
+        """Return the changes of a change set, all pages; None where it cannot be executed, because nothing changes.
+
+        One that changes outputs alone can be executed, and its list is empty.
+        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeChangeSet.html
+        (read 2026-11-26).
+        """
         client = self._client("cloudformation", stack.lookup_role_arn)
         changes: list[Mapping[str, Any]] = []
         token: dict[str, str] = {}
         try:
             while True:
                 page = client.describe_change_set(StackName=stack.name, ChangeSetName=change_set, **token)
+                if page["ExecutionStatus"] != "AVAILABLE":
+                    return None
                 changes += page["Changes"]
                 if not page.get("NextToken"):
                     return changes

@@ -13,30 +13,42 @@ from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.xdist_group("a localstack of its own"), pytest.mark.slow]
 _SECONDS = 240
+_APP = """
+import aws_cdk as cdk
+from sluice.declaration import load_declaration
+from sluice.stacks import MessagingStack
+
+app = cdk.App()
+environment = load_declaration().environment("tiny")
+stage = cdk.Stage(app, "tiny", env=cdk.Environment(account=environment.account, region=environment.region))
+MessagingStack(stage, "Messaging", environment=environment, database=None)
+app.synth()
+"""
 _DECLARED = """
-from sluice.declaration import Consumer, Environment, NewNetwork, Removal
+from sluice.declaration import Consumer, Environment
 
 ENVIRONMENTS = (
     Environment(
-        name="tiny",
-        account="000000000000",
-        removal=Removal.RETAIN,
-        silent=True,
-        image="worker:1",
-        network=NewNetwork(restrict_default_security_group=False),
-        consumers=tuple(Consumer(name=name) for name in {names}),
+        name="tiny", account="000000000000", silent=True, consumers=tuple(Consumer(name=name) for name in {names})
     ),
 )
 """
 
 
-def _run(folder: Path, names: tuple[str, ...], *options: str) -> subprocess.CompletedProcess[str]:
-    declaration = folder / "environments.py"
-    declaration.write_text(_DECLARED.format(names=names))
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a project whose app has the messaging stack alone."""
+    (tmp_path / "app.py").write_text(_APP, encoding="utf-8")
+    (tmp_path / "cdk.json").write_text(f'{{"app": "{sys.executable} app.py"}}', encoding="utf-8")
+    return tmp_path
+
+
+def _deploy(folder: Path, *names: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    (folder / "environments.py").write_text(_DECLARED.format(names=names), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-m", "sluice", "env", "deploy", "tiny", "--declaration", str(declaration), *options],
-        cwd=PROJECT,
-        env={**os.environ, "CONFIRM": "tiny"},
+        [sys.executable, "-m", "sluice", "env", "deploy", "tiny", *options],
+        cwd=folder,
+        env={**os.environ, "CONFIRM": "tiny", "PYTHONPATH": str(PROJECT)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -47,33 +59,37 @@ def _run(folder: Path, names: tuple[str, ...], *options: str) -> subprocess.Comp
 
 @pytest.mark.timeout(900)
 def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
-    empty: localstack.Running, tmp_path: Path
+    empty: localstack.Running, tmp_path: Path, folder: Path
 ) -> None:
-    subprocess.run(["cdk", "bootstrap", "aws://000000000000/us-east-1", "--no-notices"], cwd=tmp_path, check=True)
-    created = _run(tmp_path, ("billing", "audit"))
+    subprocess.run(
+        ["cdk", "bootstrap", "--no-notices", "aws://000000000000/us-east-1"], cwd=tmp_path.parent, check=True
+    )
+    created = _deploy(folder, "billing", "audit")
     assert created.returncode == 0, created.stdout + created.stderr
+    assert _subscribed() == ["sluice-tiny-audit.fifo", "sluice-tiny-billing.fifo"]
     sqs = boto3.client("sqs")
     url = sqs.get_queue_url(QueueName="sluice-tiny-billing.fifo")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="one", MessageGroupId="g", MessageDeduplicationId="1")
 
-    refused = _run(tmp_path, ("audit",), "--check")
+    refused = _deploy(folder, "audit")
 
     assert refused.returncode == 3, refused.stdout + refused.stderr
-    lines = [line for line in refused.stderr.splitlines() if " would be " in line]
+    lines = [line for line in refused.stderr.splitlines() if " would be removed: " in line]
     assert len(lines) == 4  # three queues and the subscription
-    assert any("sluice-tiny-billing.fifo (" in line and "(about 1 now)" in line for line in lines), lines
-    options = refused.stderr.rpartition("if it is meant, add ")[2].split()
-    assert _run(tmp_path, ("audit",), *options[:-2]).returncode == 3
-    assert "sluice-tiny-billing.fifo" in _subscribed(), "nothing may have been changed"
+    assert any(" sluice-tiny-billing.fifo (" in line and "(about 1 now)" in line for line in lines), lines
+    options = tuple(refused.stderr.rpartition("if it is meant, add ")[2].split())
+    assert _deploy(folder, "audit", options=options[:-2]).returncode == 3
+    assert len(_subscribed()) == 2, "nothing may have been changed"
 
-    allowed = _run(tmp_path, ("audit",), *options)
+    allowed = _deploy(folder, "audit", options=options)
 
     assert allowed.returncode == 0, allowed.stdout + allowed.stderr
     assert _subscribed() == ["sluice-tiny-audit.fifo"]
-    assert _run(tmp_path, ("audit",)).returncode == 0  # nothing is left to change
+    again = _deploy(folder, "audit")
+    assert again.returncode == 0, again.stdout + again.stderr
 
 
 def _subscribed() -> list[str]:
-    return sorted(
-        found["Endpoint"].rpartition(":")[2] for found in boto3.client("sns").list_subscriptions()["Subscriptions"]
-    )
+    """Return the names of the queues that are subscribed to a topic."""
+    found = boto3.client("sns").list_subscriptions()["Subscriptions"]
+    return sorted(subscription["Endpoint"].rpartition(":")[2] for subscription in found)
