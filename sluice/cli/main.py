@@ -173,10 +173,12 @@ def run() -> None:
         main()
     except SystemExit as end:
         code = end.code
-    if (failed := streams.failure()) is not None and code in (0, None):
-        lost = f"standard output cannot be written ({failed.strerror}): all is done, and what was printed is lost"
-        output.line(f"sluice: {lost}; send it elsewhere", is_error=True)
-        code = COULD_NOT
+    if (failed := streams.failure()) is not None:
+        is_done = code in (0, None)
+        lost = "all is done, and what was printed is lost" if is_done else "what was printed is lost"
+        failure = f"standard output cannot be written ({failed.strerror})"
+        output.line(f"sluice: {failure}: {lost}; send it elsewhere", is_error=True)
+        code = COULD_NOT if is_done else code
     ours = (threading.main_thread(), threading.current_thread())
     if any(not thread.daemon and thread not in ours for thread in threading.enumerate()):
         atexit._run_exitfuncs()  # noqa: SLF001 (has no public name)

@@ -16,7 +16,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -122,7 +121,6 @@ class Unit:
             self._watch(connection)
 
     def _watch(self, connection: Connection) -> None:
-        _listen(connection.engine)
         _watching.setdefault(connection, WeakSet()).add(self)
         self.note_state(connection)
 
@@ -285,6 +283,12 @@ class Unit:
             )
 
 
+_watching: WeakKeyDictionary[Connection, WeakSet[Unit]] = WeakKeyDictionary()
+_left: WeakKeyDictionary[Connection, list[Unit]] = (
+    WeakKeyDictionary()
+)  # whose session has ended, and not their transaction
+
+
 def unit_of(session: Session) -> Unit:
     """Return what the session's transaction has added."""
     if _UNIT not in session.info:
@@ -338,26 +342,15 @@ def _after_end(session: Session, transaction: SessionTransaction) -> None:
         unit.end()
 
 
-def _listen(engine: Engine) -> None:
-    """Listen to an engine once: to listen to the connection of each transaction takes longer."""
-    with _listening:
-        if engine in _listened:
-            return
-        _listened.add(engine)
-        hooks.listen(engine, "commit", _on_commit)
-        for name in ("prepare_twophase", "commit_twophase"):
-            hooks.listen(engine, name, _require_numbered)
-        for name in ("rollback", "rollback_twophase"):
-            hooks.listen(engine, name, _on_rollback)
-        hooks.listen(engine, "before_cursor_execute", _on_statement)
-        hooks.listen(engine, "after_cursor_execute", _after_statement)
-
-
+# Of all engines: to listen to one while others execute over it would break what they iterate over.
+@hooks.listens_for(Engine, "prepare_twophase")
+@hooks.listens_for(Engine, "commit_twophase")
 def _require_numbered(connection: Connection, *_: object) -> None:
     for unit in list(_watching.get(connection, ())):
         unit.require_numbered()
 
 
+@hooks.listens_for(Engine, "commit")
 def _on_commit(connection: Connection) -> None:
     try:
         _require_numbered(connection)
@@ -368,12 +361,15 @@ def _on_commit(connection: Connection) -> None:
         raise
 
 
+@hooks.listens_for(Engine, "rollback")
+@hooks.listens_for(Engine, "rollback_twophase")
 def _on_rollback(connection: Connection, *_: object) -> None:
     _left.pop(connection, None)
     for unit in _watching.pop(connection, ()):
         unit.lose()
 
 
+@hooks.listens_for(Engine, "before_cursor_execute")
 def _on_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
     units = [unit for unit in list(_watching.get(connection, ())) if unit.is_waiting]
     if units and _ends_transaction(connection, statement):
@@ -391,6 +387,7 @@ def _ends_transaction(connection: Connection, statement: str) -> bool:
     return any(map(ENDS_TRANSACTION.match, _QUOTED.sub("''", statement).split(";")))
 
 
+@hooks.listens_for(Engine, "after_cursor_execute")
 def _after_statement(connection: Connection, *_: object) -> None:
     for unit in list(_watching.get(connection, ())):
         unit.note_state(connection)
@@ -428,11 +425,3 @@ def _is_open(connection: Connection) -> bool | None:
     if isinstance(driver, sqlite3.Connection):
         return driver.in_transaction
     return driver.info.transaction_status != _IDLE if isinstance(driver, psycopg.Connection) else None
-
-
-_watching: WeakKeyDictionary[Connection, WeakSet[Unit]] = WeakKeyDictionary()
-_left: WeakKeyDictionary[Connection, list[Unit]] = (
-    WeakKeyDictionary()
-)  # whose session has ended, and not their transaction
-_listened: WeakSet[Engine] = WeakSet()
-_listening = Lock()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, text
 
 from sluice.__main__ import run
 from sluice.clock import eventually
@@ -131,6 +131,19 @@ def test_a_command_does_its_work_whatever_its_streams_are(
     printed = (tmp_path / "out").read_text("utf-8") if (tmp_path / "out").exists() else ""
     assert (ended, "Traceback" in printed) == (expected, False), printed
     assert (_LOST in printed) == (streams.get("stdout") == _FULL and streams["stderr"] == "out" and expected == 2)
+
+
+def test_a_command_that_finds_something_says_that_it_is_lost_and_ends_as_it_would(
+    database: Engine, tmp_path: Path
+) -> None:
+    with database.begin() as connection:
+        connection.execute(text("DROP INDEX sluice_outbox_sent"))
+    streams = {"stdout": _FULL, "stderr": "out"}
+
+    ended = _ended(_started(["outbox", "check"], streams, tmp_path, SLUICE_DSN=str(database.url)))
+
+    assert ended == 1
+    assert (tmp_path / "out").read_text("utf-8") == f"{_LOST}: what was printed is lost; send it elsewhere\n"
 
 
 class Served:

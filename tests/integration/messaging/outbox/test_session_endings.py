@@ -538,3 +538,22 @@ def test_a_text_that_speaks_of_a_commit_ends_nothing(world: _World) -> None:
         session.commit()
 
     assert world.stored() == ({1}, {1})
+
+
+def test_the_first_event_over_an_engine_breaks_nobody_who_uses_it(world: _World) -> None:
+    """SQLAlchemy goes through the listeners of an engine in one thread while another one adds an event."""
+    theirs = create_engine(world.engine.url)
+    world.made.append(theirs)
+
+    @hooks.listens_for(theirs, "before_cursor_execute")
+    def add(connection: Connection, *_: object) -> None:
+        session = Session(connection)
+        session.connection()
+        OUTBOX.add(session, Event(type="placed", group="g", data=1))
+
+    with theirs.connect() as connection:
+        found = connection.execute(text("SELECT 1")).scalar_one()
+        connection.rollback()
+
+    theirs.dispose()
+    assert found == 1
