@@ -235,20 +235,29 @@ class Group:
             event.sent_at_us
             for queue in self.expectation.queues
             for event in self.receives(queue, copy.idx)
-            if event.sqs_message_id == copy.sqs_message_id and not self.is_moved(queue, copy.idx or 0)
+            if event.sqs_message_id == copy.sqs_message_id and not self._may_be_sent_by_task(event)
         ]
         return sent[0] if sent else None
+
+    def _may_be_sent_by_task(self, event: Event) -> bool:
+        """Return whether a move task may have sent what was received."""
+        sent_us = NEVER_US if event.sent_at_us is None else event.sent_at_us + ENQUEUED_WITHIN_US + self.around_bound_us
+        return any(move.destination == event.queue and move.began_at_us <= sent_us for move in self.around.moves)
 
     def older_copies(self, idx: int) -> int:
         """Return how many copies of a message a queue may have had from before the publishes on record began."""
         if self.expectation.publishing_began_us is None:
             return 0
         of_queue = [
-            sum(self.may_be_older(self.instances[queue, id_][0]) for id_ in ids)
+            sum(self._is_older(self.instances[queue, id_][0]) for id_ in ids)
             for (queue, of), ids in self.ids.items()
-            if of == idx and queue in self.expectation.queues
+            if of == idx and queue in self.judged_queues
         ]
         return max(of_queue, default=0)
+
+    def _is_older(self, copy: Event) -> bool:
+        """Return `may_be_older` of a copy that no move task may have made of another one."""
+        return self.may_be_older(copy) and not self._may_be_sent_by_task(copy)
 
     def may_be_repeat(self, idx: int, *, before_us: int = NEVER_US) -> bool:
         """Return whether the first publish of a message may repeat one before, or beside, those on record.
@@ -285,8 +294,8 @@ class Group:
         return any(
             copy.sent_at_us is not None and from_us < copy.sent_at_us + _SENT_ROUNDED_US and copy.sent_at_us < until_us
             for queue in self.expectation.queues
-            if not self.is_moved(queue, idx)
             for copy in self.receives(queue, idx)
+            if not self._may_be_sent_by_task(copy)
         )
 
     @cached_property
@@ -540,12 +549,16 @@ class Group:
     def has_stayed(self, queue: str, idx: int | None) -> bool:
         """Return whether the message certainly did not leave the queue and come back: that gives it another place.
 
-        What died in the end was bound by order until then.
+        What died in the end was bound by order until then; what came later under another id is another copy.
         """
         if idx is None or self.is_moved(queue, idx):
             return False
         dead = self.dead_letter(queue, idx)
-        return dead is None or all(self.is_before(receive, dead) for receive in self.receives(queue, idx))
+        return dead is None or all(
+            self.is_before(receive, dead)
+            for receive in self.receives(queue, idx)
+            if dead.sqs_message_id in (None, receive.sqs_message_id)
+        )
 
     def is_bound(self, queue: str, idx: int | None) -> bool:
         """Return whether order and uniqueness bind the message in the queue: it certainly never left it for a DLQ."""

@@ -52,7 +52,7 @@ class Part:
     @classmethod
     def of(cls, rng: random.Random) -> "Part":
         """Return one of them, half the time the whole life."""
-        late = rng.randint(3, 15)
+        late = rng.randint(3, 12)
         whole = (cls(), cls(), cls())
         parts = (cls(late_steps=late), cls(late_steps=late, late_consumers=True))
         return rng.choice((*whole, *parts, cls(is_consumer_left_out=True), cls(is_torn=True)))
@@ -436,7 +436,7 @@ def recorded(seed: int, folder: Path, *, part: Part | None = None, saboteur_name
         _attach([producer], folder, simulator, stack)
         live(life, 6 if part.late_consumers else 0)
         _attach(consumers[:1] if part.is_consumer_left_out else consumers, folder, simulator, stack)
-        live(life, rng.randint(8, 22))
+        live(life, rng.randint(6, 16))
         if rng.random() < _DRAINED_SHARE:
             _work_off(life)
     if part.is_torn:

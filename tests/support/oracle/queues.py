@@ -46,6 +46,7 @@ class Copy:
         is_moved: whether a move task brought it.
         moved_by: the move tasks that moved it so far, in order.
         former_id: the SQS message id it had in the DLQ it was moved from.
+        seen_us: when the first answer with it had come: it was in the queue before.
     """
 
     idx: int
@@ -61,6 +62,7 @@ class Copy:
     is_moved: bool = False
     moved_by: tuple[int, ...] = ()
     former_id: str | None = None
+    seen_us: int = NEVER_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Received:
     receive_count: int | None
     visibility_us: int
     is_given_back: bool = False
+    answered_us: int = NEVER_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class QueueState:
         is_dead_letter_queue: whether only the order of first receives is looked at: operators read it as they like.
         handles: every receipt handle given out here, to its copy's instance.
         attempts: the receives that may be repeated.
+        purges: when each confirmed purge was asked for, and by when it was over.
     """
 
     copies: tuple[Copy, ...] = ()
@@ -112,6 +116,7 @@ class QueueState:
     is_dead_letter_queue: bool = False
     handles: frozenset[tuple[str, int]] = field(default_factory=frozenset)
     attempts: tuple[Attempt, ...] = ()
+    purges: tuple[tuple[int, int], ...] = ()
 
     def with_copy(self, copy: Copy) -> "QueueState":
         """Return the queue with one copy more, at the end of the group."""
@@ -150,12 +155,20 @@ class QueueState:
             yield from self.changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
         if self.receives_max is not None and copy.receives >= self.receives_max:
             yield from self.changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
-        elif answer and self._fits(position, answer[0]):
+        elif answer and self._fits(position, answer[0]) and not self._is_purged(copy, at_us):
             delivered = self._delivered(position, answer[0], at_us)
             yield from delivered._walk(position + 1, answer[1:], dead, at_us)
             is_hidden = answer[0].visibility_us > 0 or not answer[0].handle  # of a lost answer nobody knows
             if answer[1:] and not is_hidden:  # it may come again in the same answer (VIS-12)
                 yield from delivered._walk(0, answer[1:], dead, at_us)
+
+    def _is_purged(self, copy: Copy, at_us: int) -> bool:
+        """Return whether a purge that is over has removed a copy: it was in the queue when that was asked for."""
+        return any(copy.seen_us < began_us and at_us > ended_us for began_us, ended_us in self.purges)
+
+    def removing(self, position: int) -> "QueueState":
+        """Return the queue without the copy at a position, which a purge removed."""
+        return self.changed(position, place="gone")
 
     def _delivered(self, position: int, received: Received, at_us: int) -> "QueueState":
         copy = self.copies[position]
@@ -169,6 +182,7 @@ class QueueState:
             receives=max(copy.receives + 1, (self.is_dead_letter_queue and received.receive_count) or 0),
             is_given_back=received.is_given_back,
             is_changed=False,
+            seen_us=min(copy.seen_us, received.answered_us),
         )
         return replace(delivered, handles=self.handles | {(received.handle, copy.instance)})
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from operator import itemgetter
 
 from sluice.history.events import Event, Kind, Outcome
-from sluice.judge.checker import Expectation, Move, QueueContext
+from sluice.judge.checker import Expectation, Loss, Move, QueueContext
 from tests.support.oracle.queues import NEVER_US, Copy, QueueState, Received
 
 
@@ -144,8 +144,8 @@ _NOWHERE = QueueContext()
 def is_possible(events: Iterable[Event], expectation: Expectation, around: QueueContext = _NOWHERE) -> bool:
     """Return whether the events of one group, settled, may come from queues that keep all of AWS's promises.
 
-    Judged are publishes to the topic, receives, deletes, visibility changes and move tasks, all of one clock, and that
-    a DLQ was empty, and its queue of what was brought back; without effects and purges.
+    Judged are publishes to the topic, receives, deletes, visibility changes, move tasks and purges, all of one clock,
+    and that a DLQ was empty, and its queue of what was brought back; without effects.
     """
     calls = (*_calls(events), *_emptied(around))
     queues = {
@@ -155,7 +155,14 @@ def is_possible(events: Iterable[Event], expectation: Expectation, around: Queue
         )
         for name in expectation.queues
     } | {name: QueueState(is_dead_letter_queue=True) for name in expectation.dead_letter_queues.values()}
-    return _Search(expectation, around.moves).reach(
+    queues = {
+        name: replace(
+            state,
+            purges=tuple((p.began_at_us, p.ended_at_us) for p in around.purges if p.queue == name and p.is_certain),
+        )
+        for name, state in queues.items()
+    }
+    return _Search(expectation, around.moves, around.purges).reach(
         calls, SystemState(queues=queues, lost=dict(expectation.lost_receives)), 0
     )
 
@@ -183,14 +190,15 @@ def _calls(events: Iterable[Event]) -> tuple[Call, ...]:
     )
 
 
+_OF_QUEUE = 1_000
 _UNANSWERED_WITHIN_US = 60_000_000  # no service works on a call any longer
 _TOLERANCE_US = 30_000_000  # the window is documented as a minimum
 _EFFECTS = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
 
 
 class _Search:
-    def __init__(self, expectation: Expectation, moves: Sequence[Move]) -> None:
-        self._expectation, self._moves = expectation, moves
+    def __init__(self, expectation: Expectation, moves: Sequence[Move], purges: Sequence[Loss] = ()) -> None:
+        self._expectation, self._moves, self._purges = expectation, moves, purges
         self._seen: set[object] = set()
 
     def reach(self, calls: tuple[Call, ...], world: SystemState, now_us: int) -> bool:
@@ -208,7 +216,11 @@ class _Search:
                 for after, after_us in self._effects(call, _bounded(world, call), at_us):
                     if after_us <= latest_us and self.reach(rest, after, after_us):
                         return True
-        unrecorded = (*self._lost_receives(world, now_us, latest_us), *self._moved(world, now_us, latest_us))
+        unrecorded = (
+            *self._lost_receives(world, now_us, latest_us),
+            *self._moved(world, now_us, latest_us),
+            *self._purged(world, now_us, latest_us),
+        )
         return any(self.reach(calls, after, at_us) for after, at_us in unrecorded)
 
     def _effects(self, call: Call, world: SystemState, at_us: int) -> Iterator[tuple[SystemState, int]]:
@@ -311,6 +323,18 @@ class _Search:
                         queues[move.destination] = queues[move.destination].with_moved(copy)
                         yield replace(before, queues=queues), at_us
 
+    def _purged(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
+        """Yield what every next step of a purge may leave, and when: it removes one message after the other."""
+        for purge in self._purges:
+            at_us = max(from_us, purge.began_at_us)
+            state = world.queues.get(purge.queue)
+            for position, copy in enumerate(
+                state.copies if state and at_us <= min(until_us, purge.ended_at_us) else ()
+            ):
+                assert state is not None
+                if copy.place in ("waiting", "held"):
+                    yield replace(world, queues={**world.queues, purge.queue: state.removing(position)}), at_us
+
     def _taken(self, world: SystemState, name: str, answer: list[Received], at_us: int) -> Iterator[SystemState]:
         queue = world.queues.get(name)
         if queue is not None:
@@ -322,8 +346,10 @@ class _Search:
         if dlq is None or not dead:
             return world
         state = world.queues[dlq]
+        apart = _OF_QUEUE * [*self._expectation.dead_letter_queues].index(name)  # one DLQ may be that of several queues
         for copy in dead:
-            state = state.with_copy(Copy(copy.idx, copy.instance, copy.sqs_message_id, moved_by=copy.moved_by))
+            buried = Copy(copy.idx, apart + copy.instance, copy.sqs_message_id, moved_by=copy.moved_by)
+            state = state.with_copy(buried)
         return replace(world, queues={**world.queues, dlq: state})
 
     def _lost_receives(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
@@ -348,6 +374,7 @@ class _Search:
             receive_count=event.receive_count,
             visibility_us=seconds * 1_000_000,
             is_given_back=seconds == 0 and not (is_dlq and event.visibility_timeout_seconds is None),
+            answered_us=event.responded_at_us or NEVER_US,
         )
 
 

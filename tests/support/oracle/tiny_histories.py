@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
-from sluice.judge.checker import Expectation, Move, QueueContext
+from sluice.judge.checker import Expectation, Loss, Move, QueueContext
+from sluice.limits import PURGE_SECONDS_MAX
 from sluice.simulator.model.message import Message
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.refusal import Refusal
@@ -30,6 +31,7 @@ class _Life:
         is_full: whether there are attempt ids, move tasks, and deletes from DLQs.
         attempts: what may be repeated: queue, attempt id, messages asked for, visibility timeout of the call.
         moved_count: how many messages were moved.
+        purges: what was purged, and by when that is over.
     """
 
     rng: random.Random
@@ -47,6 +49,7 @@ class _Life:
     attempts: list[tuple[FifoQueue, str, int, int | None]] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     moved_count: int = 0
+    purges: list[Loss] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,11 @@ class TinyHistory:
     around: QueueContext = field(default_factory=QueueContext)
 
 
-def honest(seed: int, *, is_full: bool = False) -> TinyHistory:
-    """Return what the model did in one short life, with attempt ids and move tasks if it is a full one."""
+def honest(seed: int, *, is_full: bool = False, is_purged: bool = False) -> TinyHistory:
+    """Return what the model did in one short life, with attempt ids and move tasks if it is a full one.
+
+    One that `is_purged` has purges and, if it has two queues, one DLQ for both.
+    """
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
     receives_max = rng.choice((None, 1, 1, 2) if is_full else (None, None, 1, 2))
     names = rng.choice((("billing",), ("billing",), ("billing", "shipping")))
@@ -70,7 +76,11 @@ def honest(seed: int, *, is_full: bool = False) -> TinyHistory:
         queues={name: _queue(name, receives_max) for name in names},
         dead={} if receives_max is None else {name: _queue(f"{name}-dlq", None) for name in names},
     )
-    steps, calls_max = (_FULL_STEPS, 8) if is_full else (_STEPS, 7)
+    calls_max = 8 if is_full else 7
+    steps: Sequence[Callable[[_Life], None]] = _FULL_STEPS if is_full else _STEPS
+    if is_purged:
+        life.dead = dict.fromkeys(life.dead, _queue("dlq", None))
+        steps = (*_STEPS, *_STEPS, _exhaust, _exhaust, _purge, _purge, _purge)
     for step in (_publish, *(rng.choice(steps) for _ in range(rng.randint(2, calls_max)))):
         life.now += rng.choice(_PAUSES_SECONDS)
         step(life)
@@ -84,11 +94,11 @@ def honest(seed: int, *, is_full: bool = False) -> TinyHistory:
             run=RUN,
             queues=names,
             visibility_timeout_seconds=dict.fromkeys(names, VISIBILITY_SECONDS),
-            dead_letter_queues={name: f"{name}-dlq" for name in life.dead},
+            dead_letter_queues={name: queue.name for name, queue in life.dead.items()},
             max_receive_count={} if receives_max is None else dict.fromkeys(names, receives_max),
             lost_receives=life.lost_receives,
         ),
-        around=QueueContext(moves=tuple(life.moves), empty_since_us=_empty_since_us(life)),
+        around=QueueContext(moves=tuple(life.moves), purges=tuple(life.purges), empty_since_us=_empty_since_us(life)),
     )
 
 
@@ -262,6 +272,25 @@ def _bring_back(life: _Life) -> None:
     if life.rng.random() < 0.7:
         life.now += life.rng.choice(_PAUSES_SECONDS)
         _take(life, life.queues[destination], life.dead[destination])
+
+
+def _purge(life: _Life) -> None:
+    queue = life.rng.choice([*life.queues.values(), *life.dead.values()])
+    queue.settle(life.now)
+    try:
+        queue.purge(life.now)
+    except Refusal:  # once a minute
+        return
+    before, after = life.rng.choice(_CALL_SECONDS), life.rng.choice(_CALL_SECONDS)
+    life.purges.append(
+        Loss(
+            queue=queue.name,
+            began_at_us=round((life.now - before) * 1e6),
+            ended_at_us=round((life.now + after + PURGE_SECONDS_MAX) * 1e6),
+            is_certain=True,
+        )
+    )
+    life.now += life.rng.choice((0.001, 0.02, 1.0, 70.0))
 
 
 def _delete(life: _Life) -> None:

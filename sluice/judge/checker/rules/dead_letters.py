@@ -107,7 +107,7 @@ def _absent(group: Group) -> Iterator[Found]:
         most, last = group.expectation.max_receive_count.get(queue), receives[-1]
         dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
         empty_us = group.around.empty_since_us.get(dead_letter_queue or "")
-        if most is None or empty_us is None or (last.receive_count or 0) < most or _is_open(group, queue):
+        if most is None or empty_us is None or (last.receive_count or 0) < most or _is_open(group, queue, last):
             continue
         free_us = group.possible_lease_end_us(last) + group.around_bound_us
         _, empty_polls = group.around.polls(queue, from_us=free_us, until_us=empty_us)
@@ -127,11 +127,17 @@ def _absent(group: Group) -> Iterator[Found]:
             yield queue, [last.idx], sentence, receives[-6:]
 
 
-def _is_open(group: Group, queue: str) -> bool:
-    """Return whether dead letters of the queue may have come and gone with nothing on record."""
+def _is_open(group: Group, queue: str, last: Event) -> bool:
+    """Return whether a message may have come to the DLQ after its last receive and gone with nothing on record."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
     is_proven = group.is_proven(queue) and group.is_proven(dead_letter_queue)
-    return not is_proven or any(move.source == dead_letter_queue for move in group.around.moves)
+    moves = [move for move in group.around.moves if move.source == dead_letter_queue]
+    return not is_proven or any(not _is_over(group, move, last) for move in moves)
+
+
+def _is_over(group: Group, move: Move, event: Event) -> bool:
+    """Return whether a move task had certainly ended when something was received."""
+    return move.is_finished and group.is_after(event, move.ended_at_us)
 
 
 @rule("F4")
@@ -200,9 +206,14 @@ def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str
 @rule("F7")
 def _order(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
-        dead = {idx: event for idx, event in _dead(group, queue) if not group.moves_before(event, queue)}
         first = group.first_received.get(queue, {})
-        came = sorted((idx for idx in dead if idx in first), key=lambda idx: responded(first[idx]))
+        dead = {
+            idx: event
+            for idx, event in _dead(group, queue)
+            if all(idx in first and _is_over(group, move, first[idx]) for move in group.moves_before(event, queue))
+        }
+        came = [idx for idx, event in dead.items() if idx in first and group.is_before(first[idx], event)]
+        came.sort(key=lambda idx: responded(first[idx]))
         for later, earlier in overtaken(group, came, dead):
             last = group.receives(queue, later)
             gone = [event for event in last if responded(event) < responded(dead[later])]
@@ -255,17 +266,17 @@ def _may_have_died(group: Group, queue: str, receives: Sequence[Event], moves: S
 @rule("F8")
 def _redrive_loss(group: Group) -> Iterator[Found]:
     for queue, dead_letter_queue, moves in _moves(group):
-        move, ended_us = moves[0], max(move.ended_at_us if move.ended_at_us else NEVER_US for move in moves)
+        ended_us = max(move.ended_at_us if move.ended_at_us else NEVER_US for move in moves)
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
         is_over = all(since is not None and since > ended_us for since in empty)
         is_over = is_over and group.is_proven(dead_letter_queue)
-        is_over = is_over and removed_after_us(group, queue, move.began_at_us) > max(filter(None, empty), default=0)
-        for idx, dead in _dead_lettered(group, dead_letter_queue, move) if is_over else ():
-            arrived_us = min(map(invoked, group.receives(queue, idx)), default=move.began_at_us)
+        for idx, dead in _dead_lettered(group, dead_letter_queue, moves[-1]) if is_over else ():
+            arrived_us = min(map(invoked, group.receives(queue, idx)), default=moves[0].began_at_us)
             is_gone = removed_after_us(group, dead_letter_queue, arrived_us) <= ended_us
-            if is_gone or group.may_be_deleted(dead):
-                continue
-            if not _after(group, queue, idx, move) and not _after(group, dead_letter_queue, idx, move):
+            is_gone = is_gone or removed_after_us(group, queue, responded(dead)) <= max(filter(None, empty), default=0)
+            receives = [*group.receives(queue, idx), *group.receives(dead_letter_queue, idx)]
+            is_seen = any(event is not dead and not group.is_surely_before(event, dead) for event in receives)
+            if not is_gone and not is_seen and not group.may_be_deleted(dead):
                 sentence = f"brought back from {dead_letter_queue}, and in neither queue since"
                 yield queue, [idx], sentence, [*group.receives(queue, idx)[:1], dead]
 
@@ -274,20 +285,34 @@ def _redrive_loss(group: Group) -> Iterator[Found]:
 def _redrive_duplicate(group: Group) -> Iterator[Found]:
     for queue, dead_letter_queue, moves in _moves(group):
         owners = [name for name, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue]
-        for idx, dead in _dead_lettered(group, dead_letter_queue, moves[0]):
-            back = _back(group, queue, idx, moves[0])
+        for idx, dead, own in _with_tasks(group, dead_letter_queue, moves):
+            back = _back(group, queue, idx, own[0])
             new: dict[str, list[Event]] = defaultdict(list)
             for event in back:
                 if event.sqs_message_id is not None:
                     new[event.sqs_message_id].append(event)
-            again = sum(_may_have_died(group, queue, receives, moves) for receives in new.values())
-            most = (len(moves) + again) * len(owners) + max(0, windows_max(group, idx) - 1)
+            again = sum(_may_have_died(group, queue, receives, own) for receives in new.values())
+            most = (len(own) + again) * len(owners) + max(0, windows_max(group, idx) - 1)
             if len(new) > most:
                 times = "once" if most == 1 else f"{most} times at most"
                 witness = [dead, *(receives[0] for receives in reversed(new.values()))][:6]
                 yield queue, [idx], f"brought back {times}, and {len(new)} messages since", witness
-            elif (still := _still(group, queue, idx, dead, moves)) is not None and len(owners) == 1:
+            elif (still := _still(group, queue, idx, dead, own)) is not None and len(owners) == 1:
                 yield queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still]
+
+
+def _with_tasks(
+    group: Group, dead_letter_queue: str, moves: Sequence[Move]
+) -> Iterator[tuple[int, Event, Sequence[Move]]]:
+    """Yield (idx, last receive from the DLQ, the tasks since) of what was received there before each task began.
+
+    A task that was over before it was received there has nothing to do with it.
+    """
+    for move in moves:
+        for idx, dead in _dead_lettered(group, dead_letter_queue, move):
+            own = [other for other in moves if not _is_over(group, other, dead)]
+            if own[0] is move:
+                yield idx, dead, own
 
 
 def _still(group: Group, queue: str, idx: int, dead: Event, moves: Sequence[Move]) -> Event | None:

@@ -12,10 +12,11 @@ from tests.support.oracle.search import is_possible, possible_offsets
 from tests.support.oracle.tiny_histories import TinyHistory, honest, mutated, of_two_clocks
 
 _TRIED = (Kind.PUBLISHED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
-_HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS = 400, 600, 100, 400
+_HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS, _PURGED = 400, 600, 100, 400, 200
 _NOT_PROVEN = {False: {353}, True: {133, 174, 219}}
 """Seeds of impossible histories, plain and full ones, that the checker calls VALID: see docs/architecture.md."""
 _NOT_PROVEN_OF_TWO_CLOCKS = {353}
+_NOT_PROVEN_OF_PURGED: set[int] = set()
 _KINDS = pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"])
 
 
@@ -87,6 +88,25 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
     assert missed == _NOT_PROVEN[is_full]
 
 
+def test_purges_and_a_dlq_of_two_queues_are_judged_as_the_oracle_does() -> None:
+    """What a purge explains is no violation, and what came long after it is one."""
+    impossible, missed = 0, set()
+    for seed in range(_PURGED):
+        lawful = honest(seed, is_purged=True)
+        assert _is_possible(lawful), seed
+        assert _violations(lawful) == set(), seed
+        history = mutated(lawful, seed)
+        found = _violations(history)
+        if _is_possible(history):
+            assert found == set(), seed
+        else:
+            impossible += 1
+            missed |= set() if found else {seed}
+
+    assert impossible > _PURGED / 10
+    assert missed == _NOT_PROVEN_OF_PURGED
+
+
 @pytest.mark.parametrize("bound_us", [50_000, 5_000_000, NEVER_US])
 def test_clocks_within_the_bound_prove_nothing_wrong(bound_us: int) -> None:
     """One consumer has a clock of its own, as far ahead or behind as the bound allows, or anywhere without one."""
@@ -144,6 +164,22 @@ def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> No
             counts["found" if found else "open" if _is_left_open(history) else "missed"] += 1
 
     assert counts["missed"] < counts["found"] * (0.03 if is_full else 0.01)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(1_800)
+def test_the_checker_agrees_with_the_oracle_on_many_more_purges() -> None:
+    """Twenty thousand: no false alarm, and at most one in fifty impossible ones VALID."""
+    counts: Counter[str] = Counter()
+    for seed in range(20_000):
+        history = mutated(honest(seed, is_purged=True), seed)
+        found = _violations(history)
+        if _is_possible(history):
+            assert found == set(), seed
+        else:
+            counts["found" if found else "missed"] += 1
+
+    assert counts["missed"] < counts["found"] * 0.02
 
 
 @pytest.mark.deep
