@@ -187,7 +187,7 @@ pin: ## Pin the image's base in Dockerfile by its digest, which a registry knows
 audit: setup ## Ask PyPI which locked packages have known weaknesses, and write runs/sbom.json of the image; needs a network
 	@mkdir -p runs
 	@uvx --quiet --from 'cyclonedx-bom==$(CYCLONEDX)' cyclonedx-py requirements requirements-worker.lock --output-file runs/sbom.json
-	@uvx --quiet --from 'pip-audit==$(PIP_AUDIT)' pip-audit --disable-pip --require-hashes --requirement requirements-worker.lock
+	@uvx --quiet --from 'pip-audit==$(PIP_AUDIT)' pip-audit --strict --disable-pip --require-hashes --requirement requirements-worker.lock
 
 .PHONY: clean
 clean: ## Remove everything installed and written: environments, node_modules, cdk.out, runs
