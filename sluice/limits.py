@@ -84,6 +84,8 @@ AURORA_ACUS_MAX = 256
 AURORA_PAUSE_SECONDS_MIN, AURORA_PAUSE_SECONDS_MAX = 300, 86_400
 AURORA_BACKUP_DAYS_MAX = 35
 AURORA_VERSION_MIN = (16, 3)
+# Our bound, a century, and not AWS's.
+VAULT_DAYS_MAX = 36_500
 # max_connections of an instance by its most capacity; with 0 or 0.5 ACUs at least, 2,000 at most:
 # https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/aurora-serverless-v2.setting-capacity.html#aurora-serverless-v2.max-connections
 # and https://repost.aws/articles/ARm5e6RHE3R4mnHS2S-UZUwA (read 2026-11-26)
@@ -113,7 +115,7 @@ MESSAGE_BYTES_MAX = 1_048_576
 TAGS_MAX = 50
 
 # https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
-STACK_RESOURCES_MAX = 500
+STACK_RESOURCES_MAX, STACK_OUTPUTS_MAX = 500, 200
 
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html (periods under an hour)
 ALARM_SECONDS_MAX = 86_400

@@ -46,21 +46,27 @@ class EnvironmentStack(cdk.Stack):
         return [cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(self._zones)]
 
     def require_room(self, environment: Environment) -> None:
-        """Refuse more resources than CloudFormation takes in a stack, with the one that the cdk command adds.
+        """Refuse more resources or outputs than CloudFormation takes in a stack.
+
+        With the resource that the cdk command adds, and the outputs of the keys, which other stacks import.
 
         Raises:
-            ConfigError: there are more, and CDK would end with a traceback.
+            ConfigError: there are more, and CDK or CloudFormation would end halfway.
         """
-        count = 1 + sum(isinstance(part, cdk.CfnResource) for part in self.node.find_all())
-        most = limits.STACK_RESOURCES_MAX
-        require(
-            environment,
-            count <= most,
-            field="consumers",
-            seen=f"{len(environment.consumers)} consumers, with {count} resources in stack {self.stack_name}",
-            allowed=f"as many as {most} resources in a stack are enough for; declare the others in an environment of"
-            " their own that gets this one's topic (ExistingTopic)",
-        )
+        parts = self.node.find_all()
+        counts = {
+            "resources": (1 + sum(isinstance(part, cdk.CfnResource) for part in parts), limits.STACK_RESOURCES_MAX),
+            "outputs": (2 + sum(isinstance(part, cdk.CfnOutput) for part in parts), limits.STACK_OUTPUTS_MAX),
+        }
+        for what, (count, most) in counts.items():
+            require(
+                environment,
+                count <= most,
+                field="consumers",
+                seen=f"{len(environment.consumers)} consumers, with {count} {what} in stack {self.stack_name}",
+                allowed=f"as many as {most} {what} in a stack are enough for; declare the others in an environment of"
+                " their own that gets this one's topic (ExistingTopic)",
+            )
 
     def output(self, **values: str) -> None:
         """Say where things are, a name each."""
@@ -75,8 +81,19 @@ class NetworkStack(EnvironmentStack):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_, environment=environment, holds="where the tasks run")
         self.network = Network(self, "Network", environment=environment)
+        _tag_what_cdk_leaves(self, environment)
         if self.network.producers is not None:
             self.output(ProducersSecurityGroupId=self.network.producers.security_group_id)
+
+
+def _tag_what_cdk_leaves(stack: cdk.Stack, environment: Environment) -> None:
+    """Tag the function that empties the default security group, and its role: CDK makes them as plain resources."""
+    tags = [{"Key": key, "Value": value} for key, value in environment.all_tags.items()]
+    for part in stack.node.find_all():
+        if not isinstance(part, cdk.CfnResource) or cdk.TagManager.is_taggable(part):
+            continue
+        if part.cfn_resource_type in ("AWS::Lambda::Function", "AWS::IAM::Role"):
+            part.add_property_override("Tags", tags)
 
 
 class DatabaseStack(EnvironmentStack):

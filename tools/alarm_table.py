@@ -20,6 +20,7 @@ _GAPS = {Missing.NOT_BREACHING: "counts as fine", Missing.IGNORE: "keeps its sta
 _OF = {
     naming.topic_name(_ENVIRONMENT): "topic",
     naming.service_name(_ENVIRONMENT, "relay"): "relay",
+    naming.service_name(_ENVIRONMENT, _CONSUMER.name): "service",
     naming.queue_name(_ENVIRONMENT, _CONSUMER): "queue",
     naming.dead_letter_queue_name(_ENVIRONMENT, _CONSUMER): "queue's DLQ",
     naming.undelivered_queue_name(_ENVIRONMENT, _CONSUMER): "subscription's DLQ",
@@ -47,5 +48,10 @@ def rows() -> Iterator[tuple[str, ...]]:
 def _watches(watched: Metric | Expression) -> str:
     if isinstance(watched, Expression):
         return f"expression: {watched.label}"
-    of = "outbox" if "Topic" in watched.dimensions else _OF[tuple(watched.dimensions.values())[-1]]
+    if "Topic" in watched.dimensions:
+        of = "outbox"
+    elif "DBClusterIdentifier" in watched.dimensions:
+        of = "database's writer"
+    else:
+        of = _OF[tuple(watched.dimensions.values())[-1]]
     return f"{watched.statistic} of `{watched.name}` of the {of}"

@@ -88,6 +88,7 @@ _UNITS_OF = {
     "SlackChannel.workspace_id": "Slack workspace id",
     "SlackChannel.channel_id": "Slack channel id",
     "NewNetwork.cidr": "IPv4 network",
+    "NewNetwork.producer_resources": "ARNs",
     "ExistingNetwork.vpc_id": "VPC id",
     "ExistingNetwork.subnet_ids": "subnet ids",
     "ExistingDatabase.security_group_id": "security group id",

@@ -181,6 +181,11 @@ def _print_bill(environment: Environment, volume: MonthlyMessages, made: Bill) -
     output.table(("line", "US dollars", "share"), rows)
     tasks = ", ".join(f"{service.consumer} {service.tasks}" for service in made.services)
     output.line(f"tasks, at an even rate: {tasks}")
+    quota = f"Fargate {'Spot' if environment.spot else 'On-Demand'}"
+    output.line(
+        f"up to {made.vcpus_max:g} vCPUs of Fargate at once, twice while a deployment runs two versions: the account's"
+        f" quota has to allow them, which is small in a new account (Service Quotas: {quota} vCPU resource count)"
+    )
     output.table(
         ("instead", "US dollars", "difference"),
         [(name, f"{usd:,.2f}", f"{usd - made.usd:+,.2f}") for name, usd in made.instead.items()],

@@ -13,16 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import aws_cdk as cdk
+from aws_cdk import aws_backup as backup
 from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from sluice.constructs.logs import log_group
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network, closed_group
-from sluice.constructs.removal import encryption_key
+from sluice.constructs.removal import encryption_key, removal_policy
 from sluice.declaration import (
     DatabaseRole,
     DatabaseUsers,
@@ -118,18 +121,28 @@ class Database(Construct):
             self.key = encryption_key(self, "Key", environment=environment, encrypts="database")
         self.security_group = closed_group(self, "Clients", network.vpc, "Sluice database: tasks and producers call it")
         network.let_into_database(self, self.security_group, _PORT)
+        name = naming.database_name(environment)
+        postgres_logs = log_group(
+            self, "Logs", environment=environment, key=network.log_key, name=f"/aws/rds/cluster/{name}/postgresql"
+        )
         self.cluster = rds.DatabaseCluster(
             self,
             "Cluster",
-            cluster_identifier=naming.database_name(environment),
+            cluster_identifier=name,
             engine=rds.DatabaseClusterEngine.aurora_postgres(version=_version(declared)),
             parameters={"rds.force_ssl": "1"},
             default_database_name=_NAME,
             credentials=rds.Credentials.from_username(_NAME, encryption_key=self.key),
             manage_master_user_password=True,
             iam_authentication=True if has_users else None,
-            writer=rds.ClusterInstance.serverless_v2("Writer"),
-            readers=[rds.ClusterInstance.serverless_v2("Standby", scale_with_writer=True)] if declared.standby else [],
+            # A minor version that Aurora installed would be later than the template's.
+            writer=rds.ClusterInstance.serverless_v2("Writer", auto_minor_version_upgrade=False),
+            readers=[
+                rds.ClusterInstance.serverless_v2("Standby", scale_with_writer=True, auto_minor_version_upgrade=False)
+            ]
+            if declared.standby
+            else [],
+            cloudwatch_logs_exports=["postgresql"],
             serverless_v2_min_capacity=declared.min_acus,
             serverless_v2_max_capacity=declared.max_acus,
             serverless_v2_auto_pause_duration=None
@@ -146,6 +159,9 @@ class Database(Construct):
             deletion_protection=is_retained,
             removal_policy=cdk.RemovalPolicy.SNAPSHOT if is_retained else cdk.RemovalPolicy.DESTROY,
         )
+        self.cluster.node.add_dependency(postgres_logs)  # or RDS would make it, kept for ever
+        if declared.vault_days is not None:
+            self._copy_to_vault(environment, declared.vault_days)
         self._acknowledge(is_retained=is_retained, has_users=has_users)
         self.access = DatabaseAccess(
             secret_arn=self._secret_arn(),
@@ -158,6 +174,25 @@ class Database(Construct):
             users_arn=self._users_arn() if has_users else None,
             shares_secret=declared.users is not DatabaseUsers.ROLES,
         )
+
+    def _copy_to_vault(self, environment: Environment, days: int) -> None:
+        """Let AWS Backup keep a copy a day beside the cluster's own backups, which go with it."""
+        vault = backup.BackupVault(
+            self,
+            "Vault",
+            backup_vault_name=naming.database_name(environment),
+            encryption_key=self.key,
+            removal_policy=removal_policy(environment),
+        )
+        plan = backup.BackupPlan(self, "Copies", backup_plan_name=naming.database_name(environment), backup_vault=vault)
+        plan.add_rule(
+            backup.BackupPlanRule(
+                rule_name="daily",
+                schedule_expression=events.Schedule.cron(hour="4", minute="0"),
+                delete_after=cdk.Duration.days(days),
+            )
+        )
+        plan.add_selection("Cluster", resources=[backup.BackupResource.from_rds_database_cluster(self.cluster)])
 
     def _users_arn(self) -> str:
         return cdk.Stack.of(self).format_arn(

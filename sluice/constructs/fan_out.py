@@ -22,6 +22,7 @@ from sluice import limits
 from sluice.constructs.database import DatabaseAccess
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.nag import acknowledge
+from sluice.constructs.place import require_place
 from sluice.constructs.removal import encryption_key, removal_policy
 from sluice.declaration import Consumer, DatabaseRole, Encryption, Environment, ExistingTopic, Topic, naming, policies
 from sluice.declaration.arguments import typed
@@ -165,6 +166,7 @@ class Fanout(Construct):
         environment: its topics, consumers and encryption are made; what is declared of tasks and database is not.
 
     Attributes:
+        environment: whose it is.
         topics: the topics by their declared names; `topic` is the only one.
         consumers: the queues by their consumer's name; `queue` and `dead_letter_queue` name one.
         keys: of topics and queues; None if SQS holds them.
@@ -177,7 +179,8 @@ class Fanout(Construct):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         set_flags(self)
-        self._environment = environment
+        self.environment = environment
+        require_place(self, environment)
         is_cmk = environment.encryption is Encryption.CMK
         self.keys = Keys(self, "Keys", environment=environment) if is_cmk else None
         self.topics = {topic.name: self._topic(environment, topic) for topic in environment.topics}
@@ -249,8 +252,8 @@ class Fanout(Construct):
         Raises:
             ConfigError: there is no such topic, or several and none is named.
         """
-        arn = (self.topic if topic is None else self.topics[self._environment.topic(topic).name]).topic_arn
-        key_arn = topic_key_arn(self._environment.topic(topic), self.keys)
+        arn = (self.topic if topic is None else self.topics[self.environment.topic(topic).name]).topic_arn
+        key_arn = topic_key_arn(self.environment.topic(topic), self.keys)
         return _grant(grantee, arn, ["sns:Publish"], key_arn, policies.USE_KEY)
 
     def grant_consume(self, grantee: iam.IGrantable, consumer: str) -> iam.Grant:
@@ -263,7 +266,7 @@ class Fanout(Construct):
         Raises:
             ConfigError: it is not declared.
         """
-        found = next((each for each in self._environment.consumers if each.name == consumer), None)
+        found = next((each for each in self.environment.consumers if each.name == consumer), None)
         queue = self.queue(consumer)
         assert found is not None, "the queue above was refused otherwise"
         key_arn = None if self.keys is None else self.keys.queues.key_arn

@@ -7,7 +7,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from sluice.constructs.removal import encryption_key, removal_policy
-from sluice.declaration import Encryption, Environment, naming
+from sluice.declaration import Encryption, Environment, NewDatabase, naming
 
 
 def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key | None:
@@ -22,14 +22,17 @@ def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key 
         return None
     key = encryption_key(scope, id_, environment=environment, encrypts="logs")
     stack, name = cdk.Stack.of(scope), naming.service_name(environment, "*")
+    names = [f"/ecs/{name}", name]  # of services, and those that CloudFormation names after their stack
+    if isinstance(environment.database, NewDatabase):
+        names.append(f"/aws/rds/cluster/{naming.database_name(environment)}/*")
     groups = [
         stack.format_arn(
             service="logs",
             resource="log-group",
-            resource_name=f"{prefix}{name}",
+            resource_name=group,
             arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
         )
-        for prefix in ("/ecs/", "")  # of services, and those that CloudFormation names after their stack
+        for group in names
     ]
     key.add_to_resource_policy(
         iam.PolicyStatement(

@@ -1,11 +1,16 @@
 """Where tasks run: private subnets without a way to the internet, or somebody else's VPC."""
 
+from collections.abc import Sequence
+
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from sluice import limits
+from sluice.constructs.endpoints import Allowed, let_through
 from sluice.constructs.logs import log_group, log_key
+from sluice.constructs.place import require_place
 from sluice.declaration import Environment, ExistingDatabase, ExistingNetwork, NewNetwork
 from sluice.declaration.arguments import typed
 
@@ -23,13 +28,15 @@ class Network(Construct):
     Producers have one where there is a database: what joins it reaches database, Secrets Manager and other endpoints.
 
     A new VPC has no NAT and no internet gateway; the AWS services the tasks call are reached through endpoints that let
-    in nobody else. In an existing one, that is its owner's part.
+    in nobody else, and nothing else through. In an existing one, that is its owner's part.
     AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html (read 2026-11-21).
     """
 
     @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
+        self.environment = environment
+        require_place(self, environment)
         declared = environment.network
         self.log_key = log_key(self, "LogKey", environment=environment)
         if isinstance(declared, ExistingNetwork):
@@ -57,7 +64,7 @@ class Network(Construct):
             group = ec2.SecurityGroup.from_security_group_id(self, "Database", environment.database.security_group_id)
             self.let_into_database(self, group, environment.database.port)
         if isinstance(declared, NewNetwork):
-            self._add_endpoints(environment)
+            self._add_endpoints(environment, declared)
 
     def let_into_database(self, scope: Construct, database: ec2.ISecurityGroup, port: int) -> None:
         """Let tasks and producers into a database's security group; the rules are made in `scope`."""
@@ -109,23 +116,34 @@ class Network(Construct):
         vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(flow_logs))
         return vpc
 
-    def _add_endpoints(self, environment: Environment) -> None:
+    def _add_endpoints(self, environment: Environment, declared: NewNetwork) -> None:
+        known = ec2.InterfaceVpcEndpointAwsService
         services = {
-            "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
-            "EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR,
-            "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
-            "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+            "Sqs": (known.SQS, "sqs"),
+            "EcrApi": (known.ECR, "ecr"),
+            "EcrDocker": (known.ECR_DOCKER, "ecr"),
+            "Logs": (known.CLOUDWATCH_LOGS, "logs"),
         }
         if environment.database is not None:
-            services["SecretsManager"] = ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER
+            services["SecretsManager"] = (known.SECRETS_MANAGER, "secretsmanager")
         if environment.has_relay:
-            services["Sns"] = ec2.InterfaceVpcEndpointAwsService.SNS
+            services["Sns"] = (known.SNS, "sns")
         endpoints = closed_group(self, "Endpoints", self.vpc, "Sluice endpoints: the tasks call them")
         for group, description in self._clients().values():
             endpoints.add_ingress_rule(group, ec2.Port.tcp(_HTTPS), description)
-        for id_, service in services.items():
-            self.vpc.add_interface_endpoint(
+        allowed = let_through(environment, declared, account=cdk.Stack.of(self).account)
+        for id_, (service, name) in services.items():
+            endpoint = self.vpc.add_interface_endpoint(
                 id_, service=service, subnets=self.subnets, security_groups=[endpoints], open=False
             )
+            _limit(endpoint, allowed[name])
         # ECR keeps its layers in S3.
-        self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        _limit(self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3), allowed["s3"])
+
+
+def _limit(endpoint: ec2.VpcEndpoint, allowed: Sequence[Allowed]) -> None:
+    """Let nothing else through an endpoint."""
+    for actions, resources in allowed:
+        endpoint.add_to_policy(
+            iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=list(actions), resources=resources)
+        )

@@ -79,11 +79,13 @@ class Bill:
         lines: what is paid for to its cost, as declared.
         instead: what could be declared instead to the whole month's cost then.
         services: of each consumer.
+        vcpus_max: of all tasks together, when each service has max_tasks.
     """
 
     lines: Mapping[str, float]
     instead: Mapping[str, float]
     services: tuple[Service, ...]
+    vcpus_max: float
 
     @property
     def usd(self) -> float:
@@ -118,7 +120,13 @@ def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
         gateways = environment.network.availability_zones * MONTH_HOURS * usd("NAT gateway")
         endpoints = lines["interface endpoints"] + lines["through the endpoints"]
         instead["NAT gateways, one a zone"] = whole - endpoints + gateways + gigabytes * usd("NAT gateway, data")
-    return Bill(lines=lines, instead=instead, services=services)
+    return Bill(lines=lines, instead=instead, services=services, vcpus_max=_vcpus_max(environment))
+
+
+def _vcpus_max(environment: Environment) -> float:
+    """Return the vCPUs of all tasks that may run at once, those of relays among them."""
+    workers = sum(consumer.max_tasks * consumer.cpu for consumer in environment.consumers)
+    return (workers + _relays(environment) * RELAY_TASKS * _SMALL_CPU) / 1_024
 
 
 def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Service, ...]) -> dict[str, float]:

@@ -19,11 +19,13 @@ from functools import partial
 from sluice.declaration import backlog, metrics, naming, watched
 from sluice.declaration.consumer import Consumer, Gaps
 from sluice.declaration.environment import Environment
+from sluice.declaration.fields.database import NewDatabase
 from sluice.declaration.fields.topics import RELAY_TASKS, ExistingTopic, Topic
 
 _PINNED_MINUTES = 15
 _PARKED_MINUTES = 10
 _ALONE_MINUTES = 15
+_DATABASE_MINUTES, _ACUS_PERCENT, _CONNECTIONS_SHARE, _TRANSACTION_IDS_MAX = 15, 90, 0.8, 1_000_000_000
 _DEPLOYMENT_MINUTES = 15
 """How long an increase counts: ECS goes on watching after the last task was replaced, longer for a longer alarm, and a
 message takes some minutes to use up its attempts."""
@@ -108,7 +110,49 @@ def alarms(environment: Environment) -> tuple[Alarm, ...]:
     return (
         *(alarm for topic in own for alarm in _of_topic(environment, topic)),
         *(alarm for topic in published for alarm in _of_relay(environment, topic)),
+        *_of_database(environment),
         *(alarm for consumer in environment.consumers for alarm in of_consumer(environment, consumer)),
+    )
+
+
+def _of_database(environment: Environment) -> Iterator[Alarm]:
+    """Yield the alarms about a database of the environment's own.
+
+    Postgres refuses to write after some two thousand million transaction ids without vacuum:
+    https://www.postgresql.org/docs/18/routine-vacuuming.html#VACUUM-FOR-WRAPAROUND (read 2026-11-26).
+    """
+    database = environment.database
+    if not isinstance(database, NewDatabase):
+        return
+    alarm = partial(
+        Alarm,
+        environment=environment,
+        subject="database",
+        comparison=Comparison.GREATER_THAN_THRESHOLD,
+        minutes=_DATABASE_MINUTES,
+        missing=Missing.NOT_BREACHING,  # it pauses, or is being made
+    )
+    yield alarm(
+        condition="full",
+        watches=watched.database_metric(environment, "ACUUtilization"),
+        threshold=_ACUS_PERCENT,
+        description=f"The database has used more than {_ACUS_PERCENT} % of max_acus for {_DATABASE_MINUTES} minutes."
+        " Raise max_acus, or find what takes so much.",
+    )
+    yield alarm(
+        condition="connections",
+        watches=watched.database_metric(environment, "DatabaseConnections"),
+        threshold=int(database.connections_max * _CONNECTIONS_SHARE),
+        bound="0.8 of what `max_acus` allow",
+        description=f"More than {_CONNECTIONS_SHARE:.0%} of the {database.connections_max} connections are open that"
+        " the database takes. See who holds them in pg_stat_activity; raise max_acus, or lower max_tasks.",
+    )
+    yield alarm(
+        condition="wraparound",
+        watches=watched.database_metric(environment, "MaximumUsedTransactionIDs"),
+        threshold=_TRANSACTION_IDS_MAX,
+        description="Half of the transaction ids are used that Postgres has before it refuses to write. Find what keeps"
+        " vacuum: a transaction, a prepared transaction or a replication slot that is old.",
     )
 
 
@@ -312,8 +356,20 @@ def _of_deployment(environment: Environment, consumer: Consumer) -> Iterator[Ala
 
 
 def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
-    """Yield the alarms that start a task: a worker where there is none, and a run of automatic redrive."""
+    """Yield the alarms about tasks that do not run, and those that start one: a worker, a run of automatic redrive."""
     alarm = partial(Alarm, environment=environment, subject=consumer.name)
+    if consumer.min_tasks > 0:
+        yield alarm(
+            condition="short",
+            watches=watched.running_tasks(environment, consumer.name),
+            threshold=consumer.min_tasks,
+            bound="`min_tasks`",
+            comparison=Comparison.LESS_THAN_THRESHOLD,
+            minutes=_ALONE_MINUTES,
+            missing=Missing.BREACHING,  # with no task there is no number
+            description=f"Fewer than {consumer.min_tasks} tasks have run for {_ALONE_MINUTES} minutes. See the events"
+            " of its ECS service, and the log of apply_schema: tasks do not start, or end at once.",
+        )
     if consumer.min_tasks == 0:
         yield alarm(
             condition="asleep",

@@ -102,8 +102,8 @@ class Environment:
         alarm_topic_arn: an existing standard topic that alarms publish to in place of one of the environment's own. Its
             policy has to let CloudWatch publish.
         silent: nobody hears the alarms, on purpose. An environment that is retained is not synthesized without either.
-        tags: on every resource that CDK can tag, besides `application` and `environment`; CDK's own function, which
-            empties the default security group, has none. IAM does not tell keys apart by case.
+        tags: on every resource that takes tags, besides `application` and `environment`. IAM does not tell keys apart
+            by case.
     """
 
     name: str = matching(*LABEL)

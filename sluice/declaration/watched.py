@@ -75,6 +75,15 @@ def running_tasks(environment: Environment, service: str) -> Metric:
     return Metric("ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average")
 
 
+def database_metric(environment: Environment, metric_name: str) -> Metric:
+    """Return a metric of the instance of the environment's own database that writes, whichever it is.
+
+    AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/creating_alarms.html (read 2026-11-26).
+    """
+    dimensions = {"DBClusterIdentifier": naming.database_name(environment), "Role": "WRITER"}
+    return Metric("AWS/RDS", metric_name, dimensions, "Maximum")
+
+
 def inputs(environment: Environment, consumer: Consumer) -> dict[str, Metric]:
     """Return every metric that an expression of `sluice.declaration.backlog` may name, by its id there."""
     name = naming.queue_name(environment, consumer)

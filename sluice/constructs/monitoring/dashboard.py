@@ -6,7 +6,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from sluice.constructs.monitoring.alarm import MINUTE, to_cloudwatch
-from sluice.declaration import Consumer, Environment, ExistingTopic, Topic, backlog, naming, watched
+from sluice.declaration import Consumer, Environment, ExistingTopic, NewDatabase, Topic, backlog, naming, watched
 from sluice.declaration.arguments import typed
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
 from sluice.declaration.watched import Expression, Metric
@@ -15,7 +15,7 @@ _WIDTH = 8
 
 
 class Dashboard(Construct):
-    """One page for an environment: the topic, the outbox where there is a relay, then two rows for each consumer."""
+    """One page for an environment: topic, outbox and database where they are its own, and two rows a consumer."""
 
     @typed
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
@@ -27,6 +27,9 @@ class Dashboard(Construct):
         for topic in environment.published_topics if environment.has_relay else ():
             self.dashboard.add_widgets(_heading(naming.of_topic(environment, "relay", topic)))
             self.dashboard.add_widgets(*_outbox_row(environment, topic))
+        if isinstance(environment.database, NewDatabase):
+            self.dashboard.add_widgets(_heading("database"))
+            self.dashboard.add_widgets(*_database_row(environment, environment.database))
         for consumer in environment.consumers:
             self.dashboard.add_widgets(_heading(consumer.name))
             self.dashboard.add_widgets(*_queue_row(environment, consumer))
@@ -79,6 +82,18 @@ def _outbox_row(environment: Environment, topic: Topic | ExistingTopic) -> list[
         _graph("Oldest unpublished, s", [lag], line=("outbox_lag_seconds", environment.outbox_lag_seconds)),
         _graph("Unpublished, and quarantined", [pending], right=[quarantined]),
         _graph("Published from the outbox a minute", [published]),
+    ]
+
+
+def _database_row(environment: Environment, database: NewDatabase) -> list[cloudwatch.IWidget]:
+    return [
+        _graph("Used of max_acus, %", [watched.database_metric(environment, "ACUUtilization")]),
+        _graph(
+            "Connections to the database",
+            [watched.database_metric(environment, "DatabaseConnections")],
+            line=("what max_acus allow", database.connections_max),
+        ),
+        _graph("Transaction ids used", [watched.database_metric(environment, "MaximumUsedTransactionIDs")]),
     ]
 
 

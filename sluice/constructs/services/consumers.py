@@ -9,6 +9,7 @@ from constructs import Construct
 from sluice.constructs.database import DatabaseAccess
 from sluice.constructs.fan_out import Keys
 from sluice.constructs.network import Network
+from sluice.constructs.place import require_place
 from sluice.constructs.services.images import Images
 from sluice.constructs.services.task_service import ConsumerService, RelayService, TaskPlace
 from sluice.declaration import Environment, naming
@@ -28,6 +29,7 @@ class Consumers(Construct):
             alarms are constructs of their own (`sluice.constructs.monitoring.alarms`).
 
     Attributes:
+        environment: whose they are.
         cluster: where the tasks run.
         services: a `ConsumerService` for each consumer, by its name.
         relays: a `RelayService` for each topic that is published to, by its name.
@@ -47,6 +49,8 @@ class Consumers(Construct):
         deployment_alarms: bool = True,
     ) -> None:
         super().__init__(scope, id_)
+        self.environment = environment
+        require_place(self, environment)
         self.cluster = _cluster(self, "Cluster", environment=environment, vpc=network.vpc)
         place = TaskPlace(
             environment=environment,

@@ -132,6 +132,7 @@ class Task(Construct):
                 start_period=cdk.Duration.seconds(120),
             ),
             readonly_root_filesystem=True,
+            linux_parameters=_unprivileged(self, "Linux"),
             user=_USER,
             stop_timeout=cdk.Duration.seconds(stop_timeout_seconds),
         )
@@ -195,6 +196,7 @@ class Task(Construct):
             logging=logging,
             essential=False,
             readonly_root_filesystem=True,
+            linux_parameters=_unprivileged(self, "SchemaLinux"),
             user=_USER,
             start_timeout=cdk.Duration.seconds(_SCHEMA_START_SECONDS),
         )
@@ -355,6 +357,16 @@ class RelayService(Task):
         key_arn = topic_key_arn(topic, place.keys)
         if key_arn is not None:
             self.allow(key_arn, "kms:Decrypt", "kms:GenerateDataKey")
+
+
+def _unprivileged(scope: Construct, id_: str) -> ecs.LinuxParameters:
+    """Return that a container has no capability, and a first process that passes signals on and ends what is left over.
+
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_KernelCapabilities.html (read 2026-11-26)
+    """
+    parameters = ecs.LinuxParameters(scope, id_, init_process_enabled=True)
+    parameters.drop_capabilities(ecs.Capability.ALL)
+    return parameters
 
 
 def _spot() -> list[ecs.CapacityProviderStrategy]:

@@ -52,7 +52,9 @@ class NewDatabase:
             running worker and relay is connected, so it pauses while none runs. The next connection wakes it.
         standby: a second instance, in another zone, that takes over when the first fails.
         backup_days: how many days back it can be restored to any second.
-        engine_version: Aurora PostgreSQL's version when it is created. Aurora installs later minor ones by itself.
+        vault_days: how many days AWS Backup keeps a copy that it makes each day, in a vault that stays when the cluster
+            goes; None makes no copies.
+        engine_version: Aurora PostgreSQL's version. Aurora installs none by itself: raise it here.
         users: who tasks and producers are in the environment's own database. ROLES: each has its own user and logs in
             with a token of IAM; the owner's secret reaches the step that makes the tables, alone. OWNER: all are the
             owner, and read its secret. EITHER: users are made, and all may read the secret, while images and producers
@@ -74,6 +76,7 @@ class NewDatabase:
     )
     standby: bool = False
     backup_days: int = between(1, limits.AURORA_BACKUP_DAYS_MAX, "days", default=7)
+    vault_days: int | None = between(1, limits.VAULT_DAYS_MAX, "days, or None", default=None)
     engine_version: str = checked(
         _is_current,
         "a version from {}.{} on such as '17.9': those before cannot pause".format(*limits.AURORA_VERSION_MIN),

@@ -6,7 +6,11 @@ import re
 from sluice import limits
 from sluice.declaration.validation import between, checked, declared, matching
 
-_SUBNET = r"subnet-[0-9a-f]{8,17}"
+# CDK's own: what stands for an id until it is deployed, and for one that `Vpc.from_lookup` has not looked up yet.
+_PENDING = r"\$\{Token\[[^\]]+\]\}"
+_SUBNET = rf"subnet-[0-9a-f]{{8,17}}|[sp]-[0-9]{{5}}|{_PENDING}"
+_ENDPOINTS = ("sqs", "sns", "ecr", "logs", "secretsmanager", "s3")
+_RESOURCE = rf"arn:aws:({'|'.join(_ENDPOINTS)}):[a-z0-9-]*:[0-9]*:.+"
 
 
 def _is_network(cidr: str) -> bool:
@@ -24,6 +28,9 @@ class NewNetwork:
     Args:
         cidr: its addresses.
         availability_zones: how many it spans. More can be declared later; fewer, only while nothing runs in them.
+        producer_resources: ARNs, `*` in them included, of what your own services in this network reach through its
+            endpoints besides: their queues, topics, log groups, repositories, secrets and buckets. The endpoints let
+            nothing else through.
         restrict_default_security_group: take every rule from the VPC's default security group, which a Lambda does at
             deploy time.
     """
@@ -31,6 +38,11 @@ class NewNetwork:
     cidr: str = checked(_is_network, "an IPv4 network from /16 to /24 such as '10.0.0.0/16'", default="10.0.0.0/16")
     availability_zones: int = between(1, limits.ZONES_MAX, "zones", default=2)
     restrict_default_security_group: bool = True
+    producer_resources: tuple[str, ...] = checked(
+        lambda seen: all(re.fullmatch(_RESOURCE, arn) for arn in seen),
+        f"ARNs of {', '.join(_ENDPOINTS)}, such as 'arn:aws:logs:eu-central-1:111122223333:log-group:/ecs/shop*'",
+        default=(),
+    )
 
 
 @declared
@@ -38,11 +50,11 @@ class ExistingNetwork:
     """A VPC somebody else looks after, endpoints or NAT included.
 
     Args:
-        vpc_id: the VPC.
+        vpc_id: the VPC; of one of the same app, or from `Vpc.from_lookup`, its `vpc_id`.
         subnet_ids: private subnets for the tasks, from which SQS, ECR, CloudWatch Logs and the database are reached.
     """
 
-    vpc_id: str = matching(r"vpc-[0-9a-f]{8,17}", "a VPC id such as 'vpc-0a1b2c3d4e5f60718'")
+    vpc_id: str = matching(rf"vpc-([0-9a-f]{{8,17}}|[0-9]{{5}})|{_PENDING}", "a VPC id such as 'vpc-0a1b2c3d4e5f60718'")
     subnet_ids: tuple[str, ...] = checked(
         lambda seen: seen and len(set(seen)) == len(seen) and all(re.fullmatch(_SUBNET, id_) for id_ in seen),
         "one or more subnet ids such as 'subnet-0a1b2c3d4e5f60718', each once",

@@ -31,6 +31,11 @@ DOCUMENTED: dict[tuple[str, tuple[str, ...]], set[str]] = {
     ("AWS/SQS", ("QueueName",)): _SQS,
     ("AWS/SNS", ("TopicName",)): _SNS,
     ("ECS/ContainerInsights", ("ClusterName", "ServiceName")): _SERVICE,
+    ("AWS/RDS", ("DBClusterIdentifier", "Role")): {
+        "ACUUtilization",
+        "DatabaseConnections",
+        "MaximumUsedTransactionIDs",
+    },
     (metrics.NAMESPACE, ("Queue",)): set(metrics.INBOX),
     (metrics.NAMESPACE, ("Topic",)): set(metrics.OUTBOX),
 }
@@ -42,6 +47,7 @@ DIMENSIONS = {
     "Topic": "AWS::SNS::Topic",
     "ClusterName": "AWS::ECS::Cluster",
     "ServiceName": "AWS::ECS::Service",
+    "DBClusterIdentifier": "AWS::RDS::DBCluster",
 }
 """Name of a dimension, to the kind of resource that its value names."""
 ELSEWHERE = ("everybodys", "invoices.fifo", "invoices-dead.fifo", "stock.fifo")
@@ -109,8 +115,11 @@ def faults(named: Named, found: list[Resource]) -> list[str]:
     known = DOCUMENTED.get((named.namespace, names), set())
     unknown = [] if named.name in known else [f"{named.namespace} reports no {named.name} by {', '.join(names)}"]
     resources = {(resource.kind, resource.name) for resource in found}
+    resources |= {(resource.kind, str(resource.properties.get("DBClusterIdentifier"))) for resource in found}
     return unknown + [
         f"no {DIMENSIONS.get(name, name)} is called {value}"
         for name, value in named.dimensions
-        if (DIMENSIONS.get(name), value) not in resources and value not in ELSEWHERE
+        if (name, value) != ("Role", "WRITER")
+        and (DIMENSIONS.get(name), value) not in resources
+        and value not in ELSEWHERE
     ]

@@ -36,7 +36,9 @@ FULL = Environment(
     network=NewNetwork(cidr="10.42.0.0/20"),
     image="team/worker:stable",
     architecture=Architecture.ARM64,
-    database=NewDatabase(min_acus=0, max_acus=32, pause_after_seconds=900, standby=True, backup_days=35),
+    database=NewDatabase(
+        min_acus=0, max_acus=32, pause_after_seconds=900, standby=True, backup_days=35, vault_days=365
+    ),
     migrate=("alembic", "upgrade", "head"),
     outbox_lag_seconds=90,
     log_retention_days=365,

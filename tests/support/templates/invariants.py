@@ -88,6 +88,8 @@ def _keys(found: list[Resource], environment: Environment) -> Iterator[str]:
     delivered = [topic for topic in environment.topics if environment.consumers_of(topic)]
     groups = f"arn:aws:logs:{environment.region}:{account}:log-group:"
     logged = [f"{groups}{prefix}{naming.service_name(environment, '*')}" for prefix in ("/ecs/", "")]
+    if isinstance(environment.database, NewDatabase):
+        logged.append(f"{groups}/aws/rds/cluster/{naming.database_name(environment)}/*")
     messaging = {
         "FanoutKeysTopic": [alarms, *(_sns(naming.topic_arn(environment, account, each.name)) for each in archived)],
         "FanoutKeysQueues": [_sns(f"Ref({naming.topic_name(environment, each.name)})") for each in delivered],

@@ -15,7 +15,7 @@ from tests.support.templates.synthesis import CONTEXT
 # What nobody declared: a stack without account and region refers to them.
 UNNAMED = {"<AWS::Partition>": "aws", "<AWS::Region>": FULL.region, "<AWS::AccountId>": str(FULL.account)}
 OF_THE_APP = ("AWS::Lambda::Function",)  # CDK's own, whose code lies where the app puts its assets
-NAMED_BY_THE_STACK = ("Description", "Tags")
+NAMED_BY_THE_STACK = ("Description", "Tags", "BackupPlanTags", "BackupVaultTags")
 
 
 @pytest.fixture(scope="session")

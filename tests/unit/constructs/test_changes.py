@@ -48,7 +48,7 @@ def test_one_more_consumer_changes_nothing_but_adds_its_own(stacks: Mapping[str,
         "AWS::Logs::LogGroup": 1,
         "AWS::ApplicationAutoScaling::ScalableTarget": 1,
         "AWS::ApplicationAutoScaling::ScalingPolicy": 1,
-        "AWS::CloudWatch::Alarm": 9,
+        "AWS::CloudWatch::Alarm": 10,
     }
 
 

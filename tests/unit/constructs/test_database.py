@@ -37,6 +37,7 @@ def _cluster(name: str, *, capacity: dict[str, float], backup_days: int, is_reta
         "DeleteAutomatedBackups": not is_retained,
         "DeletionProtection": is_retained,
         "EnableIAMDatabaseAuthentication": True,
+        "EnableCloudwatchLogsExports": ["postgresql"],
         **(key if is_retained else {}),
     }
 

@@ -123,7 +123,8 @@ def test_each_key_rotates_and_lets_in_what_needs_it_on_our_behalf_only(
     replay = _use_key("sns.amazonaws.com", {"ArnEquals": {"aws:SourceArn": replayed}})
     delivery = _use_key("sns.amazonaws.com", {"ArnEquals": {"aws:SourceArn": f"Ref({topic})"}})
     region = "eu-central-1" if name == "full" else "us-east-1"
-    groups = [f"arn:aws:logs:{region}:{account}:log-group:{prefix}sluice-{name}-*" for prefix in ("/ecs/", "")]
+    logged = f"/ecs/sluice-{name}-*", f"sluice-{name}-*", f"/aws/rds/cluster/sluice-{name}/*"
+    groups = [f"arn:aws:logs:{region}:{account}:log-group:{group}" for group in logged]
     logging = {
         "Effect": "Allow",
         "Action": ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],

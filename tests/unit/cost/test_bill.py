@@ -86,11 +86,11 @@ def test_a_month_of_fifty_million_messages_by_hand() -> None:
         "through the endpoints": 1.00,  # 100 GB x 0.01
         "Aurora at its least capacity": 0.0,
         "Container Insights": 11.40,  # (13 + 25) x 0.30
-        "alarms": 2.50,  # (2 + 23) x 0.10
+        "alarms": 2.60,  # (2 + 24) x 0.10
         "dashboard": 3.00,
         "KMS keys and their requests": 3.32,  # 3 x 1.00 + 4 x 3 x 8,760 x 0.03 / 10,000
     }
-    assert made.usd == pytest.approx(247.47, abs=0.02)
+    assert made.usd == pytest.approx(247.57, abs=0.02)
 
 
 def test_what_could_be_declared_instead_by_hand() -> None:
@@ -126,7 +126,7 @@ def test_nothing_runs_in_an_idle_environment_that_may_sleep() -> None:
 
 
 def test_a_database_and_its_relay_by_hand() -> None:
-    """Two instances of one ACU, a secret, a key; two relay tasks, two more endpoints, three more alarms."""
+    """Two instances of one ACU, a secret, a key; two relay tasks, two more endpoints, six more alarms."""
     idle = MonthlyMessages(messages=0, message_bytes=2_000)
     declared = replace(ONE, database=NewDatabase(min_acus=1, standby=True))
 
@@ -138,7 +138,7 @@ def test_a_database_and_its_relay_by_hand() -> None:
         "interface endpoints": 43.80,  # 2 x 3 zones x 730 h x 0.01
         "Aurora at its least capacity": 175.60,  # 2 x 730 h x 0.12 + 0.40
         "Container Insights": 7.50,  # 25 x 0.30
-        "alarms": 0.30,
+        "alarms": 0.60,
         "KMS keys and their requests": 1.00,
     }
 

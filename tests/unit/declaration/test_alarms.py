@@ -15,8 +15,10 @@ STOCK = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:stock.fifo")
 ALWAYS = {
     *("topic-failed", "topic-lost", "billing-dead-letters", "billing-undelivered", "billing-late", "billing-expiring"),
     *("billing-stuck", "billing-pinned", "billing-failing", "billing-dying", "billing-delayed"),
+    "billing-short",
 }
-RELAY = {"relay-lagging", "relay-quarantined", "relay-alone"}
+OF_DATABASE = {"database-full", "database-connections", "database-wraparound"}
+RELAY = {*OF_DATABASE, "relay-lagging", "relay-quarantined", "relay-alone"}
 
 
 def _seen(environment: Environment) -> set[str]:
@@ -33,7 +35,7 @@ def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> No
     ("changes", "more"),
     [
         ({"database": NewDatabase()}, RELAY),
-        ({"database": NewDatabase(), "relay": False}, set()),
+        ({"database": NewDatabase(), "relay": False}, OF_DATABASE),
         (
             {"topics": (Topic(), Topic(name="payments", subscriber_accounts=("444455556666",)))},
             {"topic-payments-failed", "topic-payments-lost"},
@@ -53,7 +55,7 @@ def test_a_topic_and_a_relay_have_their_own(changes: dict[str, Any], more: set[s
 @pytest.mark.parametrize(
     ("changes", "more", "fewer"),
     [
-        ({"min_tasks": 0, "acceptable_latency_seconds": 1_200}, {"billing-asleep"}, set()),
+        ({"min_tasks": 0, "acceptable_latency_seconds": 1_200}, {"billing-asleep"}, {"billing-short"}),
         ({"gaps": Gaps.HALT}, {"billing-parked"}, set()),
         ({"automatic_redrive": AutomaticRedrive()}, {"billing-redrive", "billing-redrive-off"}, set()),
         ({"fifo": False}, set(), {"billing-stuck"}),

@@ -45,6 +45,10 @@ BUDGET = (
     " x its lanes and two more; twice the lanes where it parks) and 8 of relays, while a deployment runs two versions,"
     " and 54 others; raise it, or lower max_tasks"
 )
+REACHED = (
+    "ARNs of sqs, sns, ecr, logs, secretsmanager, s3, such as"
+    " 'arn:aws:logs:eu-central-1:111122223333:log-group:/ecs/shop*'"
+)
 PAUSE = "a number of seconds with min_acus=0, which pauses, and None with any other"
 DATABASE = ExistingDatabase(secret_arn=CREDENTIALS_ARN, security_group_id=GROUP)
 QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012:orders"
@@ -362,6 +366,7 @@ REFUSALS: list[Refusal] = [
     *row(NewNetwork, "cidr", CIDR, *("10.0.0.0/15", "10.0.0.0/25", "10.0.0.1/16", "10.0.0.0/255.255.0.0", "10.0.0.0"),
         *("fd00::/16", "")),
     *row(NewNetwork, "availability_zones", "1 to 3 zones", 0, 4),
+    *row(NewNetwork, "producer_resources", REACHED, ("logs",), ("arn:aws:ecs:eu-central-1:111122223333:cluster/a",)),
     *row(ExistingNetwork, "vpc_id", "a VPC id such as 'vpc-0a1b2c3d4e5f60718'", "10.0.0.0/16", "vpc-0A1B2C3D"),
     *row(ExistingNetwork, "subnet_ids", "one or more subnet ids such as 'subnet-0a1b2c3d4e5f60718', each once",
         *((), (SUBNET, SUBNET), (SUBNET, VPC))),
@@ -372,6 +377,7 @@ REFUSALS: list[Refusal] = [
     *row(NewDatabase, "pause_after_seconds", PAUSE, 300),
     *row(NewDatabase, "pause_after_seconds", PAUSE, None, min_acus=0),
     *row(NewDatabase, "backup_days", "1 to 35 days", 0, 36),
+    *row(NewDatabase, "vault_days", "1 to 36500 days, or None", 0),
     *row(NewDatabase, "other_connections", "0 or more", -1),
     *shown(Environment, "NewDatabase.max_acus is 1.0", BUDGET,
         database=NewDatabase(max_acus=1.0, other_connections=54)),
@@ -460,7 +466,7 @@ def test_numbers_are_filtered_where_others_publish() -> None:
             (),
             {"availabilty_zones": 2},
             "NewNetwork has no field 'availabilty_zones' (did you mean 'availability_zones'?), allowed is one of cidr,"
-            " availability_zones, restrict_default_security_group",
+            " availability_zones, restrict_default_security_group, producer_resources",
         ),
         (
             ExistingDatabase,
@@ -665,6 +671,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"availability_zones": 1},
         {"availability_zones": 3},
         {"restrict_default_security_group": False},
+        {"producer_resources": ("arn:aws:s3:::shop/*", "arn:aws:logs:eu-central-1:123456789012:log-group:/ecs/shop*")},
     ],
     ExistingNetwork: [  # eight digits, as AWS gave them before 2016, and seventeen
         {"vpc_id": "vpc-0a1b2c3d"},
@@ -678,6 +685,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"min_acus": 4},
         {"max_acus": 1},
         {"other_connections": 0},
+        {"vault_days": 1},
         {"backup_days": 1},
         {"backup_days": 35},
         {"engine_version": "16.3"},
@@ -798,7 +806,12 @@ ENVIRONMENT = {
     "event_bytes_max": 262_144,
     "keys": None,
     "archive_days": None,
-    "network": {"cidr": "10.0.0.0/16", "availability_zones": 2, "restrict_default_security_group": True},
+    "network": {
+        "cidr": "10.0.0.0/16",
+        "availability_zones": 2,
+        "restrict_default_security_group": True,
+        "producer_resources": (),
+    },
     "image": None,
     "architecture": Architecture.X86_64,
     "spot": False,
@@ -826,6 +839,7 @@ def test_what_is_not_declared_has_its_default() -> None:
         "pause_after_seconds": None,
         "standby": False,
         "backup_days": 7,
+        "vault_days": None,
         "engine_version": "17.9",
         "users": DatabaseUsers.ROLES,
         "other_connections": 50,

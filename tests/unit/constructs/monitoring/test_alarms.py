@@ -30,6 +30,8 @@ LEDGER, LEDGER_DLQ, LEDGER_UNDELIVERED = (
     {"QueueName": f"sluice-full-ledger{kind}.fifo"} for kind in ("", "-dlq", "-undelivered-dlq")
 )
 RELAY = {"ClusterName": "sluice-full", "ServiceName": "sluice-full-relay"}
+DATABASE = {"DBClusterIdentifier": "sluice-full", "Role": "WRITER"}
+WORKERS = {"ClusterName": "sluice-full", "ServiceName": "sluice-full-ledger"}
 NIGHT_BATCH = {"Queue": "sluice-full-night-batch.fifo"}
 FIRST, TOO_MUCH = "GreaterThanOrEqualToThreshold", "GreaterThanThreshold"
 # What SNS counts is not reported while there is nothing to count, a queue nobody touches reports nothing whatever it
@@ -118,6 +120,46 @@ def _math(label: str, expression: str, *metrics: str) -> dict[str, Any]:
             "Fewer than 2 relays have run for 15 minutes, so nobody takes over when the last one fails. See the events"
             " of its ECS service, and its log.",
             **_of("ECS/ContainerInsights", "RunningTaskCount", RELAY, "Average"),
+            threshold=2,
+            operator="LessThanThreshold",
+            minutes=(15, 15),
+            gap=FAILURE,
+        ),
+        _alarm(
+            "sluice-full-database-full",
+            "The database has used more than 90 % of max_acus for 15 minutes. Raise max_acus, or find what takes so"
+            " much.",
+            **_of("AWS/RDS", "ACUUtilization", DATABASE),
+            threshold=90,
+            operator=TOO_MUCH,
+            minutes=(15, 15),
+            gap=FINE,
+        ),
+        _alarm(  # at 0 ACUs at least 2,000, whatever the most is
+            "sluice-full-database-connections",
+            "More than 80% of the 2000 connections are open that the database takes. See who holds them in"
+            " pg_stat_activity; raise max_acus, or lower max_tasks.",
+            **_of("AWS/RDS", "DatabaseConnections", DATABASE),
+            threshold=1_600,
+            operator=TOO_MUCH,
+            minutes=(15, 15),
+            gap=FINE,
+        ),
+        _alarm(
+            "sluice-full-database-wraparound",
+            "Half of the transaction ids are used that Postgres has before it refuses to write. Find what keeps"
+            " vacuum: a transaction, a prepared transaction or a replication slot that is old.",
+            **_of("AWS/RDS", "MaximumUsedTransactionIDs", DATABASE),
+            threshold=1_000_000_000,
+            operator=TOO_MUCH,
+            minutes=(15, 15),
+            gap=FINE,
+        ),
+        _alarm(
+            "sluice-full-ledger-short",
+            "Fewer than 2 tasks have run for 15 minutes. See the events of its ECS service, and the log of"
+            " apply_schema: tasks do not start, or end at once.",
+            **_of("ECS/ContainerInsights", "RunningTaskCount", WORKERS, "Average"),
             threshold=2,
             operator="LessThanThreshold",
             minutes=(15, 15),
@@ -311,12 +353,11 @@ def test_every_alarm_is_explained_on_the_page(
     page = (DOCS / "architecture" / "stacks.md").read_text(encoding="utf-8")
     every = (*by_environment.values(), resources(edited[REDRIVEN]))
     names = {name for found in every for name in of_kind(found, ALARM)}
-    subject = (
-        r"sluice-[a-z]+-(?:(?:topic|relay)(?:-(?:payments|stock))?|billing|shipping|audit|ledger|night-batch|search)-"
-    )
+    consumers = "billing|shipping|audit|ledger|night-batch|search"
+    subject = rf"sluice-[a-z]+-(?:(?:topic|relay)(?:-(?:payments|stock))?|database|{consumers})-"
 
     conditions = {re.sub(subject, "", name) for name in names}
-    row = r"^\| `sluice-ENV-(?:topic|relay|CONSUMER)-([a-z-]+)` \|.*\| [A-Z][^|]{20,}\. \|$"
+    row = r"^\| `sluice-ENV-(?:topic|relay|database|CONSUMER)-([a-z-]+)` \|.*\| [A-Z][^|]{20,}\. \|$"
     rows = re.findall(row, page, flags=re.MULTILINE)
     paragraphs = re.findall(r"^- \*\*([a-z-]+)\*\*: ", page, flags=re.MULTILINE)
     assert sorted(rows) == sorted(conditions)

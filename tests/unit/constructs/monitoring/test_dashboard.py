@@ -42,6 +42,7 @@ def test_the_dashboard_has_a_row_for_the_topic_and_two_for_each_consumer(
     assert [widget["properties"].get("title", widget["properties"].get("markdown")) for widget in widgets] == [
         *("Published", "Delivered", "Not delivered"),
         *("## relay", "Oldest unpublished, s", "Unpublished, and quarantined", "Published from the outbox a minute"),
+        *("## database", "Used of max_acus, %", "Connections to the database", "Transaction ids used"),
         *(title for consumer in CONSUMERS for title in (f"## {consumer}", *of_consumer)),
     ]
 
@@ -58,6 +59,7 @@ def test_the_dashboard_shows_every_queue_and_every_service(full: list[Resource])
     assert {tuple(item for item in metric[2:] if isinstance(item, str)) for metric in metrics} == {
         ("TopicName", "sluice-full-orders.fifo"),
         ("Topic", "sluice-full-orders.fifo"),
+        ("DBClusterIdentifier", "sluice-full", "Role", "WRITER"),
         *(
             ("QueueName", f"sluice-full-{consumer}{queue}.fifo")
             for consumer in ("ledger", "night-batch")
@@ -78,6 +80,7 @@ def test_the_dashboard_marks_what_alarms_and_scaling_aim_at(full: list[Resource]
 
     assert marks == [
         ("outbox_lag_seconds", 90),
+        ("what max_acus allow", 2_000),
         ("acceptable latency", 300),
         ("target", 960),
         ("max_tasks", 8),
@@ -100,7 +103,7 @@ def test_the_dashboard_draws_each_metric_by_the_statistic_it_is_judged_by(full: 
     """Graph by graph: the topic, the outbox, then ledger."""
     graphs = {
         widget["properties"]["title"]: _shown(widget)
-        for widget in _widgets(full, "full")[:14]
+        for widget in _widgets(full, "full")[:18]
         if widget["type"] == "metric"
     }
 
@@ -116,6 +119,9 @@ def test_the_dashboard_draws_each_metric_by_the_statistic_it_is_judged_by(full: 
         "Oldest unpublished, s": [("OutboxLag", "Maximum")],
         "Unpublished, and quarantined": [("OutboxPending", "Maximum"), ("OutboxQuarantined", "Maximum")],
         "Published from the outbox a minute": [("OutboxPublished", "Sum")],
+        "Used of max_acus, %": [("ACUUtilization", "Maximum")],
+        "Connections to the database": [("DatabaseConnections", "Maximum")],
+        "Transaction ids used": [("MaximumUsedTransactionIDs", "Maximum")],
         "Oldest message, s": [("ApproximateAgeOfOldestMessage", "Maximum")],
         "Sent and deleted a minute": [
             ("NumberOfMessagesSent", "Sum"),
@@ -141,7 +147,7 @@ def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
 
     (graph,) = (
         widget["properties"]
-        for widget in _widgets(full, "full")[:14]
+        for widget in _widgets(full, "full")[:18]
         if widget["properties"].get("title") == "Backlog per task"
     )
 

@@ -62,6 +62,7 @@ def _container(
             "Retries": 3,
             "StartPeriod": 120,
         },
+        "LinuxParameters": {"Capabilities": {"Drop": ["ALL"]}, "InitProcessEnabled": True},
         "ReadonlyRootFilesystem": True,
         "User": "10001",
         "StopTimeout": stop_seconds,
@@ -564,8 +565,10 @@ def test_each_service_logs_to_a_group_of_its_own(declared: list[Resource], envir
     """Named after the service, and kept as long as declared."""
     groups = of_kind(declared, LOG_GROUP)
     del groups["NetworkFlowLogs"]
+    of_database = groups.pop(f"/aws/rds/cluster/sluice-{environment.name}/postgresql")
 
     days = {"local": 30, "dev": 7, "staging": 30, "prod": 90}
+    assert of_database["RetentionInDays"] == days[environment.name]
     assert groups == {
         f"/ecs/sluice-{environment.name}-{consumer}": {
             "LogGroupName": f"/ecs/sluice-{environment.name}-{consumer}",

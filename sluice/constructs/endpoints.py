@@ -1,0 +1,73 @@
+"""What the endpoints of a new network let through: what tasks and producers do with what is declared, and no more.
+
+A policy of an endpoint gives nobody a right; it takes those that do not belong to this environment. So credentials that
+do not belong here, or a right given by mistake, reach no other queue, topic, repository or secret from this network.
+AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html has the bucket of ECR's layers.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from sluice.declaration import Environment, NewNetwork, naming, policies
+from sluice.declaration.fields.image import parse_image
+
+type Allowed = tuple[Sequence[str], list[str]]
+"""Actions, and the ARNs of what they are for."""
+
+_PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+
+
+def let_through(environment: Environment, declared: NewNetwork, *, account: str) -> dict[str, list[Allowed]]:
+    """Return what each service's endpoint lets through, by the service as it is in ARNs and actions.
+
+    Args:
+        environment: what is declared.
+        declared: its network, with what producers in it reach besides.
+        account: where it is deployed.
+    """
+    region = environment.region
+    logs = f"arn:aws:logs:{region}:{account}:log-group:/ecs/{naming.service_name(environment, '*')}"
+    allowed: dict[str, list[Allowed]] = {
+        "sqs": list(_queues(environment, account)),
+        "ecr": [(["ecr:GetAuthorizationToken"], ["*"]), (_PULL, sorted(set(_repositories(environment, account))))],
+        "logs": [(["logs:CreateLogStream", "logs:PutLogEvents"], [logs])],
+        # RDS names the secret when it makes the cluster, which is in a later stack.
+        "secretsmanager": [
+            (["secretsmanager:GetSecretValue"], [f"arn:aws:secretsmanager:{region}:{account}:secret:rds!cluster-*"])
+        ],
+        "sns": [
+            (
+                ["sns:Publish"],
+                [naming.topic_arn(environment, account, topic.name) for topic in environment.published_topics],
+            )
+        ],
+        "s3": [(["s3:GetObject"], [f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"])],
+    }
+    for arn in declared.producer_resources:
+        service = arn.split(":")[2]
+        allowed[service].append(([f"{service}:*"], [arn]))
+    return allowed
+
+
+def _queues(environment: Environment, account: str) -> Iterator[Allowed]:
+    """Yield what is done with queues. Those of the environment by the beginning of their names.
+
+    So a consumer that is added or removed changes nothing here, and one that goes deletes what it still has.
+    """
+    own = naming.queue_arn(environment, naming.service_name(environment, "*"), account)
+    existing = [consumer.queue for consumer in environment.consumers if consumer.queue is not None]
+    arns = [own, *(arn for queue in existing for arn in (queue.arn, queue.dead_letter_queue_arn))]
+    yield policies.CONSUME, arns
+    if any(consumer.automatic_redrive is not None for consumer in environment.consumers):
+        yield ["sqs:SendMessage"], arns
+
+
+def _repositories(environment: Environment, account: str) -> Iterator[str]:
+    """Yield the repositories of declared images, whatever their account, and of the one that is built."""
+    region = environment.region
+    for image in (environment.image, *(consumer.image for consumer in environment.consumers)):
+        parts = None if image is None else parse_image(image)
+        if parts is not None:
+            owner = account if parts.registry is None else parts.registry.partition(".")[0]
+            yield f"arn:aws:ecr:{region}:{owner}:repository/{parts.repository}"
+    if environment.image is None:  # of CDK's assets, whatever the qualifier of its bootstrap stack
+        yield f"arn:aws:ecr:{region}:{account}:repository/cdk-*-container-assets-{account}-{region}"
