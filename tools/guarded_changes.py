@@ -89,8 +89,12 @@ CHANGES = (
     _of_billing("a consumer renamed", name="invoices"),
     _of_billing("`fifo` off", fifo=False),
     Change(title="a consumer moved to another topic", after=_moved, parts=_MESSAGING),
-    _of_billing("`filter_policy`", filter_policy={"region": ["eu"]}),
-    _of_billing("`max_attempts`, `visibility_timeout_seconds`", max_attempts=9, visibility_timeout_seconds=120),
+    _of_billing(
+        "`filter_policy`, `max_attempts`, `visibility_timeout_seconds`",
+        filter_policy={"region": ["eu"]},
+        max_attempts=9,
+        visibility_timeout_seconds=120,
+    ),
     _of_billing("`message_retention_seconds` lower", message_retention_seconds=7_200),
     Change(title="one topic more, in front of the others", after=_with_one_more_in_front, parts=_MESSAGING),
     _of(
@@ -110,10 +114,13 @@ CHANGES = (
     ),
     _of("`keys` of somebody else", _MESSAGING, keys=ExistingKeys(topic_arn=_KEY, queues_arn=_KEY)),
     _of("`removal` from RETAIN to DESTROY", _ALL, removal=Removal.DESTROY, archive_days=None),
-    _of("`engine_version` higher", _DATA, database=replace(_DATABASE, engine_version="17.10")),
+    _of(
+        "`engine_version` higher, `min_acus`, `max_acus`",
+        _DATA,
+        database=replace(_DATABASE, engine_version="17.10", min_acus=1, max_acus=8),
+    ),
     _of("`engine_version` lower", _DATA, database=replace(_DATABASE, engine_version="16.9")),
     _of("`standby` off", _DATA, database=replace(_DATABASE, standby=False)),
-    _of("`min_acus`, `max_acus`", _DATA, database=replace(_DATABASE, min_acus=1, max_acus=8)),
     _of("`backup_days` lower", _DATA, database=replace(_DATABASE, backup_days=1)),
     _of("`database` taken away: its stack stays", _DATA, database=None),
     _of("`cidr`", _DATA, network=NewNetwork(cidr="10.1.0.0/16")),
@@ -129,10 +136,9 @@ CHANGES = (
         _DATA,
         network=ExistingNetwork(vpc_id="vpc-0a1b2c3d", subnet_ids=("subnet-0a1b2c3d", "subnet-0f1e2d3c")),
     ),
-    _of("`image`, `architecture`", _TASKS, image="worker:2"),
+    _of("`image`, `relay` off", _TASKS, image="worker:2", relay=False),
     _of("`spot` on", _TASKS, spot=True),
     _of("`cluster` of somebody else", _TASKS, cluster="everybodys"),
-    _of("`relay` off", _TASKS, relay=False),
 )
 
 
