@@ -62,6 +62,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--results", type=Path, metavar="FILE", help="write what became of every promise as JSON, whatever it was"
     )
     group.addoption(
+        "--expect",
+        type=Path,
+        metavar="FILE",
+        help="a file of --results from an earlier run: fail on promises whose status is another one than there",
+    )
+    group.addoption(
         "--env", metavar="NAME", default="local", help="the deployed environment whose contracts are verified"
     )
     group.addoption(
@@ -89,14 +95,32 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("--target") != "simulator" or config.getoption("--prove") or config.getoption("--mutants"):
             raise pytest.UsageError("--relevance goes with --target simulator, without --prove and --mutants")
         config.pluginmanager.register(relevance)
-    if config.getoption("--results") and (config.getoption("--mutants") or config.getoption("--prove")):
-        raise pytest.UsageError("--results reports a run without faults: leave out --prove and --mutants")
+    if _has_results(config) and (config.getoption("--mutants") or config.getoption("--prove")):
+        raise pytest.UsageError("--results and --expect are of a run without faults: leave out --prove and --mutants")
+    baseline = _baseline(config)
     if not hasattr(config, "workerinput") and not (config.option.collectonly or config.option.help):
         _start(config)
-    if config.getoption("--results") and not config.option.collectonly:
-        plugin = results.Plugin(config.getoption("--results"), name=os.environ[_TARGET], url=os.environ[_ENDPOINT])
+    if _has_results(config) and not config.option.collectonly:
+        plugin = results.Plugin(
+            config.getoption("--results"),
+            name=os.environ[_TARGET],
+            url=os.environ[_ENDPOINT],
+            baseline=baseline,
+        )
         config.stash[_results] = plugin
         config.pluginmanager.register(plugin)
+
+
+def _has_results(config: pytest.Config) -> bool:
+    return bool(config.getoption("--results") or config.getoption("--expect"))
+
+
+def _baseline(config: pytest.Config) -> dict[str, results.Status] | None:
+    path = config.getoption("--expect")
+    try:
+        return None if path is None else results.read_baseline(path)
+    except MessagingError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _mutants() -> object:
@@ -126,7 +150,7 @@ def _start(config: pytest.Config) -> None:
         if byo is not None:
             config.stash[_byo_queues] = byo, byo.promises(_bound(config))
     except MessagingError as error:
-        if not isinstance(error, EndpointError) or not config.getoption("--results"):
+        if not isinstance(error, EndpointError) or not _has_results(config):
             raise pytest.UsageError(str(error)) from error
         url = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL") or "-"
         os.environ.update({_ENDPOINT: url, _TARGET: "endpoint", _UNUSABLE: str(error)})
@@ -283,7 +307,7 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
     if _UNUSABLE in os.environ:
         raise EndpointError(os.environ[_UNUSABLE])
     bound = _bound(request.config)
-    if request.config.getoption("--results"):
+    if _has_results(request.config):
         return request.config.stash[_results].watch.on(bound)
     many_runs = request.config.getoption("--mutants") or request.config.getoption("--relevance")
     return breaking.sharing_clients(bound) if many_runs else bound

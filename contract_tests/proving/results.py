@@ -24,7 +24,7 @@ from contract_tests.targets import binding
 from sluice import deviations
 from sluice.deviations import Deviation
 from sluice.error_codes import is_throttled
-from sluice.errors import EndpointError
+from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import health
 
 _EVIDENCE_LENGTH_MAX = 300
@@ -160,18 +160,34 @@ def failing_line(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
     return f"{item.path.name}:{own[-1].lineno + 1}" if own else "-"
 
 
+def read_baseline(path: Path) -> dict[str, Status]:
+    """Return promise to its status in a file of `--results`.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        promises = json.loads(path.read_text(encoding="utf-8"))["promises"]
+        return {str(promise): Status(result["status"]) for promise, result in promises.items()}
+    except OSError as error:
+        raise ConfigError(f"cannot read {path} ({error.strerror}); write it with --results {path}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} is no file of --results ({error!r}); write it with --results {path}") from error
+
+
 class Plugin:
     """Collects results in the process that controls the run, from whichever process ran the test.
 
     Args:
-        path: file to write.
+        path: file to write; None writes none.
         name: of the target, as in `sluice.deviations`.
         url: its endpoint.
+        baseline: promise to the status it is to have, where it does not have to hold; None compares nothing.
     """
 
-    def __init__(self, path: Path, *, name: str, url: str) -> None:
+    def __init__(self, path: Path | None, *, name: str, url: str, baseline: Mapping[str, Status] | None = None) -> None:
         self.watch = Watch()
-        self._path, self._name = path, name
+        self._path, self._name, self._baseline = path, name, baseline
         self._url = url
         self._results: dict[str, dict[str, str | float]] = {}
         self._selected: set[str] = set()
@@ -202,6 +218,8 @@ class Plugin:
             item.user_properties += properties  # JUnit XML takes them from the clean-up's report
             if report.failed:
                 report.longrepr = f"{promise} {status}: {evidence}"
+            if self._baseline is not None:
+                _compare(report, promise, status, self._baseline.get(promise, Status.HOLDS))
         elif report.failed:
             assert call.excinfo is not None
             report.longrepr = f"{promise}: the clean-up failed: {first_line(str(call.excinfo.value))}"
@@ -239,6 +257,8 @@ class Plugin:
             for promise in PROMISES
             if promise in self._results or promise in here | self._selected
         }
+        if self._path is None:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         written = {
             "target": self._name,
@@ -252,7 +272,19 @@ class Plugin:
         """Print how many promises have which status."""
         count = Counter(result["status"] for result in self._results.values())
         totals = ", ".join(f"{count[status]} {status}" for status in reversed(Status))
-        terminalreporter.write_line(f"results: {totals}; written to {self._path}")
+        written = "" if self._path is None else f"; written to {self._path}"
+        terminalreporter.write_line(f"results: {totals}{written}")
+
+
+def _compare(report: pytest.TestReport, promise: str, status: Status, expected: Status) -> None:
+    """Let a test fail if its promise has another status than in the baseline, and only then."""
+    if status is not expected:
+        text = report.longrepr if report.failed else f"{promise} {status}"
+        report.outcome, report.longrepr = "failed", f"{text}; expected was: {expected}"
+    elif status is Status.HOLDS:
+        report.outcome, report.longrepr = "passed", None
+    elif not report.passed:
+        report.outcome, report.wasxfail = "skipped", f"as expected: {status}"
 
 
 def promise_of(item: pytest.Item) -> str:

@@ -1,11 +1,13 @@
 """What a contract run prints of an endpoint that stops answering before the first promise."""
 
+import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +71,25 @@ def test_a_dead_endpoint_takes_one_line_a_promise_and_no_traceback(dying: str) -
     assert "no answer: Could not connect to the endpoint URL" in ended.stdout
     assert "Traceback" not in ended.stdout
     assert len(ended.stdout.splitlines()) < 20, ended.stdout
+
+
+def test_a_baseline_of_an_endpoint_that_keeps_nothing_is_kept(dying: str, tmp_path: Path) -> None:
+    """What was unknown before is unknown again: nothing has changed."""
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_DEFAULT_REGION": "us-east-1"}
+    promises = {promise: {"status": "unknown"} for promise in ("GRP-01", "SLU-01")}
+    (tmp_path / "results.json").write_text(json.dumps({"promises": promises}), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", "contract_tests"]
+    selected = ["--endpoint-url", dying, "-m", "not deployment", "-k", "second_message_of_a_group or other_groups_flow"]
+
+    ended = subprocess.run(
+        [*command, *selected, "--expect", str(tmp_path / "results.json")],
+        cwd=PROJECT,
+        env=os.environ | keys,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stdout
+    assert "2 xfailed" in ended.stdout

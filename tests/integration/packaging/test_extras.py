@@ -285,6 +285,27 @@ def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -
     require_all_modules(contracts, EXTRAS["contracts"])
 
 
+_OWN_PYTEST = """
+import json, pathlib, pytest
+suite = ["--pyargs", "contract_tests.groups", "--target", "simulator", "-m", "core", "-q", "-p", "no:cacheprovider"]
+assert pytest.main([*suite, "--results", "results.json"]) == 0
+found = json.loads(pathlib.Path("results.json").read_text())
+found["promises"]["GRP-01"]["status"] = "deviates"
+pathlib.Path("other.json").write_text(json.dumps(found))
+assert pytest.main([*suite, "--expect", "results.json"]) == 0
+assert pytest.main([*suite, "--expect", "other.json"]) == 1
+assert pytest.main([*suite, "--expect", "no.json"]) == 4
+"""
+
+
+def test_contracts_run_from_somebodys_own_pytest(install: Callable[[str], Installed]) -> None:
+    """Of the wheel, with its options; against a baseline only what changed fails."""
+    printed = install("contracts").python(_OWN_PYTEST)
+
+    assert "GRP-01 holds; expected was: deviates" in printed.stdout
+    assert "cannot read no.json" in printed.stderr
+
+
 def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str], Installed]) -> None:
     cdk = install("cdk")
 

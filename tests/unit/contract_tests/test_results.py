@@ -1,12 +1,15 @@
 """What becomes of a promise when its test ends so or so."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from contract_tests.proving.results import ContractFailure, Status, describe_failure, first_line, judge
+from contract_tests.proving.results import ContractFailure, Status, describe_failure, first_line, judge, read_baseline
 from contract_tests.resources import NotArranged
 from sluice.deviations import Deviation
+from sluice.errors import ConfigError
 
 KNOWN = Deviation("GAP-01", "it is known")
 CRASH = ContractFailure(Status.UNKNOWN, "HTTP 500", is_crash=True)
@@ -91,3 +94,23 @@ def test_evidence_leaves_out_what_differs_from_run_to_run() -> None:
 
     assert first_line(found) == "http://127.0.0.1:<port>/123456789012/ct-…-q-1 at <number>"
     assert len(first_line("ab " * 500)) == 300
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"promises": []}', '{"promises": {"A": {"status": "good"}}}', "\xff"]
+)
+def test_a_baseline_that_is_no_file_of_results_is_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "results.json"
+    path.write_bytes(text.encode("latin-1"))
+
+    with pytest.raises(ConfigError, match="is no file of --results"):
+        read_baseline(path)
+
+
+def test_a_baseline_is_what_results_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"target": "x", "promises": {"GRP-01": {"status": "not supported"}}}), encoding="utf-8")
+
+    assert read_baseline(path) == {"GRP-01": Status.NOT_SUPPORTED}
+    with pytest.raises(ConfigError, match=r"cannot read .*none.json \(No such file or directory\); write it with"):
+        read_baseline(tmp_path / "none.json")
