@@ -368,7 +368,7 @@ def test_the_next_change_is_known(service: Service) -> None:
 
 def test_what_is_not_modelled_says_so(service: Service) -> None:
     """An operation without a rule is refused, never answered by guess."""
-    answer = service.account.call("sqs", "AddPermission", {}, service.now)
+    answer = service.account.call("sns", "OptInPhoneNumber", {}, service.now)
 
     assert isinstance(answer, Refusal)
-    assert (answer.code, answer.text) == ("UnsupportedOperation", "AddPermission is not modelled.")
+    assert (answer.code, answer.text) == ("UnsupportedOperation", "OptInPhoneNumber is not modelled.")

@@ -47,6 +47,17 @@ class Queue:
         policy = self.attributes.get("RedrivePolicy")
         return None if policy is None else json.loads(policy)
 
+    def policy(self) -> dict[str, Any]:
+        """Return who else may use the queue; empty when nobody may."""
+        policy: dict[str, Any] = json.loads(self.attributes.get("Policy", "{}"))
+        return policy
+
+    def set_policy(self, policy: dict[str, Any]) -> None:
+        """Replace the policy; an empty one is none."""
+        self.attributes.pop("Policy", None)
+        if policy:
+            self.attributes["Policy"] = json.dumps(policy, separators=(",", ":"))
+
     def dead_letter_arn(self) -> str | None:
         """Return where what is received too often goes; None when it stays."""
         policy = self.redrive_policy()

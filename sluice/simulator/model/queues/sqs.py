@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 
 from sluice import limits
+from sluice.simulator.model import permissions
 from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
 from sluice.simulator.model.queues import settings
 from sluice.simulator.model.queues.fifo import FifoQueue
@@ -55,6 +56,8 @@ class Sqs:
             "ChangeMessageVisibility": receiving.change_visibility,
             "ChangeMessageVisibilityBatch": receiving.change_visibility_batch,
             "PurgeQueue": self._purge_queue,
+            "AddPermission": self._add_permission,
+            "RemovePermission": self._remove_permission,
             "StartMessageMoveTask": self._moves.start,
             "ListMessageMoveTasks": self._moves.list,
             "CancelMessageMoveTask": self._moves.cancel,
@@ -168,6 +171,32 @@ class Sqs:
 
     def _purge_queue(self, params: Params, now: float) -> Answer:
         self._of(params).purge(now)
+        return {}
+
+    def _add_permission(self, params: Params, _: float) -> Answer:
+        """Allow accounts some actions, under a label that is new to the policy [CRE-47]."""
+        queue, label = self._of(params), params["Label"]
+        policy = queue.policy() or {"Version": "2008-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
+        if permissions.has_label(policy, label):  # [ERR-04]
+            raise invalid_parameter("Label", label, "Already exists.")
+        added = permissions.statement(
+            service="SQS",
+            label=label,
+            accounts=params["AWSAccountIds"],
+            actions=params["Actions"],
+            resource=queue.arn,
+        )
+        queue.set_policy(permissions.with_statement(policy, added))
+        return {}
+
+    def _remove_permission(self, params: Params, _: float) -> Answer:
+        """Remove the statement of a label; with the last statement the policy goes [CRE-47, CRE-48]."""
+        queue, label = self._of(params), params["Label"]
+        policy = queue.policy()
+        if not permissions.has_label(policy, label):
+            raise invalid_parameter("Label", label, "can't find label.")
+        left = permissions.without_label(policy, label)
+        queue.set_policy(left if left["Statement"] else {})
         return {}
 
     def _tag_queue(self, params: Params, _: float) -> Answer:

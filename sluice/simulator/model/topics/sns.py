@@ -1,9 +1,11 @@
 """The operations of SNS that fan out to queues."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 
 from sluice import limits
+from sluice.simulator.model import permissions
 from sluice.simulator.model.filter_policy import check_policy
 from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
 from sluice.simulator.model.queues.queue import Queue
@@ -11,6 +13,7 @@ from sluice.simulator.model.refusal import Refusal, sns_invalid
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.publishing import check_batch, check_publish, publish_bytes
 from sluice.simulator.model.topics.topic import (
+    ACTIONS,
     BOOLEANS,
     Subscription,
     Topic,
@@ -23,6 +26,7 @@ from sluice.simulator.model.topics.topic import (
 _PAGE = 100
 _PROTOCOLS = ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
 _ARN_PARTS = 6
+_SUBSCRIPTION_READABLE_SECONDS = 1  # after its topic was deleted; how long nobody recorded
 _SUBSCRIPTION_ATTRIBUTES = (
     *("RawMessageDelivery", "FilterPolicy", "FilterPolicyScope", "RedrivePolicy", "DeliveryPolicy"),
     *("ReplayPolicy", "SubscriptionRoleArn"),
@@ -55,6 +59,8 @@ class Sns:
             "ListSubscriptionsByTopic": self._list_subscriptions_by_topic,
             "GetSubscriptionAttributes": self._get_subscription_attributes,
             "SetSubscriptionAttributes": self._set_subscription_attributes,
+            "AddPermission": self._add_permission,
+            "RemovePermission": self._remove_permission,
             "Publish": self._publish,
             "PublishBatch": self._publish_batch,
             "TagResource": self._tag_resource,
@@ -62,24 +68,31 @@ class Sns:
             "ListTagsForResource": self._list_tags_for_resource,
         }
 
+    def _check_topic_arn(self, arn: str) -> None:
+        """Refuse what is no ARN [ERR-05, SNS-145], and a topic of another Region [SNS-143, SNS-144]."""
+        _check_arn("TopicArn", arn)
+        if arn.split(":")[3] != self._arn_prefix.split(":")[3]:
+            raise sns_invalid("TopicArn")
+
     def _topic(self, arn: str) -> Topic:
-        parts = len(arn.split(":"))
-        if parts < _ARN_PARTS:  # [ERR-05]
-            raise sns_invalid(f"TopicArn Reason: An ARN must have at least 6 elements, not {parts}")
+        self._check_topic_arn(arn)
         topic = self.topics.get(arn)
         if topic is None:
             raise Refusal("NotFound", "Topic does not exist", status=404)
         return topic
 
-    def _subscription(self, arn: str) -> Subscription:
+    def _subscription(self, arn: str, now: float) -> Subscription:
         subscription = self.subscriptions.get(arn)
-        if subscription is None:
+        if subscription is None or subscription.gone_at <= now:
             raise Refusal("NotFound", "Subscription does not exist", status=404)
         return subscription
 
     def subscriptions_of(self, topic: Topic) -> list[Subscription]:
         """Return who is subscribed to a topic, in the order they did."""
-        return [subscription for subscription in self.subscriptions.values() if subscription.topic_arn == topic.arn]
+        return [each for each in self._living_subscriptions() if each.topic_arn == topic.arn]
+
+    def _living_subscriptions(self) -> list[Subscription]:
+        return [subscription for subscription in self.subscriptions.values() if not subscription.is_orphaned]
 
     def _create_topic(self, params: Params, now: float) -> Answer:
         name, requested = params["Name"], as_spelled(params.get("Attributes", {}), BOOLEANS)
@@ -99,15 +112,16 @@ class Sns:
         topic.tags.update(tags)
         return {"TopicArn": topic.arn}
 
-    def _delete_topic(self, params: Params, _: float) -> Answer:
-        """Delete a topic and its subscriptions; again is not an error."""
+    def _delete_topic(self, params: Params, now: float) -> Answer:
+        """Delete a topic and its subscriptions, which can be read a little longer; again is not an error [SNS-125]."""
+        self._check_topic_arn(params["TopicArn"])
         topic = self.topics.get(params["TopicArn"])
         if topic is not None and topic.has_archive():  # [SNS-41]
             raise Refusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
         if topic is not None:
             del self.topics[topic.arn]
             for subscription in self.subscriptions_of(topic):
-                del self.subscriptions[subscription.arn]
+                subscription.is_orphaned, subscription.gone_at = True, now + _SUBSCRIPTION_READABLE_SECONDS
         return {}
 
     def _list_topics(self, params: Params, _: float) -> Answer:
@@ -122,6 +136,8 @@ class Sns:
             "SubscriptionsConfirmed": str(len(self.subscriptions_of(topic))),
             "SubscriptionsPending": "0",
             "SubscriptionsDeleted": str(topic.deleted_subscriptions),
+            "Policy": json.dumps(topic.policy()),
+            "EffectiveDeliveryPolicy": json.dumps(topic.effective_delivery_policy()),
         }
         return {"Attributes": known | topic.attributes}
 
@@ -187,21 +203,49 @@ class Sns:
         if name == "ReplayPolicy" and value:
             check_replay(topic, value)
 
+    def _add_permission(self, params: Params, _: float) -> Answer:
+        """Allow accounts some actions, under a label that is new to the policy [SNS-146, SNS-147]."""
+        topic, label = self._topic(params["TopicArn"]), params["Label"]
+        if permissions.has_label(topic.policy(), label):
+            raise sns_invalid("Statement already exists")
+        if not set(params["ActionName"]) <= set(ACTIONS):
+            raise sns_invalid("Policy statement action out of service scope!")
+        added = permissions.statement(
+            service="SNS",
+            label=label,
+            accounts=params["AWSAccountId"],
+            actions=params["ActionName"],
+            resource=topic.arn,
+        )
+        topic.attributes["Policy"] = json.dumps(permissions.with_statement(topic.policy(), added))
+        return {}
+
+    def _remove_permission(self, params: Params, _: float) -> Answer:
+        """Remove the statement of a label; what an unknown label gets nobody recorded."""
+        topic = self._topic(params["TopicArn"])
+        topic.attributes["Policy"] = json.dumps(permissions.without_label(topic.policy(), params["Label"]))
+        return {}
+
     def _unsubscribe(self, params: Params, _: float) -> Answer:
-        subscription = self.subscriptions.pop(params["SubscriptionArn"], None)
-        if subscription is not None:
+        """End a subscription, also one that is not there [SNS-64]; refuse what is no ARN of one [SNS-142]."""
+        arn = params["SubscriptionArn"]
+        _check_arn("SubscriptionArn", arn)
+        if len(arn.split(":")) == _ARN_PARTS:
+            raise sns_invalid("SubscriptionId")
+        subscription = self.subscriptions.pop(arn, None)
+        if subscription is not None and not subscription.is_orphaned:
             self.topics[subscription.topic_arn].deleted_subscriptions += 1
         return {}
 
     def _list_subscriptions(self, params: Params, _: float) -> Answer:
-        return _page("Subscriptions", [_listed(subscription) for subscription in self.subscriptions.values()], params)
+        return _page("Subscriptions", [_listed(subscription) for subscription in self._living_subscriptions()], params)
 
     def _list_subscriptions_by_topic(self, params: Params, _: float) -> Answer:
         listed = [_listed(subscription) for subscription in self.subscriptions_of(self._topic(params["TopicArn"]))]
         return _page("Subscriptions", listed, params)
 
-    def _get_subscription_attributes(self, params: Params, _: float) -> Answer:
-        subscription = self._subscription(params["SubscriptionArn"])
+    def _get_subscription_attributes(self, params: Params, now: float) -> Answer:
+        subscription = self._subscription(params["SubscriptionArn"], now)
         known = {
             "SubscriptionArn": subscription.arn,
             "TopicArn": subscription.topic_arn,
@@ -217,9 +261,9 @@ class Sns:
         return {"Attributes": known | scope | subscription.attributes}
 
     def _set_subscription_attributes(self, params: Params, now: float) -> Answer:
-        subscription = self._subscription(params["SubscriptionArn"])
+        subscription = self._subscription(params["SubscriptionArn"], now)
         name, value = _attribute(params)
-        topic = self.topics[subscription.topic_arn]
+        topic = self._topic(subscription.topic_arn)
         self._check_subscription_attribute(topic, name, value, subscription.attributes)
         subscription.attributes[name] = value
         if name == "ReplayPolicy":
@@ -257,6 +301,12 @@ class Sns:
     def _list_tags_for_resource(self, params: Params, _: float) -> Answer:
         tags = self._topic(params["ResourceArn"]).tags
         return {"Tags": [{"Key": name, "Value": value} for name, value in tags.items()]}
+
+
+def _check_arn(parameter: str, arn: str) -> None:
+    parts = len(arn.split(":"))
+    if parts < _ARN_PARTS:
+        raise sns_invalid(f"{parameter} Reason: An ARN must have at least 6 elements, not {parts}")
 
 
 def _attribute(params: Params) -> tuple[str, str]:

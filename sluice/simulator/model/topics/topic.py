@@ -1,6 +1,7 @@
 """One topic: its attributes, what it remembers of its publishes, who is subscribed."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,24 @@ _ALLOWED = {
     "FifoThroughputScope": ("Topic", "MessageGroup"),
 }
 
+_DELIVERY_POLICY = {
+    "defaultHealthyRetryPolicy": {
+        "minDelayTarget": 20,
+        "maxDelayTarget": 20,
+        "numRetries": 3,
+        "numMaxDelayRetries": 0,
+        "numNoDelayRetries": 0,
+        "numMinDelayRetries": 0,
+        "backoffFunction": "linear",
+    },
+    "disableSubscriptionOverrides": False,
+    "defaultRequestPolicy": {"headerContentType": "text/plain; charset=UTF-8"},
+}  # recorded [SNS-149]
+_OWNERS_ACTIONS = (
+    *("GetTopicAttributes", "SetTopicAttributes", "AddPermission", "RemovePermission", "DeleteTopic"),
+    *("Subscribe", "ListSubscriptionsByTopic", "Publish"),
+)
+ACTIONS = (*_OWNERS_ACTIONS, "Receive")  # what a permission may name [SNS-147]
 BOOLEANS = ("FifoTopic", "ContentBasedDeduplication", "RawMessageDelivery")  # also of its subscriptions
 
 
@@ -47,12 +66,19 @@ class Archived:
 
 @dataclass(slots=True, kw_only=True)
 class Subscription:
-    """One subscription, confirmed at once because it is of the same account [SNS-36]."""
+    """One subscription, confirmed at once because it is of the same account [SNS-36].
+
+    Args:
+        is_orphaned: its topic was deleted.
+        gone_at: when it can no longer be read, for a while after its topic was deleted [SNS-150].
+    """
 
     arn: str
     topic_arn: str
     endpoint: str
     attributes: dict[str, str] = field(default_factory=dict)
+    is_orphaned: bool = False
+    gone_at: float = math.inf
 
     def is_raw(self) -> bool:
         """Return whether the queue gets the message without envelope [SNS-14]."""
@@ -106,6 +132,30 @@ class Topic:
     def is_by_content(self) -> bool:
         """Return whether a message without an id goes by its content."""
         return self.attributes.get("ContentBasedDeduplication") == "true"
+
+    def policy(self) -> dict[str, Any]:
+        """Return who may use the topic: its owner, unless told otherwise [SNS-149]."""
+        if "Policy" in self.attributes:
+            policy: dict[str, Any] = json.loads(self.attributes["Policy"])
+            return policy
+        owners = {
+            "Sid": "__default_statement_ID",
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            "Action": [f"SNS:{action}" for action in _OWNERS_ACTIONS],
+            "Resource": self.arn,
+            "Condition": {"StringEquals": {"AWS:SourceOwner": self.arn.split(":")[4]}},
+        }
+        return {"Version": "2008-10-17", "Id": "__default_policy_ID", "Statement": [owners]}
+
+    def effective_delivery_policy(self) -> dict[str, Any]:
+        """Return how deliveries by HTTP are repeated: as given, and by default what is not given."""
+        given = json.loads(self.attributes.get("DeliveryPolicy") or "{}").get("http", {})
+        merged = {
+            name: {**default, **(given.get(name) or {})} if isinstance(default, dict) else given.get(name, default)
+            for name, default in _DELIVERY_POLICY.items()
+        }
+        return {"http": merged}
 
     def deduplication_id(self, body: str, requested: str | None) -> str:
         """Return the id a message is delivered with [SNS-16]."""

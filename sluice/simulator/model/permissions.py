@@ -1,0 +1,43 @@
+"""AddPermission and RemovePermission of queues and topics: statements of a resource policy, each under its label."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+type Policy = dict[str, Any]
+
+
+def statement(*, service: str, label: str, accounts: Iterable[str], actions: Iterable[str], resource: str) -> Policy:
+    """Return the statement a permission stands for; a single principal or action is no list, as recorded [CRE-47]."""
+    return {
+        "Sid": label,
+        "Effect": "Allow",
+        "Principal": {"AWS": _one_or_list(f"arn:aws:iam::{account}:root" for account in accounts)},
+        "Action": _one_or_list(f"{service}:{action}" for action in actions),
+        "Resource": resource,
+    }
+
+
+def _one_or_list(values: Iterable[str]) -> str | list[str]:
+    listed = list(values)
+    return listed[0] if len(listed) == 1 else listed
+
+
+def statements(policy: Mapping[str, Any]) -> list[Policy]:
+    """Return the statements of a policy; a policy may hold a single one without a list."""
+    found = policy.get("Statement", [])
+    return list(found) if isinstance(found, list) else [found]
+
+
+def has_label(policy: Mapping[str, Any], label: str) -> bool:
+    """Return whether a statement of the policy has that label."""
+    return any(each.get("Sid") == label for each in statements(policy))
+
+
+def with_statement(policy: Mapping[str, Any], added: Policy) -> Policy:
+    """Return the policy with one statement more, at the end."""
+    return {**policy, "Statement": [*statements(policy), added]}
+
+
+def without_label(policy: Mapping[str, Any], label: str) -> Policy:
+    """Return the policy without the statements of that label."""
+    return {**policy, "Statement": [each for each in statements(policy) if each.get("Sid") != label]}
