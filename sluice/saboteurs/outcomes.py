@@ -27,6 +27,8 @@ _CALLS = {
     "topic-attributes": ("sns.SetTopicAttributes",),
     "subscriptions": ("sns.Subscribe",),
     "subscription-attributes": ("sns.SetSubscriptionAttributes", "sns.GetSubscriptionAttributes"),
+    "unsubscribes": ("sns.Unsubscribe",),
+    "permissions": ("sqs.AddPermission", "sqs.RemovePermission", "sns.AddPermission", "sns.RemovePermission"),
     "publishes": ("sns.Publish",),
     "publish-batches": (_PUBLISH_BATCH,),
 }

@@ -86,6 +86,11 @@ def _undercount(parsed: dict[str, Any]) -> None:
             parsed["Attributes"][name] = "0"
 
 
+def _widen_queue_scope(params: dict[str, Any]) -> None:
+    if params.get("Attributes", {}).get("FifoQueue") == "true":
+        params["Attributes"]["DeduplicationScope"] = "messageGroup"
+
+
 def _fold_name(params: dict[str, Any]) -> None:
     params["QueueName"] = params["QueueName"].lower()
 
@@ -142,6 +147,15 @@ SABOTEURS = {
     ),
     "undercount-queue": Saboteur("reports queues as empty", misreport(_undercount, QUEUE_ATTRIBUTES)),
     "shrink-messages": Saboteur("reports queues of small messages", misreport(_shrink_messages, QUEUE_ATTRIBUTES)),
+    "widen-queue-scope": Saboteur(
+        "makes queues that deduplicate per group", change(_widen_queue_scope, "sqs.CreateQueue")
+    ),
+    "ignore-permissions": Saboteur(
+        "confirms a permission and does not add it", ignore("sqs.AddPermission", "sns.AddPermission")
+    ),
+    "keep-permissions": Saboteur(
+        "confirms that a permission is removed and keeps it", ignore("sqs.RemovePermission", "sns.RemovePermission")
+    ),
     "keep-queues": Saboteur("confirms that a queue is deleted and keeps it", ignore("sqs.DeleteQueue")),
     "fold-queue-names": Saboteur("makes queues in small letters only", change(_fold_name, "sqs.CreateQueue")),
     "fold-tags": Saboteur("keeps keys of tags in small letters only", change(_fold_tags, "sqs.TagQueue")),

@@ -89,6 +89,23 @@ class _WithholdOtherGroups(Hook):
             parsed |= {"Messages": kept} if kept else {}
 
 
+class _SplitReceives(SqsCaller):
+    """Keeps the first group of an answer, and gives the messages of the others back."""
+
+    operations = RECEIVE
+
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        messages = parsed.get("Messages", [])
+        first = [message.get("Attributes", {}).get("MessageGroupId") for message in messages[:1]]
+        kept = [each for each in messages if [each.get("Attributes", {}).get("MessageGroupId")] == first]
+        for message in messages[len(kept) :]:
+            self.sqs.change_message_visibility(
+                QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+            )
+        if messages:
+            parsed["Messages"] = kept
+
+
 class _BlockStandardQueues(_WithholdLater):
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if not params["QueueUrl"].endswith(".fifo"):
@@ -285,6 +302,11 @@ def _widen_attribute_names(params: dict[str, Any]) -> None:
     params["MessageSystemAttributeNames"] = params["MessageAttributeNames"] = ["All"]
 
 
+def _wait_anyhow(params: dict[str, Any]) -> None:
+    if params.get("WaitTimeSeconds") == 0:
+        del params["WaitTimeSeconds"]
+
+
 def _fill_receive(params: dict[str, Any]) -> None:
     params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
 
@@ -339,6 +361,8 @@ SABOTEURS = {
     "widen-attribute-names": Saboteur(
         "returns all attributes whatever was asked for", change(_widen_attribute_names, *RECEIVE)
     ),
+    "split-receives": Saboteur("delivers of an answer's groups the first only", _SplitReceives),
+    "wait-for-all": Saboteur("waits as long as the queue says where no wait is wanted", change(_wait_anyhow, *RECEIVE)),
     "fill-receives": Saboteur("brings ten messages where no number is given", change(_fill_receive, *RECEIVE)),
     "show-empty-lists": Saboteur(
         "answers an empty receive with an empty list",

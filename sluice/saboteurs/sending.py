@@ -94,6 +94,47 @@ class _SwallowBodies(_SwallowRepeats):
         return body(params)
 
 
+class _MergeContents(_SwallowBodies):
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return None if "MessageDeduplicationId" in params else super().answer(operation, params)
+
+
+class _RenumberAfterPurge(Hook):
+    operations = ("sqs.PurgeQueue", "sqs.SendMessage")
+
+    def begin(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        url = params["QueueUrl"]
+        if "MessageBody" not in params:
+            self._numbers[url] = 0
+        elif url in self._numbers and "SequenceNumber" in parsed:
+            self._numbers[url] += 1
+            parsed["SequenceNumber"] = str(self._numbers[url])
+
+
+class _SaltContents(Hook):
+    operations = ("sns.Publish", "sns.PublishBatch")
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        for entry in entries(operation, params):
+            if self.strikes():
+                entry.setdefault("MessageDeduplicationId", f"content-{self._opportunities}")
+
+
+def _salt_published_id(params: dict[str, Any]) -> None:
+    if "MessageDeduplicationId" in params:
+        params["MessageDeduplicationId"] += ".published"
+
+
+def _publish_as_text(params: dict[str, Any]) -> None:
+    for name, attribute in params.get("MessageAttributes", {}).items():
+        if attribute["DataType"] == "Binary":
+            text = bytes(attribute["BinaryValue"]).decode("latin-1")
+            params["MessageAttributes"][name] = {"DataType": "String", "StringValue": text}
+
+
 class _FreezeSequenceNumbers(Hook):
     operations = SENDS
 
@@ -137,6 +178,13 @@ SABOTEURS = {
         "drops every repeat of a deduplication id, for ever and across groups", _SwallowRepeats
     ),
     "swallow-bodies": Saboteur("drops every repeat of a body", _SwallowBodies),
+    "merge-contents": Saboteur("drops every repeat of a body without an id, across groups", _MergeContents),
+    "renumber-after-purge": Saboteur("begins with sequence number 1 after a purge", _RenumberAfterPurge),
+    "salt-published-contents": Saboteur("makes every publish without an id a new one", _SaltContents),
+    "salt-published-ids": Saboteur(
+        "publishes under other deduplication ids", change(_salt_published_id, "sns.Publish")
+    ),
+    "publish-binary-as-text": Saboteur("publishes binary attributes as text", change(_publish_as_text, "sns.Publish")),
     "freeze-sequence-numbers": Saboteur("gives every send the same sequence number", _FreezeSequenceNumbers),
     "lose-trace": Saboteur("sends without system attributes", omit("MessageSystemAttributes", of="sqs.SendMessage")),
     "strip-sent-attributes": Saboteur(

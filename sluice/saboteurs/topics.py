@@ -21,6 +21,7 @@ from sluice.saboteurs.base import (
     of_received,
     omit,
     only_show,
+    refuse_with,
     report,
 )
 
@@ -76,6 +77,27 @@ class _DeliverThePast(Hook):
             past = self._past.pop(params["QueueUrl"].rpartition("/")[2], [])
             first = parsed["Messages"][0]
             parsed["Messages"] = [{**first, "Body": body} for body in past] + parsed["Messages"]
+
+
+class _IgnoreTopicPolicy(Hook):
+    operations = ("sns.SetTopicAttributes",)
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        return answer_with() if params["AttributeName"] == "Policy" else None
+
+
+class _ForgetOrphans(Hook):
+    operations = ("sns.DeleteTopic", "sns.GetSubscriptionAttributes")
+
+    def begin(self) -> None:
+        self._deleted: set[str] = set()
+
+    def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if operation == "sns.DeleteTopic":
+            self._deleted.add(params["TopicArn"])
+        elif params["SubscriptionArn"].rpartition(":")[0] in self._deleted:
+            return refuse_with("NotFound", "Subscription does not exist")
+        return None
 
 
 class _RenameRepeats(Hook):
@@ -148,6 +170,8 @@ SABOTEURS = {
     ),
     "ignore-unsubscribe": Saboteur("confirms an unsubscribe and does not do it", ignore("sns.Unsubscribe")),
     "keep-topics": Saboteur("confirms that a topic is deleted and keeps it", ignore("sns.DeleteTopic")),
+    "ignore-topic-policy": Saboteur("confirms a policy of a topic and does not keep it", _IgnoreTopicPolicy),
+    "forget-orphans": Saboteur("denies the subscriptions of a deleted topic at once", _ForgetOrphans),
     "skip-replays": Saboteur("subscribes without the replay policy", omit("ReplayPolicy", of="sns.Subscribe")),
     "disguise-replays": Saboteur("delivers replayed messages as if they were new", of_received(_disguise_replay)),
     "widen-archive-period": Saboteur(

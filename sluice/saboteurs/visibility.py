@@ -1,12 +1,13 @@
 """Breaks what a consumer does with a message it holds: hide it for longer, give it back, delete it."""
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.awsrequest import AWSResponse
 
 from sluice.limits import VISIBILITY_TIMEOUT_SECONDS_MAX
-from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, ignore, refuse_with
+from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, SqsCaller, ignore, refuse_with
 
 
 class _StretchVisibility(Hook):
@@ -59,21 +60,74 @@ class _WithholdChanged(Hook):
 
 
 class _DeafenPolls(Hook):
-    operations = ("sqs.DeleteMessage", *RECEIVE)
+    """Counts a call before it is sent: a poll may be answered before the thread of the call that caused it goes on."""
 
     def begin(self) -> None:
-        self._deletes = 0
-        self._deletes_before: dict[int, int] = {}
+        self._calls = 0
+        self._calls_before: dict[int, int] = {}
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        self._deletes_before[id(params)] = self._deletes
+        if operation in RECEIVE:
+            self._calls_before[id(params)] = self._calls
+        else:
+            self._calls += 1
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        before = self._deletes_before.pop(id(params))
-        if "ReceiptHandle" in params:
-            self._deletes += 1
-        elif self._deletes > before:
+        before = self._calls_before.pop(id(params), None)
+        if before is not None and self._calls > before:
             parsed.pop("Messages", None)
+
+
+def _deafen_to(operation: str) -> Callable[[int], Hook]:
+    return lambda every: _DeafenPolls(every, (operation, *RECEIVE))
+
+
+class _UncountReleased(Hook):
+    operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
+
+    def begin(self) -> None:
+        self._message_of: dict[str, str] = {}
+        self._released: Counter[str] = Counter()
+
+    def rewrite(self, operation: str, params: dict[str, Any]) -> None:
+        if operation == "sqs.ChangeMessageVisibility" and params["VisibilityTimeout"] == 0:
+            self._released[self._message_of.get(params["ReceiptHandle"], "")] += 1
+
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        for message in parsed.get("Messages", []):
+            self._message_of[message["ReceiptHandle"]] = message["MessageId"]
+            if count := message.get("Attributes", {}).get("ApproximateReceiveCount"):
+                message["Attributes"]["ApproximateReceiveCount"] = str(
+                    int(count) - self._released[message["MessageId"]]
+                )
+
+
+class _DeleteUnheld(SqsCaller):
+    """Does for a delete whose handle is too old what a new consumer would: receives the message and deletes it."""
+
+    operations = ("sqs.DeleteMessage",)
+
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        if http_response.status_code >= 300:
+            for message in self.sqs.receive_message(QueueUrl=params["QueueUrl"]).get("Messages", []):
+                self.sqs.delete_message(QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
+
+
+class _ShowAfterChange(SqsCaller):
+    """Gives what is in flight the new timeout of its queue."""
+
+    operations = ("sqs.SetQueueAttributes", *RECEIVE)
+
+    def begin(self) -> None:
+        super().begin()
+        self._handles: dict[str, list[str]] = defaultdict(list)
+
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
+        url = params["QueueUrl"]
+        self._handles[url] += [message["ReceiptHandle"] for message in parsed.get("Messages", [])]
+        if seconds := params.get("Attributes", {}).get("VisibilityTimeout"):
+            for handle in self._handles.pop(url, []):
+                self.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=int(seconds))
 
 
 class _ExpireChangedHandles(Hook):
@@ -146,7 +200,17 @@ SABOTEURS = {
         "confirms a visibility change and does not do it",
         ignore("sqs.ChangeMessageVisibility", "sqs.ChangeMessageVisibilityBatch"),
     ),
-    "deafen-polls": Saboteur("answers nothing to a poll that waited while something was deleted", _DeafenPolls),
+    "deafen-polls": Saboteur(
+        "answers nothing to a poll that waited while something was deleted", _deafen_to("sqs.DeleteMessage")
+    ),
+    "deafen-polls-to-sends": Saboteur(
+        "answers nothing to a poll that waited while something was sent", _deafen_to("sqs.SendMessage")
+    ),
+    "uncount-released": Saboteur("does not count a receive that ended with a release", _UncountReleased),
+    "delete-unheld": Saboteur("deletes with an expired handle what nobody holds", _DeleteUnheld),
+    "show-after-change": Saboteur(
+        "gives messages in flight the new visibility timeout of their queue", _ShowAfterChange
+    ),
     "stretch-visibility": Saboteur("makes every visibility timeout twelve hours", _StretchVisibility),
     "sticky-visibility": Saboteur("keeps a changed visibility timeout for the next receive", _StickyVisibility),
     "sticky-receives": Saboteur("keeps a receive's visibility timeout for the next one", _StickyReceives),
