@@ -285,6 +285,11 @@ class Topic:
         answer: dict[str, Any] = self.sns.publish_batch(TopicArn=self.arn, PublishBatchRequestEntries=requested)
         return answer
 
+    def elsewhere(self) -> "Topic":
+        """Return a topic of that name in another Region."""
+        *service, _, account, name = self.arn.split(":")
+        return Topic(self.sns, ":".join([*service, "ap-southeast-4", account, name]))
+
     def attributes(self) -> dict[str, str]:
         answer: dict[str, str] = self.sns.get_topic_attributes(TopicArn=self.arn)["Attributes"]
         return answer

@@ -1,5 +1,7 @@
 """docs/promises.md, from `contract_tests/promises/`: each with its evidence, its saboteurs and who deviates."""
 
+from collections import defaultdict
+
 from contract_tests.promises import CORE, PROMISES, Evidence
 from sluice import deviations
 
@@ -35,11 +37,11 @@ def page() -> str:
             if promise.area == area:
                 evidence = "; ".join(map(_evidence, promise.evidence))
                 saboteurs = ", ".join(f"`{name}`" for name in promise.saboteurs)
-                deviates = "; ".join(
-                    f"{target}: {known[promise.id]} ({promise.grade})"
-                    for target, known in deviations.PROMISES.items()
-                    if promise.id in known
-                )
+                targets: dict[str, list[str]] = defaultdict(list)
+                for target, known in deviations.PROMISES.items():
+                    if promise.id in known:
+                        targets[str(known[promise.id])].append(target)
+                deviates = "; ".join(f"{', '.join(of)}: {why} ({promise.grade})" for why, of in targets.items())
                 lines.append(f"| {promise.id} | {promise.statement} | {evidence} | {saboteurs} | {deviates} |")
         lines.append("")
     return "\n".join(lines)

@@ -235,3 +235,60 @@ def test_a_receive_without_visibility_timeout_takes_the_queues(resources: Resour
 
     assert hidden == []
     assert again["MessageId"] == first["MessageId"]
+
+
+@pytest.mark.promise("VIS-32")
+def test_the_receive_after_a_release_counts(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    first = queue.await_message(visibility=600)
+    queue.change_visibility(first, 0)
+    second = queue.await_message(visibility=600)
+    queue.change_visibility(second, 300)
+    queue.change_visibility(second, 0)
+
+    third = queue.await_message()
+
+    counts = [message["Attributes"]["ApproximateReceiveCount"] for message in (first, second, third)]
+    assert counts == ["1", "2", "3"]
+
+
+@pytest.mark.promise("VIS-33")
+def test_an_older_handle_does_not_delete_what_nobody_holds(resources: Resources) -> None:
+    """The delete may fail, or be confirmed in vain; its answer is recorded by nobody."""
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    oldest = queue.await_message(visibility=0)
+    newest = queue.await_message(visibility=600)
+    queue.change_visibility(newest, 0)
+
+    with contextlib.suppress(ClientError):
+        queue.delete(oldest)
+
+    assert bodies(queue.receive(wait=2)) == ["m1"]
+
+
+@pytest.mark.promise("VIS-34")
+def test_an_expired_handle_does_not_hide_what_nobody_holds(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    queue.send_each("m1")
+    expired = queue.await_message(visibility=0)
+
+    with contextlib.suppress(ClientError):
+        queue.change_visibility(expired, 600)
+
+    assert bodies(queue.receive(wait=2)) == ["m1"]
+
+
+@pytest.mark.promise("VIS-35")
+def test_a_new_timeout_of_the_queue_is_not_for_what_is_in_flight(resources: Resources) -> None:
+    queue = resources.fifo_queue(VisibilityTimeout="600")
+    queue.send_each("m1")
+    held = queue.await_message()
+
+    queue.set_attributes(VisibilityTimeout="1")
+    beyond_the_new_timeout = queue.receive(wait=3)
+    queue.change_visibility(held, 0)
+
+    assert beyond_the_new_timeout == []
+    assert queue.await_message()["MessageId"] == held["MessageId"]

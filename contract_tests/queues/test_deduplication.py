@@ -232,3 +232,15 @@ def test_a_repeat_returns_the_first_sequence_number(resources: Resources) -> Non
 
     assert repeated["SequenceNumber"] == first["SequenceNumber"]
     assert int(other["SequenceNumber"]) > int(first["SequenceNumber"])
+
+
+@pytest.mark.promise("DED-17")
+def test_group_scope_makes_two_messages_of_one_body_in_two_groups(resources: Resources) -> None:
+    queue = resources.fifo_queue(DeduplicationScope="messageGroup", ContentBasedDeduplication="true")
+    queue.send("same body", group="g1")
+    queue.send("same body", group="g2")
+    queue.send("same body", group="g2")
+
+    drained = queue.drain(2)
+
+    assert sorted(message["Attributes"]["MessageGroupId"] for message in drained) == ["g1", "g2"]

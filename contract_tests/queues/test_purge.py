@@ -49,3 +49,14 @@ def test_a_purge_releases_the_group_of_what_was_in_flight(resources: Resources) 
     queue.send_each("after", group="g1")
 
     assert bodies(queue.await_batch(most=10, visibility=30)) == ["after"]
+
+
+@pytest.mark.promise("PUR-18")
+def test_sequence_numbers_rise_beyond_a_purge(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    before = [int(queue.send(body, id=body)["SequenceNumber"]) for body in ("m1", "m2")]
+
+    queue.purge()
+    after = [int(queue.send(body, id=body)["SequenceNumber"]) for body in ("m3", "m4")]
+
+    assert before[0] < before[1] < after[0] < after[1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import Resources, accepted, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Resources, accepted, bodies, invalid_parameter_value, refusal
 from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
@@ -504,3 +504,54 @@ def test_tags_given_at_creation_are_there_at_once(resources: Resources) -> None:
     url = resources.create(f"{resources.name('q')}.fifo", tags={"team": "orders"}, FifoQueue="true")
 
     assert queue.sqs.list_queue_tags(QueueUrl=url).get("Tags") == {"team": "orders"}
+
+
+def _statements(queue: QueueUnderTest) -> list[dict[str, Any]]:
+    """Return the statements of the policy of a queue."""
+    answer = queue.sqs.get_queue_attributes(QueueUrl=queue.url, AttributeNames=["Policy"])
+    policy = answer.get("Attributes", {}).get("Policy")
+    return list(json.loads(policy)["Statement"]) if policy else []
+
+
+@pytest.mark.promise("CRE-47")
+def test_permissions_of_a_queue_come_and_go(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    account = queue.arn.split(":")[4]
+    allowed = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{account}:root"}, "Resource": queue.arn}
+    first = {"Sid": "first", "Action": "SQS:ReceiveMessage", **allowed}
+    second = {"Sid": "second", "Action": "SQS:SendMessage", **allowed}
+
+    for label, action in (("first", "ReceiveMessage"), ("second", "SendMessage")):
+        queue.sqs.add_permission(QueueUrl=queue.url, Label=label, AWSAccountIds=[account], Actions=[action])
+    assert _statements(queue) == [first, second]
+    queue.sqs.remove_permission(QueueUrl=queue.url, Label="first")
+    assert _statements(queue) == [second]
+    queue.sqs.remove_permission(QueueUrl=queue.url, Label="second")
+    assert _statements(queue) == []
+
+
+@pytest.mark.promise("CRE-48")
+def test_a_permission_that_is_not_there_cannot_be_removed(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    refused = refusal(queue.sqs.remove_permission, QueueUrl=queue.url, Label="absent")
+
+    assert refused == invalid_parameter_value("Value absent for parameter Label is invalid. Reason: can't find label.")
+
+
+@pytest.mark.slow  # a name is free a minute after its queue was deleted [CRE-20]
+@pytest.mark.promise("CRE-49")
+def test_a_queue_that_is_made_again_has_nothing_of_the_one_before(resources: Resources, target: Target) -> None:
+    queue = resources.fifo_queue(VisibilityTimeout="7")
+    queue.sqs.tag_queue(QueueUrl=queue.url, Tags={"team": "before"})
+    queue.send("before", id="same")
+    deleted = target.clock.monotonic()
+    queue.delete_queue()
+    target.await_age(65, since=deleted)
+
+    accepted(resources.create, queue.name, FifoQueue="true")
+    queue.send("after", id="same")
+
+    assert queue.sqs.list_queue_tags(QueueUrl=queue.url).get("Tags", {}) == {}
+    assert queue.attributes("VisibilityTimeout") == {"VisibilityTimeout": "30"}
+    assert bodies(queue.drain(1)) == ["after"]

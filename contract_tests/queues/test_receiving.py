@@ -1,5 +1,7 @@
 """What a receive brings, what it says of a message, and how long it waits."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -255,3 +257,62 @@ def test_a_receive_that_gives_no_number_brings_one_message(resources: Resources)
     queue.send_each("m1", "m2", "m3")
 
     assert bodies(_await_received(queue, WaitTimeSeconds=1)) == ["m1"]
+
+
+@pytest.mark.promise("RCV-33")
+def test_a_receive_brings_messages_of_several_groups(resources: Resources) -> None:
+    """AWS promises no number, so a receive that brings fewer is tried again."""
+    queue = resources.fifo_queue()
+    queue.send_each("a1", "a2", group="g1")
+    queue.send_each("b1", group="g2")
+
+    def receive_all() -> list[str]:
+        received = queue.receive(most=10, visibility=600, wait=1)
+        for message in received:
+            queue.change_visibility(message, 0)
+        return sorted(bodies(received))
+
+    eventually(
+        receive_all,
+        until=lambda received: received == ["a1", "a2", "b1"],
+        timeout_seconds=queue.patience_seconds,
+        describe="a receive that brings both groups",
+    )
+
+
+@pytest.mark.promise("RCV-34")
+def test_a_waiting_poll_gets_what_is_sent_meanwhile(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    polling = threading.Event()
+    queue.sqs.meta.events.register("before-send.sqs.ReceiveMessage", lambda **_: polling.set())
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(queue.receive, wait=20)
+        assert polling.wait(timeout=5), "the poll was not sent"
+        queue.send_each("m1")
+        received = waiting.result(timeout=30)
+
+    assert bodies(received) == ["m1"]
+
+
+@pytest.mark.promise("RCV-35")
+def test_a_receive_that_wants_no_wait_does_not_wait_as_the_queue_says(resources: Resources, target: Target) -> None:
+    queue = resources.fifo_queue(ReceiveMessageWaitTimeSeconds="10")
+    started = target.clock.monotonic()
+
+    received = queue.receive(wait=0)
+
+    assert received == []
+    assert target.clock.monotonic() - started < 5
+
+
+@pytest.mark.promise("RCV-36")
+def test_the_first_receive_begins_with_the_oldest_group(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    queue.send_each("b1", group="g2")
+    queue.send_each("a1", group="g1")
+    queue.send_each("b2", group="g2")
+
+    first = queue.await_batch(most=10, visibility=30)
+
+    assert first[0]["Body"] == "b1"

@@ -324,3 +324,19 @@ def test_names_of_message_attributes_that_aws_reserves_are_refused(resources: Re
     ]
 
     assert [status for _, status, _ in refused] == [400, 400]  # codes and texts are not recorded
+
+
+@pytest.mark.promise("SND-39")
+def test_an_id_has_no_control_character_and_is_ascii(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+
+    refused = [
+        refusal(queue.send, "m1", group="g\n1", id="m1"),
+        refusal(queue.send, "m1", group="g\x7f", id="m1"),
+        refusal(queue.send, "m1", group="gr\u00fcn", id="m1"),
+        refusal(queue.send, "m1", id="m\t1"),
+        refusal(queue.send, "m1", id="m\x011"),
+        refusal(queue.send, "m1", id="m\u00fc1"),
+    ]
+
+    assert [status for _, status, _ in refused] == [400] * 6  # codes and texts are not recorded

@@ -342,3 +342,16 @@ def test_raw_delivery_loses_a_message_with_more_than_ten_attributes(resources: R
 
     assert [json.loads(copy["Body"])["Message"] for copy in wrapped.drain(2)] == ["eleven", "none"]
     assert bodies(raw.drain(1)) == ["none"]
+
+
+@pytest.mark.promise("SNS-152")
+def test_the_delay_of_a_queue_is_also_for_deliveries(resources: Resources) -> None:
+    queue = resources.fifo_queue(DelaySeconds="3")
+    topic = resources.fifo_topic(queue)
+
+    topic.publish("m1", id="m1")
+    topic.publish("m2", id="m2")
+    at_once = queue.receive(most=10, wait=1)
+
+    assert at_once == []
+    assert bodies(queue.drain(2)) == ["m1", "m2"]

@@ -15,6 +15,7 @@ from contract_tests.resources import (
     Topic,
     accepted,
     bodies,
+    drain_each,
     invalid_parameter,
     refusal,
 )
@@ -316,3 +317,29 @@ def test_the_scope_of_a_filter_policy_is_one_of_two(resources: Resources) -> Non
     assert refusal(topic.set_subscription, subscription, "FilterPolicyScope", "RandomValue") == invalid_parameter(
         "FilterPolicyScope: Invalid value [RandomValue]. Please use either MessageBody or MessageAttributes"
     )
+
+
+@pytest.mark.promise("SNS-155")
+def test_a_binary_attribute_matches_nothing(resources: Resources) -> None:
+    queue, topic = resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(queue, FilterPolicy='{"kind": ["order"]}')
+
+    topic.publish("binary", id="m1", MessageAttributes={"kind": {"DataType": "Binary", "BinaryValue": b"order"}})
+    topic.publish("text", id="m2", MessageAttributes=_text("kind", "order"))
+
+    assert bodies(queue.drain(1)) == ["text"]
+
+
+@pytest.mark.promise("SNS-156")
+def test_a_text_is_no_number(resources: Resources) -> None:
+    numbers, texts, topic = resources.fifo_queue(), resources.fifo_queue(), resources.fifo_topic()
+    topic.subscribe(numbers, FilterPolicy='{"price": [100, {"numeric": [">", 150]}]}')
+    topic.subscribe(texts, FilterPolicy='{"price": ["100", {"prefix": "2"}]}')
+
+    topic.publish("number 100", id="m1", MessageAttributes=_number("price", "100"))
+    topic.publish("text 100", id="m2", MessageAttributes=_text("price", "100"))
+    topic.publish("number 200", id="m3", MessageAttributes=_number("price", "200"))
+    topic.publish("text 200", id="m4", MessageAttributes=_text("price", "200"))
+
+    drained = [bodies(messages) for messages in drain_each([numbers, texts], 2)]
+    assert drained == [["number 100", "number 200"], ["text 100", "text 200"]]

@@ -319,3 +319,51 @@ def test_a_queue_that_does_not_allow_the_topic_gets_nothing(resources: Resources
     topic.publish("m2", id="m2")
 
     assert bodies(silent.drain(1)) == ["m2"]
+
+
+@pytest.mark.promise("SNS-142")
+def test_an_unsubscribe_of_what_is_no_subscription_is_refused(resources: Resources) -> None:
+    topic = resources.fifo_topic()
+
+    refused = [
+        refusal(topic.sns.unsubscribe, SubscriptionArn=arn)
+        for arn in ("randomstring", "arn:aws:sns:us-east-1:random", "arn:aws:sns:us-east-1:111111111111:random")
+    ]
+
+    assert refused == [
+        invalid_parameter("SubscriptionArn Reason: An ARN must have at least 6 elements, not 1"),
+        invalid_parameter("SubscriptionArn Reason: An ARN must have at least 6 elements, not 5"),
+        invalid_parameter("SubscriptionId"),
+    ]
+
+
+@pytest.mark.promise("SNS-144")
+def test_nobody_subscribes_to_a_topic_of_another_region(resources: Resources) -> None:
+    topic, queue = resources.fifo_topic(), resources.fifo_queue()
+
+    assert refusal(_subscribe, topic.elsewhere(), "sqs", queue.arn) == invalid_parameter("TopicArn")
+
+
+@pytest.mark.promise("SNS-145")
+def test_nobody_subscribes_to_a_topic_that_is_none(resources: Resources) -> None:
+    topic, queue = resources.fifo_topic(), resources.fifo_queue()
+    no_topics = ("randomstring", "arn:aws:sns:us-east-1:random", topic.arn.removesuffix(".fifo") + "-absent.fifo")
+
+    refused = [refusal(_subscribe, Topic(topic.sns, arn), "sqs", queue.arn) for arn in no_topics]
+
+    assert refused == [
+        invalid_parameter("TopicArn Reason: An ARN must have at least 6 elements, not 1"),
+        invalid_parameter("TopicArn Reason: An ARN must have at least 6 elements, not 5"),
+        ("NotFound", 404, "Topic does not exist"),
+    ]
+
+
+@pytest.mark.promise("SNS-150")
+def test_a_subscription_outlives_its_topic_for_a_moment(resources: Resources) -> None:
+    topic, queue = resources.fifo_topic(), resources.fifo_queue()
+    subscription = topic.subscribe(queue)
+
+    topic.sns.delete_topic(TopicArn=topic.arn)
+    answer = accepted(topic.sns.get_subscription_attributes, SubscriptionArn=subscription)
+
+    assert (answer["Attributes"]["Endpoint"], answer["Attributes"]["TopicArn"]) == (queue.arn, topic.arn)

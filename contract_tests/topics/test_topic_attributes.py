@@ -1,10 +1,11 @@
 """What a FIFO topic is made of, and what cannot be changed about it."""
 
 import json
+from typing import Any
 
 import pytest
 
-from contract_tests.resources import Resources, accepted, bodies, invalid_parameter, refusal
+from contract_tests.resources import Resources, Topic, accepted, bodies, invalid_parameter, refusal
 from sluice.clock import eventually
 
 
@@ -201,3 +202,127 @@ def test_a_topic_with_an_archive_cannot_be_deleted(resources: Resources) -> None
 
     assert refused == ("InvalidState", 400, "Invalid state: Cannot delete a topic with an ArchivePolicy")
     assert topic.attributes()["ArchivePolicy"] != "{}"
+
+
+def _statements(topic: Topic) -> list[dict[str, Any]]:
+    """Return the statements of the policy of a topic."""
+    return list(json.loads(topic.attributes().get("Policy", '{"Statement": []}'))["Statement"])
+
+
+def _permit(topic: Topic, label: str, *actions: str) -> None:
+    """Allow the topic's own account some actions."""
+    account = topic.arn.split(":")[4]
+    topic.sns.add_permission(TopicArn=topic.arn, Label=label, AWSAccountId=[account], ActionName=list(actions))
+
+
+@pytest.mark.promise("SNS-146")
+def test_permissions_of_a_topic_come_and_go(resources: Resources) -> None:
+    topic = resources.fifo_topic()
+
+    _permit(topic, "one", "Publish")
+    _permit(topic, "two", "Publish", "Subscribe")
+    added = _statements(topic)[-2:]
+    topic.sns.remove_permission(TopicArn=topic.arn, Label="one")
+
+    root = {"AWS": f"arn:aws:iam::{topic.arn.split(':')[4]}:root"}
+    allowed = {"Effect": "Allow", "Principal": root, "Resource": topic.arn}
+    publish = {"Sid": "one", "Action": "SNS:Publish", **allowed}
+    both = {"Sid": "two", "Action": ["SNS:Publish", "SNS:Subscribe"], **allowed}
+    assert added == [publish, both]
+    assert [statement["Sid"] for statement in _statements(topic)] == ["__default_statement_ID", "two"]
+
+
+@pytest.mark.promise("SNS-147")
+def test_a_permission_of_a_topic_is_checked(resources: Resources) -> None:
+    topic = resources.fifo_topic()
+    absent = Topic(topic.sns, topic.arn.removesuffix(".fifo") + "-absent.fifo")
+    _permit(topic, "one", "Publish")
+
+    refused = [
+        refusal(_permit, topic, "one", "AddPermission"),
+        refusal(_permit, topic, "two", "InvalidAction"),
+        refusal(_permit, absent, "two", "AddPermission"),
+        refusal(topic.sns.remove_permission, TopicArn=absent.arn, Label="one"),
+    ]
+
+    assert refused == [
+        invalid_parameter("Statement already exists"),
+        invalid_parameter("Policy statement action out of service scope!"),
+        ("NotFound", 404, "Topic does not exist"),
+        ("NotFound", 404, "Topic does not exist"),
+    ]
+
+
+@pytest.mark.promise("SNS-148")
+def test_a_topic_that_is_made_again_has_no_tags_of_the_one_before(resources: Resources) -> None:
+    name = f"{resources.name('t')}.fifo"
+    topic = resources.create_topic(name, FifoTopic="true")
+    topic.sns.tag_resource(ResourceArn=topic.arn, Tags=[{"Key": "k1", "Value": "v1"}, {"Key": "k2", "Value": "v2"}])
+    topic.sns.delete_topic(TopicArn=topic.arn)
+
+    again = resources.create_topic(name, FifoTopic="true")
+
+    assert again.arn == topic.arn
+    assert again.sns.list_tags_for_resource(ResourceArn=again.arn)["Tags"] == []
+
+
+@pytest.mark.promise("SNS-149")
+def test_a_new_topic_has_a_policy_for_its_owner_and_one_for_deliveries(resources: Resources) -> None:
+    topic = resources.fifo_topic()
+
+    attributes = topic.attributes()
+
+    assert json.loads(attributes.get("Policy", "{}")) == {
+        "Version": "2008-10-17",
+        "Id": "__default_policy_ID",
+        "Statement": [
+            {
+                "Sid": "__default_statement_ID",
+                "Effect": "Allow",
+                "Principal": {"AWS": "*"},
+                "Action": [
+                    "SNS:GetTopicAttributes",
+                    "SNS:SetTopicAttributes",
+                    "SNS:AddPermission",
+                    "SNS:RemovePermission",
+                    "SNS:DeleteTopic",
+                    "SNS:Subscribe",
+                    "SNS:ListSubscriptionsByTopic",
+                    "SNS:Publish",
+                ],
+                "Resource": topic.arn,
+                "Condition": {"StringEquals": {"AWS:SourceOwner": topic.arn.split(":")[4]}},
+            }
+        ],
+    }
+    assert json.loads(attributes.get("EffectiveDeliveryPolicy", "{}")) == {
+        "http": {
+            "defaultHealthyRetryPolicy": {
+                "minDelayTarget": 20,
+                "maxDelayTarget": 20,
+                "numRetries": 3,
+                "numMaxDelayRetries": 0,
+                "numNoDelayRetries": 0,
+                "numMinDelayRetries": 0,
+                "backoffFunction": "linear",
+            },
+            "disableSubscriptionOverrides": False,
+            "defaultRequestPolicy": {"headerContentType": "text/plain; charset=UTF-8"},
+        }
+    }
+
+
+@pytest.mark.promise("SNS-157")
+def test_a_policy_that_is_set_replaces_the_one_before(resources: Resources) -> None:
+    topic = resources.fifo_topic()
+    only_publish = {
+        "Sid": "only-publish",
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:aws:iam::{topic.arn.split(':')[4]}:root"},
+        "Action": "SNS:Publish",
+        "Resource": topic.arn,
+    }
+
+    topic.set_attribute("Policy", json.dumps({"Version": "2012-10-17", "Statement": [only_publish]}))
+
+    assert [statement["Sid"] for statement in _statements(topic)] == ["only-publish"]

@@ -74,3 +74,40 @@ def test_the_scope_of_deduplication_cannot_be_widened_again(resources: Resources
 
     assert refused[1] == 400  # code and text are not recorded
     assert topic.attributes().get("FifoThroughputScope") == "MessageGroup"
+
+
+@pytest.mark.promise("SNS-151")
+def test_the_content_of_a_publish_is_its_body_alone(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
+    attributes = {"try": {"DataType": "String", "StringValue": "2"}}
+
+    topic.publish("same body", Subject="first")
+    topic.publish("same body", Subject="second")
+    topic.publish("same body", MessageAttributes=attributes)
+    topic.publish("other body")
+
+    assert bodies(queue.drain(2)) == ["same body", "other body"]
+
+
+@pytest.mark.promise("SNS-153")
+def test_a_queue_deduplicates_across_groups_what_its_topic_delivers(resources: Resources) -> None:
+    queue = resources.fifo_queue(DeduplicationScope="queue")
+    topic = resources.fifo_topic(queue, FifoThroughputScope="MessageGroup")
+    topic.publish("in g1", group="g1", id="same")
+    topic.publish("in g2", group="g2", id="same")
+    topic.publish("last", group="g2", id="other")
+
+    assert sorted(bodies(queue.drain(2))) == ["in g1", "last"]
+
+
+@pytest.mark.promise("SNS-154")
+def test_a_delivery_is_a_repeat_of_what_was_sent_to_the_queue(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = resources.fifo_topic(queue)
+    queue.send("sent", id="same")
+
+    topic.publish("published", id="same")
+    topic.publish("last", id="other")
+
+    assert bodies(queue.drain(2)) == ["sent", "last"]

@@ -251,3 +251,12 @@ def test_a_batch_published_again_answers_the_first_ids(resources: Resources) -> 
 
     assert again["Failed"] == []
     assert again["Successful"] == first["Successful"]
+
+
+@pytest.mark.promise("SNS-143")
+def test_nobody_publishes_to_a_topic_of_another_region(resources: Resources) -> None:
+    elsewhere = resources.fifo_topic().elsewhere()
+
+    refused = [refusal(elsewhere.publish, "m1", id="m1"), refusal(elsewhere.publish_batch, {"Message": "m1"})]
+
+    assert refused == [invalid_parameter("TopicArn")] * 2
