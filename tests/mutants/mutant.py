@@ -19,6 +19,7 @@ class Mutant:
         instead: what stands there instead.
         gap: the deviation it imitates, empty for none.
         read_by: where the rule is a number, who reads it: owner and name of a method or function.
+        pair: the cell of the table in `pairs` that it is; None for a rule broken everywhere.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Mutant:
     instead: Any
     gap: str = ""
     read_by: tuple[Any, str] | None = None
+    pair: tuple[str, str, str] | None = None
 
 
 def nothing(*_: object, **__: object) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contract_tests.proving import breaking
-from tests.mutants import MUTANTS, Mutant
+from tests.mutants import MUTANTS, Mutant, pairs
 
 pytest_collection_modifyitems = breaking.pytest_collection_modifyitems
 _PROPERTY = "mutants"
@@ -27,14 +27,14 @@ type SourceLocation = tuple[Any, str]
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
     """Run a test once as it is, then once for every mutant it reaches; a mutant's run never fails the test."""
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-    reached: set[SourceLocation] = set()
-    with pytest.MonkeyPatch.context() as patch:
-        for location in {_location(mutant) for mutant in MUTANTS.values()}:
+    reached: set[Any] = set()
+    with pairs.noting(reached), pytest.MonkeyPatch.context() as patch:
+        for location in {_location(mutant) for mutant in MUTANTS.values() if mutant.pair is None}:
             _note(patch, location, reached)
         breaking.forget(given)
         pyfuncitem.obj(**given)
     for mutant in MUTANTS.values():
-        if _location(mutant) in reached and _caught[mutant.name] < _ENOUGH:
+        if (mutant.pair or _location(mutant)) in reached and _caught[mutant.name] < _ENOUGH:
             seen = breaking.status(pyfuncitem.obj, given, _broken(mutant))
             _caught[mutant.name] += seen == "red"
             pyfuncitem.user_properties.append((_PROPERTY, f"{mutant.name} {seen}"))
@@ -49,7 +49,7 @@ def _location(mutant: Mutant) -> SourceLocation:
     return next(base for base in owner.__mro__ if rule in vars(base)), rule
 
 
-def _note(patch: pytest.MonkeyPatch, location: SourceLocation, reached: set[SourceLocation]) -> None:
+def _note(patch: pytest.MonkeyPatch, location: SourceLocation, reached: set[Any]) -> None:
     """Keep whether a rule is called."""
     rule = getattr(*location)
 
@@ -63,6 +63,10 @@ def _note(patch: pytest.MonkeyPatch, location: SourceLocation, reached: set[Sour
 
 @contextmanager
 def _broken(mutant: Mutant) -> Iterator[None]:
+    if mutant.pair is not None:
+        with pairs.breaking(mutant):
+            yield
+        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mutant.owner, mutant.rule, mutant.instead)
         yield
