@@ -138,6 +138,10 @@ def _is_lawful(violation: Violation) -> bool:
 def _unknowns(group: Group) -> Iterator[str]:
     yield from _unseen(group)
     yield from _moved(group)
+    for (queue, idxs, sentence, _), is_unseen in duplication.miscounts(group):
+        if is_unseen:
+            idx = next(iter(idxs))
+            yield f"group {group.id}: message {idx} from {queue}: {sentence}; others may have received it, unrecorded"
     if not group.expectation.is_publishing_recorded and (back := len(list(dead_letters.unmoved(group)))):
         yield f"group {group.id}: {back} dead letter(s) came back, and the move task may not be on record"
     moved = sum(existence.is_moved_stranger(group, e) for of in group.first_received.values() for e in of.values())

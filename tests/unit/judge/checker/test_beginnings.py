@@ -101,7 +101,8 @@ CASES: Mapping[str, _Begun] = {
         _Begun(
             anomaly="B8",
             lawful=[_published(1, 0), _received(0, 40, sent_ms=-60_000, receive_count=4), _received(1, 90, sent_ms=3)],
-            wrong=[_published(0, 0), _received(0, 40, sent_ms=3, receive_count=4)],
+            wrong=[_published(0, 0), _received(0, 40, sent_ms=3), _received(0, 90_000, sent_ms=3)],
+            expectation=replace(_WHOLE, is_planned=True),
         ),
         _Begun(
             anomaly="C1",
@@ -180,6 +181,17 @@ CASES: Mapping[str, _Begun] = {
         ),
     )
 }
+
+
+def test_a_count_above_the_receives_on_record_may_be_of_another_consumer() -> None:
+    """Where a load test has all of them on record, it is a violation."""
+    events = [published(0, 0), received("billing", 0, 40, receive_count=4)]
+
+    found = check_group(events, _WHOLE, _NOTHING_AROUND)
+
+    assert _safety(events, replace(_WHOLE, is_planned=True)) == {"B8"}
+    assert found.violations == ()
+    assert [why.rpartition("; ")[2] for why in found.unknowns] == ["others may have received it, unrecorded"]
 
 
 def _safety(events: Sequence[Event], expectation: Expectation, around: QueueContext = _NOTHING_AROUND) -> set[str]:
