@@ -101,6 +101,7 @@ prove: setup ## Test every promise under its saboteurs: each test must fail; on 
 
 .PHONY: proofs
 proofs: setup
+	@$(PYTEST) contract_tests --target simulator -m "not deployment"
 	@$(PYTEST) -n 2 contract_tests --prove --target simulator -m "not deployment"
 
 .PHONY: simulate
@@ -109,7 +110,7 @@ simulate: setup ## Test every promise on the simulator, then with one rule of th
 	@$(PYTEST) -n auto contract_tests --target simulator -m "not deployment" --mutants
 
 .PHONY: conformance
-conformance: setup ## Test every promise on five emulators and write docs/conformance.md; 15 minutes
+conformance: setup ## Test every promise on six emulators and write docs/conformance.md; 15 minutes
 	@sluice conformance
 
 .PHONY: test-pages

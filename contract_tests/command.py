@@ -70,6 +70,17 @@ def _known_targets(context: click.Context, option: click.Parameter, names: tuple
     return tuple(click.Choice(list(COLUMNS)).convert(name, option, context) for name in names)
 
 
+def _endpoints(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Return title and URL of every endpoint."""
+    found = {}
+    for text in given:
+        title, _, url = text.partition("=")
+        if not title or not url:
+            raise click.BadParameter(f"{text!r} is not TITLE=URL, such as Floci=http://127.0.0.1:4566", param=option)
+        found[title] = url
+    return found
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--only",
@@ -78,16 +89,24 @@ def _known_targets(context: click.Context, option: click.Parameter, names: tuple
     callback=_known_targets,
     help="Only these targets, such as simulator or moto; may be repeated.",
 )
+@click.option(
+    "--endpoint",
+    "endpoints",
+    metavar="TITLE=URL",
+    multiple=True,
+    callback=_endpoints,
+    help="Also what answers there, and without --only nothing else; may be repeated.",
+)
 @click.option("-k", "keyword", metavar="EXPRESSION", help="Only these tests, as for pytest -k.")
 @click.option("-n", "--workers", type=Whole(1), default=4, show_default=True, help="Tests at a time.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("docs"),
-    show_default=True,
-    help="Folder that conformance.json, .md and .html are written to, and results/conformance.json.",
+    help="Folder for conformance.json, .md, .html and results/.  [default: docs; with --endpoint runs/conformance]",
 )
-def conformance(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) -> None:
+def conformance(
+    only: tuple[str, ...], endpoints: dict[str, str], keyword: str | None, workers: int, output: Path | None
+) -> None:
     """Test every promise on every emulator, and write the page that compares them.
 
     \b
@@ -98,4 +117,4 @@ def conformance(only: tuple[str, ...], keyword: str | None, workers: int, output
     """
     from contract_tests.proving import conformance as body  # noqa: PLC0415 (starts emulators: in a checkout only)
 
-    body.run(only, keyword, workers, output)
+    body.run(only, endpoints, keyword, workers, output)

@@ -268,7 +268,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if os.environ.get(_TARGET) is None:
         return
     terminalreporter.write_line(f"target: {os.environ[_TARGET]} at {os.environ[_ENDPOINT]}")
-    if os.environ[_TARGET] == "localstack" and MODIFIED in os.environ:
+    if os.environ[_TARGET] in ("localstack", "localemu") and MODIFIED in os.environ:
         terminalreporter.write_line(
             "modified target: queues named -window3- deduplicate for 3 s instead of 300 s, and alarms are looked at"
             " every 10 s"
@@ -309,8 +309,10 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
     bound = _bound(request.config)
     if _has_results(request.config):
         return request.config.stash[_results].watch.on(bound)
-    many_runs = request.config.getoption("--mutants") or request.config.getoption("--relevance")
-    return breaking.sharing_clients(bound) if many_runs else bound
+    if request.config.getoption("--mutants") or request.config.getoption("--relevance"):
+        breaking.hurry(bound)
+    is_simulated = bound.name == "simulator" and not request.config.getoption("--prove")  # a saboteur stays on a client
+    return binding.sharing_clients(bound) if is_simulated else bound
 
 
 def _bound(config: pytest.Config) -> binding.Target:

@@ -14,7 +14,7 @@ from contract_tests.promises import PROMISES, Promiser
 from contract_tests.targets import aws, binding
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, EndpointError
-from sluice.localstack import health
+from sluice.localstack import identify
 from sluice.simulator.hook import ENDPOINT_URL
 
 OWN = "SLUICE_CONTRACT_OWN"
@@ -73,7 +73,7 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
         raise ConfigError("--target endpoint has no URL; give one with --endpoint-url")
     if url is None:
         return _own(stack)
-    name = choice or ("localstack" if health(url) is not None else "endpoint")
+    name = choice or (identify(url) or ("endpoint", {}))[0]
     return _answering(Choice(name=name, endpoint=url))
 
 
@@ -88,7 +88,7 @@ def _own(stack: ExitStack) -> Choice:
         ) from error
     running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
     os.environ.update(running.environment() | {OWN: "1"})
-    return Choice(name="localstack", endpoint=running.endpoint_url)
+    return Choice(name=running.engine.name, endpoint=running.endpoint_url)
 
 
 def _url(config: pytest.Config) -> str | None:

@@ -46,6 +46,8 @@ def _started(port: int | None, endpoint_url: str | None, log: Path) -> AbstractC
 def cli() -> None:
     """LocalStack 4.14.0 in host mode: no Docker, nothing left behind.
 
+    SLUICE_EMULATOR=localemu starts LocalEmu in its place.
+
     \b
     Exit codes: that of COMMAND for `run`; otherwise 0 stopped as asked,
     2 could not start or attach, 3 wrong usage.
@@ -58,12 +60,12 @@ def cli() -> None:
 def up(port: int, log: Path) -> None:
     """Run in the foreground until Ctrl-C."""
     with localstack.running(port=port, log=log) as running:
-        click.echo(f"LocalStack {localstack.VERSION} at {running.endpoint_url}, log in {log}. Ctrl-C stops it.")
+        click.echo(f"{running.engine} at {running.endpoint_url}, log in {log}. Ctrl-C stops it.")
         for name, value in running.environment().items():
             click.echo(f"  export {name}={value}")
         assert running.process is not None
         code = running.process.wait()
-    raise EndpointError(f"LocalStack ended by itself with exit code {code}; its log: {log}")
+    raise EndpointError(f"{running.engine.title} ended by itself with exit code {code}; its log: {log}")
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})

@@ -1,9 +1,8 @@
-"""Start LocalStack in host mode, wait until it serves, and stop exactly that instance."""
+"""Start LocalStack, or its descendant, in host mode, wait until it serves, and stop exactly that instance."""
 
 import contextlib
 import os
 import random
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from emulator.engines import LOCALSTACK, Engine, choose, interpreter
 from emulator.processes import Supervised, await_ready
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import MODIFIED, health
 
-VERSION = "4.14.0"
+VERSION = LOCALSTACK.version
 DEFAULT_PORT = 4566
-_PROJECT = Path(__file__).resolve().parent.parent
-_PYTHON = _PROJECT / ".venv-emulator" / "bin" / "python"
 _HOOKS = Path(__file__).resolve().parent / "hooks"
 _READY_SECONDS = 120
 _STOP_GRACE_SECONDS = 15
@@ -36,11 +34,13 @@ class Running:
     Args:
         endpoint_url: for every AWS client.
         log: where it logs; None when it was started by somebody else.
+        engine: what it is.
         process: what keeps it; None when it was started by somebody else.
     """
 
     endpoint_url: str
     log: Path | None
+    engine: Engine = LOCALSTACK
     process: Supervised | None = None
 
     def environment(self) -> dict[str, str]:
@@ -139,13 +139,13 @@ def _refuse_taken_by(url: str, port: int) -> NoReturn:
     raise EndpointError(f"port {port} is taken by something that is not LocalStack; choose another with --port")
 
 
-def _process_environment(root: Path, port: int) -> dict[str, str]:
+def _process_environment(engine: Engine, root: Path, port: int) -> dict[str, str]:
     """Return the environment of one instance: nothing of it lives outside `root`."""
     address = f"127.0.0.1:{port}"
     return _without_aws() | {
         **_NO_FILES,
         "GATEWAY_LISTEN": address,
-        "LOCALSTACK_HOST": address,  # else queue URLs name a host that needs DNS
+        engine.host_variable: address,  # else queue URLs name a host that needs DNS
         "SQS_ENDPOINT_STRATEGY": "path",
         "TMPDIR": str(root / "tmp"),
         "FILESYSTEM_ROOT": str(root),
@@ -160,50 +160,55 @@ def _process_environment(root: Path, port: int) -> dict[str, str]:
     }
 
 
-def _make_root() -> Path:
-    root = Path(tempfile.mkdtemp(prefix="sluice-localstack-"))
+def _make_root(engine: Engine) -> Path:
+    """Make an instance's folder, with our hooks: they import the engine by its own name."""
+    root = Path(tempfile.mkdtemp(prefix=f"sluice-{engine.name}-"))
     (root / "tmp").mkdir()
-    hooks = root / "etc" / "localstack" / "init" / "start.d"
+    hooks = root / "etc" / engine.name / "init" / "start.d"
     hooks.mkdir(parents=True)
     for hook in _HOOKS.glob("*.py"):
-        shutil.copy(hook, hooks)
+        text = hook.read_text(encoding="utf-8").replace("from localstack.", f"from {engine.name}.")
+        (hooks / hook.name).write_text(text, encoding="utf-8")
     return root
 
 
 @contextlib.contextmanager
-def running(*, port: int | None = None, log: Path, python: Path = _PYTHON) -> Iterator[Running]:
-    """Start LocalStack and stop it again when the block ends, however it ends.
+def running(
+    *, port: int | None = None, log: Path, python: Path | None = None, engine: Engine | None = None
+) -> Iterator[Running]:
+    """Start LocalStack, or what SLUICE_EMULATOR names, and stop it again when the block ends, however it ends.
 
     A dying process takes its LocalStack with it (see `emulator.supervisor`).
 
     Args:
         port: where to listen on 127.0.0.1; None means a free one.
         log: file its output goes to; replaced.
-        python: interpreter of the environment that has LocalStack.
+        python: interpreter of the environment that has it; None means the engine's own.
+        engine: what to start; None means what SLUICE_EMULATOR names.
 
     Raises:
-        ConfigError: the port is not a port.
-        EndpointError: the port is taken, LocalStack is not installed, or it did not come up in its bound.
+        ConfigError: the port is not a port, or SLUICE_EMULATOR names no engine.
+        EndpointError: the port is taken, it is not installed, or it did not come up in its bound.
     """
-    if not python.exists():
-        raise EndpointError(f"LocalStack {VERSION} is not installed ({python} is missing); run: make setup")
+    engine = choose() if engine is None else engine
+    python = interpreter(engine) if python is None else python
     if port is not None:
         _refuse_taken(port)
     chosen = free_port() if port is None else port
     url = f"http://127.0.0.1:{chosen}"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        root = _make_root()
+        root = _make_root(engine)
         process = Supervised(
-            [str(python), "-m", "localstack.runtime.main"],
-            environment=_process_environment(root, chosen),
+            [str(python), "-m", f"{engine.name}.runtime.main"],
+            environment=_process_environment(engine, root, chosen),
             grace_seconds=_STOP_GRACE_SECONDS,
             output=output,
             folder=root,
         )
         with process:
-            await_ready(process, lambda: _answers(url, log), name="LocalStack", timeout_seconds=_READY_SECONDS, log=log)
-            yield Running(endpoint_url=url, log=log, process=process)
+            await_ready(process, lambda: _answers(url, log), name=engine.title, timeout_seconds=_READY_SECONDS, log=log)
+            yield Running(endpoint_url=url, log=log, engine=engine, process=process)
 
 
 def _answers(url: str, log: Path) -> bool:

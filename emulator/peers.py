@@ -1,24 +1,16 @@
 """The other emulators of SQS and SNS, for comparison: each from PyPI, in an environment of its own made on demand."""
 
 import contextlib
-import hashlib
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator import localstack
+from emulator import engines, localstack
 from emulator.processes import Supervised, await_ready
-from sluice.errors import EndpointError
 from sluice.localstack import direct
 
-_PROJECT = Path(__file__).resolve().parent.parent
-_LOCKS = Path(__file__).resolve().parent / "locks"
-_ENVIRONMENTS = _PROJECT / ".venv-conformance"
-_INSTALL_SECONDS = 600
 _READY_SECONDS = 60
 _STOP_GRACE_SECONDS = 10
 
@@ -40,34 +32,6 @@ class Peer:
     start: Callable[[Path, Path], AbstractContextManager[str]]
 
 
-def environment(name: str) -> Path:
-    """Return the interpreter of a peer's environment, which is made first where it is missing or out of date.
-
-    Raises:
-        EndpointError: it could not be installed.
-    """
-    lock, folder = _LOCKS / f"{name}.lock", _ENVIRONMENTS / name
-    python, stamp = folder / "bin" / "python", folder / ".stamp"
-    want = hashlib.sha256(lock.read_bytes()).hexdigest()
-    if stamp.exists() and stamp.read_text(encoding="ascii").strip() == want:
-        return python
-    if not python.exists():
-        _run(name, "uv", "venv", "--quiet", "--python", sys.executable, str(folder))
-    _run(name, "uv", "pip", "sync", "--quiet", "--python", str(python), str(lock))
-    stamp.write_text(want + "\n", encoding="ascii")
-    return python
-
-
-def _run(name: str, *command: str) -> None:
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EndpointError(f"{name} could not be installed: {error}") from error
-    if ended.returncode != 0:
-        results = next((line.strip() for line in ended.stderr.splitlines() if line.strip()), "no reason given")
-        raise EndpointError(f"{name} could not be installed: {results}")
-
-
 @contextlib.contextmanager
 def running(peer: Peer, log: Path) -> Iterator[str]:
     """Install a peer where need be, start it on a free port of 127.0.0.1, yield its endpoint and stop it.
@@ -79,13 +43,19 @@ def running(peer: Peer, log: Path) -> Iterator[str]:
     Raises:
         EndpointError: it could not be installed, or did not come up in its bound.
     """
-    with peer.start(environment(peer.name), log) as endpoint_url:
+    with peer.start(engines.install(peer.name), log) as endpoint_url:
         yield endpoint_url
 
 
 @contextlib.contextmanager
 def _localstack(python: Path, log: Path) -> Iterator[str]:
-    with localstack.running(log=log, python=python) as started:
+    with localstack.running(log=log, python=python, engine=engines.LOCALSTACK) as started:
+        yield started.endpoint_url
+
+
+@contextlib.contextmanager
+def _localemu(python: Path, log: Path) -> Iterator[str]:
+    with localstack.running(log=log, python=python, engine=engines.LOCALEMU) as started:
         yield started.endpoint_url
 
 
@@ -131,6 +101,9 @@ PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
         Peer(name="localstack-2026.3.0", title="LocalStack", version="2026.3.0", start=_localstack),
+        Peer(
+            name=engines.LOCALEMU.name, title=engines.LOCALEMU.title, version=engines.LOCALEMU.version, start=_localemu
+        ),
         Peer(name="moto", title="moto", version="5.2.5", start=_moto),
         Peer(name="ministack", title="ministack", version="1.5.33", start=_ministack),
     )

@@ -114,7 +114,7 @@ _LOCALSTACK: Mapping[str, Deviation] = {
     "SNS-161": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
     "SNS-162": Deviation("GAP-41", "a replay policy is refused as an unknown attribute"),
 }
-_KEPT_BY_LOCALEMU = ("SNS-18", "SNS-20", "SNS-21", "SNS-59", "SNS-95", "SNS-113", "SNS-125", "SNS-161")
+_KEPT_BY_LOCALEMU = ("SNS-18", "SNS-20", "SNS-21", "SNS-59", "SNS-95", "SNS-113", "SNS-125", "SNS-130", "SNS-161")
 _LOCALEMU: Mapping[str, Deviation] = {
     **{id_: deviation for id_, deviation in _LOCALSTACK.items() if id_ not in _KEPT_BY_LOCALEMU},
     "SNS-39": Deviation("GAP-85", "topics deduplicate across groups, whatever their FifoThroughputScope"),

@@ -3,8 +3,6 @@
 `--relevance` breaks what is between client and service; `--mutants` the rules of the model.
 """
 
-import dataclasses
-import functools
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -20,11 +18,9 @@ from sluice.simulator import hook
 _GRACE_SECONDS = 0.02
 
 
-def sharing_clients(target: binding.Target) -> binding.Target:
-    """Return the target with one client per service, and short waits: a hundred times the suite is much of both."""
-    target = dataclasses.replace(target, make_client=functools.cache(target.make_client))
+def hurry(target: binding.Target) -> None:
+    """Let polls of the simulator wait for other threads more briefly: a hundred times the suite is much of that."""
     _simulator(target).grace_seconds = _GRACE_SECONDS
-    return target
 
 
 def forget(given: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ import click
 from contract_tests.promises import PROMISES, Promiser
 from contract_tests.proving import conformance_page
 from contract_tests.proving.results import Status, first_line
-from emulator import localstack, peers
+from emulator import engines, localstack, peers
 from emulator.processes import Supervised
 from sluice.clock import SystemClock
 from sluice.errors import EndpointError
@@ -42,23 +42,26 @@ class Column:
         title: as people call it.
         version: exact; "" for what is of this very commit.
         note: what about it is not as it comes; "" where nothing is.
+        url: where it runs already; "" for what is started here.
     """
 
     name: str
     title: str
     version: str
     note: str = ""
+    url: str = ""
 
 
 _WINDOW = "started with a hook: queues named -window3- deduplicate for 3 s instead of 300 s"
 _OWN = f"localstack-{localstack.VERSION}"
+_TARGETS = {engine.title: engine.name for engine in engines.ENGINES.values()}
 COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
         Column("simulator", "simulator", "", "of this project: in the test's process, in virtual time"),
         Column(_OWN, "LocalStack", localstack.VERSION, _WINDOW),
         *(
-            Column(peer.name, peer.title, peer.version, _WINDOW if peer.title == "LocalStack" else "")
+            Column(peer.name, peer.title, peer.version, _WINDOW if peer.title in _TARGETS else "")
             for peer in peers.PEERS.values()
         ),
     )
@@ -68,13 +71,15 @@ COLUMNS: dict[str, Column] = {
 @contextlib.contextmanager
 def _started(column: Column, log: Path) -> Iterator[list[str]]:
     """Start a target and yield the options that lead the suite there."""
-    if column.name == "simulator":
+    if column.url:
+        yield ["--target", "endpoint", "--endpoint-url", column.url]
+    elif column.name == "simulator":
         yield ["--target", "simulator"]
     elif column.name == _OWN:
-        with localstack.running(log=log) as own:
+        with localstack.running(log=log, engine=engines.LOCALSTACK) as own:
             yield ["--target", "localstack", "--endpoint-url", own.endpoint_url]
     else:
-        kind = "localstack" if column.title == "LocalStack" else "endpoint"  # ministack answers as if it were one
+        kind = _TARGETS.get(column.title, "endpoint")  # ministack answers as if it were LocalStack
         with peers.running(peers.PEERS[column.name], log) as endpoint_url:
             yield ["--target", kind, "--endpoint-url", endpoint_url]
 
@@ -135,12 +140,17 @@ def measure(column: Column, *, workers: int, selected: list[str]) -> tuple[Mappi
     return results, None
 
 
-def matrix(measured: Mapping[str, tuple[Mapping[str, Any], str | None]], date: str) -> dict[str, Any]:
+def matrix(
+    measured: Mapping[str, tuple[Mapping[str, Any], str | None]],
+    date: str,
+    columns: Mapping[str, Column] = COLUMNS,
+) -> dict[str, Any]:
     """Return what the page is made of.
 
     Args:
         measured: column name to its results, and why there are none.
         date: of the run.
+        columns: what was measured, by name.
     """
     tested = {promise for results, _ in measured.values() for promise in results}
     every = not tested
@@ -153,19 +163,34 @@ def matrix(measured: Mapping[str, tuple[Mapping[str, Any], str | None]], date: s
                 result = results.get(promise.id, unknown)
                 found[name] = {"status": result["status"], "evidence": result["evidence"]}
             rows.append(conformance_page.described(promise) | {"results": found})
-    return {"date": date, "targets": [asdict(COLUMNS[name]) for name in measured], "promises": rows}
+    targets = [{key: value for key, value in asdict(columns[name]).items() if key != "url"} for name in measured]
+    return {"date": date, "targets": targets, "promises": rows}
 
 
 def _describe(text: str) -> None:
     click.echo(f"conformance: {text}", err=True)
 
 
-def run(only: tuple[str, ...], keyword: str | None, workers: int, output: Path) -> NoReturn:
+def endpoint_columns(endpoints: Mapping[str, str]) -> dict[str, Column]:
+    """Return the columns of what runs already, by name; `endpoints` is title to URL."""
+    made = [
+        Column(re.sub(r"[^a-z0-9.]+", "-", title.lower()), title, "", "an endpoint that ran already", url)
+        for title, url in endpoints.items()
+    ]
+    return {column.name: column for column in made}
+
+
+def run(
+    only: tuple[str, ...], endpoints: Mapping[str, str], keyword: str | None, workers: int, output: Path | None
+) -> NoReturn:
     """Measure every target, write the pages, and end with the exit code of `sluice conformance`."""
     _WORK.mkdir(parents=True, exist_ok=True)
+    output = output or (_WORK if endpoints else Path("docs"))
     selected = [] if keyword is None else ["-k", keyword]
-    measured = {name: measure(COLUMNS[name], workers=workers, selected=selected) for name in only or COLUMNS}
+    given = endpoint_columns(endpoints)
+    chosen = {name: COLUMNS[name] for name in only or (() if endpoints else COLUMNS)} | given
+    measured = {name: measure(column, workers=workers, selected=selected) for name, column in chosen.items()}
     date = datetime.fromtimestamp(_clock.now_us() / 1_000_000, tz=UTC).date().isoformat()
-    conformance_page.write(matrix(measured, date), output)
+    conformance_page.write(matrix(measured, date, chosen), output)
     _describe(f"wrote {output}/{conformance_page.RESULTS}, and conformance.md, .html and .json beside it")
     sys.exit(2 if any(reason for _, reason in measured.values()) else 0)

@@ -24,6 +24,23 @@ MEANINGS = {
     "unknown": "no answer that proves anything: an error, a crash, a timeout",
 }
 RESULTS = Path("results/conformance.json")
+_CONTAINERS = """\
+## Emulators in containers
+
+Floci, the AWS Emulator of November 2026 and fakecloud install from none of the registries that `make conformance` uses,
+so they are no columns. Anybody with a container runtime, and a checkout of Sluice, can measure them:
+
+```
+docker run --rm -p 127.0.0.1:4566:4566 floci/floci:latest                  # Floci
+docker run --rm -p 127.0.0.1:4566:4566 ghcr.io/faiscadev/fakecloud:latest  # or fakecloud
+sluice conformance --endpoint Floci=http://127.0.0.1:4566
+```
+
+The AWS Emulator comes from AWS itself: start it as its page says, and name the address that it prints. The result is a
+page like this one, in `runs/conformance/`. Name an exact version in place of `latest`, start one emulator at a time,
+and bind its port to the loopback. With `--only localstack-2026.3.0` beside `--endpoint` the page compares the two.
+Nobody ran these commands for this page.
+"""
 _TEMPLATE = Path(__file__).resolve().parent / "conformance_template.html"
 
 
@@ -127,6 +144,7 @@ def markdown(matrix: Matrix) -> str:
             for name, target in zip(names, targets, strict=True)
         ),
     ]
+    lines += ["", *_CONTAINERS.splitlines()]
     for area in _areas(matrix):
         lines += ["", f"## {area}", "", f"| id | promise | on AWS | {' | '.join(names)} |"]
         lines.append(f"|---|---|---|{'---|' * len(names)}")

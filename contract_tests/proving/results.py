@@ -296,7 +296,7 @@ def promise_of(item: pytest.Item) -> str:
 
 def _version(name: str, url: str) -> str | None:
     """Return what the endpoint says of its version; None when it says nothing, or no longer."""
-    if name != "localstack":
+    if name not in ("localstack", "localemu"):
         return None
     with suppress(EndpointError):
         return str((health(url) or {}).get("version"))

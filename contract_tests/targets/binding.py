@@ -5,7 +5,8 @@ A binding says how to get clients and what the target can do; tests know no targ
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import boto3
@@ -62,12 +63,17 @@ class Target:
         )
 
 
-def localstack(endpoint_url: str, *, patience_seconds: float) -> Target:
-    """Return LocalStack as started by `emulator`, through localstack-client."""
+def sharing_clients(target: Target) -> Target:
+    """Return the target with one client for each service: on the simulator, making them takes most of a test's time."""
+    return replace(target, make_client=cache(target.make_client))
+
+
+def localstack(endpoint_url: str, *, patience_seconds: float, name: str = "localstack") -> Target:
+    """Return LocalStack, or the engine of that name, as started by `emulator`, through localstack-client."""
     os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # what localstack-client goes by
     session = localstack_client.session.Session()
     return Target(
-        name="localstack",
+        name=name,
         make_client=lambda service: session.client(service, config=_CONFIG),
         has_short_window=MODIFIED in os.environ,
         patience_seconds=patience_seconds,
@@ -118,6 +124,7 @@ def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
 
 BINDINGS: dict[str, Callable[..., Target]] = {
     "localstack": localstack,
+    "localemu": partial(localstack, name="localemu"),
     "endpoint": endpoint,
     "simulator": simulator,
     "aws": aws,

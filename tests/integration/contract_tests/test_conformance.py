@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from emulator import localstack, peers
+from emulator import engines, localstack, peers
 from sluice.declaration import loading
 from sluice.errors import EndpointError
 from tests.support.declaration import FILE
@@ -201,11 +201,11 @@ def test_a_promise_that_holds_says_so(tmp_path: Path) -> None:
 def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first line of uv, as an error the conformance run turns into a column."""
     (tmp_path / "moto.lock").write_text("this is no requirement\n", encoding="ascii")
-    monkeypatch.setattr(peers, "_LOCKS", tmp_path)
-    monkeypatch.setattr(peers, "_ENVIRONMENTS", tmp_path)
+    monkeypatch.setattr(engines, "_LOCKS", tmp_path)
+    monkeypatch.setattr(engines, "_ENVIRONMENTS", tmp_path)
 
     with pytest.raises(EndpointError, match="moto could not be installed: error: Couldn't parse"):
-        peers.environment("moto")
+        engines.install("moto")
 
 
 def test_a_peer_that_ends_while_starting_says_where_its_log_is(tmp_path: Path) -> None:

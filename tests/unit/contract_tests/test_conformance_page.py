@@ -94,5 +94,7 @@ def test_where_no_target_could_be_tested_every_promise_is_unknown() -> None:
 def test_the_versions_named_are_the_versions_locked() -> None:
     """The page would otherwise name one and have run another."""
     for peer in peers.PEERS.values():
-        lock = (peers._LOCKS / f"{peer.name}.lock").read_text(encoding="utf-8")
-        assert re.search(rf"^(localstack-core|moto|ministack)=={re.escape(peer.version)}$", lock, flags=re.MULTILINE)
+        lock = (PROJECT / "emulator" / "locks" / f"{peer.name}.lock").read_text(encoding="utf-8")
+        assert re.search(
+            rf"^(localstack-core|localemu|moto|ministack)=={re.escape(peer.version)}$", lock, flags=re.MULTILINE
+        )

@@ -97,7 +97,13 @@ def test_only_a_localstack_with_our_hooks_has_the_short_window(
 
     flags = {name: bind(ENDPOINT_URL, patience_seconds=1).has_short_window for name, bind in binding.BINDINGS.items()}
 
-    assert flags == {"localstack": is_modified, "endpoint": False, "simulator": False, "aws": False}
+    assert flags == {
+        "localstack": is_modified,
+        "localemu": is_modified,
+        "endpoint": False,
+        "simulator": False,
+        "aws": False,
+    }
 
 
 def test_aws_is_given_more_patience_than_an_emulator() -> None:
@@ -106,7 +112,7 @@ def test_aws_is_given_more_patience_than_an_emulator() -> None:
         name: bind(ENDPOINT_URL, patience_seconds=4).patience_seconds for name, bind in binding.BINDINGS.items()
     }
 
-    assert patience == {"localstack": 4, "endpoint": 4, "simulator": 4, "aws": 120}
+    assert patience == {"localstack": 4, "localemu": 4, "endpoint": 4, "simulator": 4, "aws": 120}
     assert binding.aws("eu-west-1", patience_seconds=500).patience_seconds == 500
 
 
