@@ -19,7 +19,8 @@ def of_profile(profile: str, tasks: TaskWork, *, seed: int) -> Scenario:
     """Return the traffic of a profile, on the topic or each queue's part of it, to whole minutes.
 
     Args:
-        profile: its name, or its path; its rates, groups, skew and share of poison count, or its recorded arrivals.
+        profile: its name, or its path; its rates, groups, skew and shares of messages that fail count, or its recorded
+            arrivals.
         tasks: how tasks work.
         seed: of all draws.
     """
@@ -43,6 +44,8 @@ def of_profile(profile: str, tasks: TaskWork, *, seed: int) -> Scenario:
             groups=offered.group_count,
             skew=offered.group_skew,
             poison_share=offered.poison_share,
+            failure_share=offered.failure_share,
+            forgotten_share=offered.crash_share,
             seed=seed,
         ),
         tasks=tasks,

@@ -156,6 +156,9 @@ def differences(before: Environment, after: Environment) -> Iterator[Difference]
     for name in dict.fromkeys([*was, *now]):
         if name not in was or name not in now:
             yield Difference(name, "consumer", "declared" if name in was else "-", "declared" if name in now else "-")
+            if name in now:
+                of_new = _behaviour(after, now[name], after, now[name])
+                yield from _changed(name, dict.fromkeys(of_new, "-"), of_new)
         elif was[name] != now[name]:
             yield from _fields(name, was[name], now[name])
             yield from _changed(

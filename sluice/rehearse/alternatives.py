@@ -41,10 +41,13 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         traffic: the fixed number is what its busiest minute takes.
     """
     fixed = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
-    backlog_per_task = watched(backlog.backlog_per_task(), queue=service.queue_dimensions, service={})
+    backlog_per_task = watched(backlog.backlog_per_task(), queue=service.queue_dimensions, service=service.dimensions)
     published, cpu = (
-        Watched.alone(MetricSource(namespace=namespace, name=name, dimensions={}))
-        for namespace, name in (("Lambda", "BacklogPerTask"), ("AWS/ECS", "CPUUtilization"))
+        Watched.alone(MetricSource(namespace=namespace, name=name, dimensions=dimensions))
+        for namespace, name, dimensions in (
+            ("Lambda", "BacklogPerTask", {}),
+            ("AWS/ECS", "CPUUtilization", service.dimensions),
+        )
     )
     target = tasks.target_backlog
     policies: Mapping[str, tuple[Policy, ...]] = {

@@ -19,7 +19,7 @@ from sluice.rehearse import shown
 from sluice.rehearse.advice import Advice, advise
 from sluice.rehearse.alternatives import OWN_METRICS
 from sluice.rehearse.declared import service_of, tasks_of
-from sluice.rehearse.mistakes import Tried, mistakes
+from sluice.rehearse.mistakes import mistakes
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.model.scenarios import Scenario, scenarios
 from sluice.rehearse.model.simulation import TO_EXPRESSIONS, TaskWork
@@ -28,6 +28,7 @@ from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.sources import read_parameters, synthesized
 from sluice.rehearse.reading.template import read_services
 from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch, simulate_all
+from sluice.rehearse.tried import Tried
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.files import require_writable
@@ -205,9 +206,10 @@ def rehearse(
         _require_queue(subject.service)
         _require_known_metrics(subject.service, options.own)
     with shown.progress() as watch:
-        done = [_rehearse(subject, options, watch) for subject in subjects]
+        done = [_rehearse(alike, options, watch) for alike in _grouped(subjects, options)]
     if as_json:
-        output.as_json([shown.as_json(rehearsal) for rehearsal in done])
+        by_name = {name: shown.as_json(rehearsal, name) for rehearsal in done for name in rehearsal.names}
+        output.as_json([by_name[subject.service.name] for subject in subjects])
     else:
         for rehearsal in done:
             shown.terminal(rehearsal)
@@ -339,7 +341,21 @@ def _chosen(
     return chosen
 
 
-def _rehearse(subject: Subject, options: Given, watch: Watch) -> Rehearsal:
+def _grouped(subjects: Sequence[Subject], options: Given) -> Sequence[Sequence[Subject]]:
+    """Return the services, those together that do the same with tasks that work the same."""
+    found: list[tuple[object, list[Subject]]] = []
+    for subject in subjects:
+        key = (subject.service.unnamed, subject.tasks(options), subject.groups(options))
+        same = next((alike for other, alike in found if other == key), None)
+        if same is None:
+            found.append((key, [subject]))
+        else:
+            same.append(subject)
+    return [alike for _, alike in found]
+
+
+def _rehearse(alike: Sequence[Subject], options: Given, watch: Watch) -> Rehearsal:
+    subject, *others = alike
     service, tasks = subject.service, subject.tasks(options)
     kinds = scenarios(service, tasks, groups=subject.groups(options), seed=options.seed)
     named = _named_scenarios(options, kinds, tasks)
@@ -347,7 +363,13 @@ def _rehearse(subject: Subject, options: Given, watch: Watch) -> Rehearsal:
     if any(scenario.traffic.message_count > LARGE for scenario in named):
         output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)
     found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
-    return Rehearsal(service=service, rows=rows, mistakes=found, advice=subject.advice(named))
+    return Rehearsal(
+        service=service,
+        rows=rows,
+        mistakes=found,
+        advice=subject.advice(named),
+        others=[other.service.name for other in others],
+    )
 
 
 def _named_scenarios(options: Given, kinds: Mapping[str, Scenario], tasks: TaskWork) -> Sequence[Scenario]:

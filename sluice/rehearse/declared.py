@@ -17,6 +17,9 @@ from sluice.rehearse.model.policies import (
 )
 from sluice.rehearse.model.simulation import TaskWork
 
+_PROTECTED_SECONDS = 5.0
+"""How long our workers stay protected after a message: `sluice.messaging.worker.scale_in_protection`."""
+
 
 def tasks_of(consumer: Consumer) -> TaskWork:
     """Return how a consumer's tasks work, as declared."""
@@ -24,6 +27,7 @@ def tasks_of(consumer: Consumer) -> TaskWork:
         lanes=consumer.lanes,
         handler_seconds=consumer.processing_seconds,
         acceptable_latency_seconds=consumer.acceptable_latency_seconds,
+        protected_seconds=_PROTECTED_SECONDS,
     )
 
 
@@ -51,6 +55,7 @@ def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
             visibility_timeout_seconds=consumer.visibility_timeout_seconds,
             max_receive_count=consumer.max_attempts,
         ),
+        dimensions=_dimensions(environment, consumer),
         stop_timeout_seconds=consumer.stop_timeout_seconds,
         is_protected=True,
         cpu_units=consumer.cpu,
@@ -75,9 +80,15 @@ def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
 
 
 def _watched(term: Term, environment: Environment, consumer: Consumer) -> Watched:
-    names = (naming.cluster_name(environment), naming.service_name(environment, consumer.name))
-    service = dict(zip(("ClusterName", "ServiceName"), names, strict=True))
-    return watched(term, queue={"QueueName": naming.queue_name(environment, consumer)}, service=service)
+    queue = {"QueueName": naming.queue_name(environment, consumer)}
+    return watched(term, queue=queue, service=_dimensions(environment, consumer))
+
+
+def _dimensions(environment: Environment, consumer: Consumer) -> Mapping[str, str]:
+    return {
+        "ClusterName": naming.cluster_name(environment),
+        "ServiceName": naming.service_name(environment, consumer.name),
+    }
 
 
 def watched(term: Term, *, queue: Mapping[str, str], service: Mapping[str, str]) -> Watched:

@@ -2,183 +2,47 @@
 
 What is wrong is read from the policies; what it does is simulated on the traffic that shows it, beside the repaired
 policy. Reported by others: https://github.com/aws/aws-cdk/issues/34072, https://github.com/aws/aws-cdk/issues/9242,
-https://github.com/aws/containers-roadmap/issues/2113, https://github.com/kedacore/keda/issues/1663,
-https://github.com/kedacore/keda/issues/5948, https://github.com/kedacore/keda/issues/7327.
+https://github.com/aws/aws-cdk/issues/20706, https://github.com/aws/copilot-cli/issues/3376,
+https://github.com/mapbox/ecs-watchbot/issues/261, https://github.com/aws/containers-roadmap/issues/2113,
+https://github.com/kedacore/keda/issues/1663, https://github.com/kedacore/keda/issues/5948,
+https://github.com/kedacore/keda/issues/7327.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from sluice.declaration import backlog
 from sluice.declaration.backlog import SCALE_COOLDOWN_SECONDS
-from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, mapped, metric_ids
+from sluice.declaration.metric_math import Operation, Term, metric_ids
 from sluice.rehearse import declared
 from sluice.rehearse.model.control_loop import USUAL
-from sluice.rehearse.model.policies import Policy, ScaledService, TargetTracking, Watched
-from sluice.rehearse.model.scenarios import Scenario
-from sluice.rehearse.model.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
+from sluice.rehearse.model.policies import Policy, ScaledService, StepScaling, TargetTracking, Watched
+from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
 from sluice.rehearse.model.traffic import RecordedTraffic
+from sluice.rehearse.tried import IN_FLIGHT, VISIBLE, Mistake, Tried, beside, on_its_own, scales_in, value_with
+from sluice.rehearse.watching import WATCHING
 
-VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
-RUNNING = "RunningTaskCount"
 _WAKE_MINUTES = 60
 _OFF_BY = 0.1
 _AGAIN_AND_AGAIN = 6
 """Times that tasks are taken back in hours of steady traffic, from which on it is no accident."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
-    """A mistake that was found.
-
-    Args:
-        name: of the kind.
-        policy: the policy that has it; of the service where it is none's.
-        found: what was found.
-        consequence: what it does, simulated, with figures.
-        repair: what to write instead.
-    """
-
-    name: str
-    policy: str
-    found: str
-    consequence: str
-    repair: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """A service with what it is tried on.
-
-    Args:
-        service: as it is in the template.
-        tasks: how its tasks work.
-        scenarios: traffic by name.
-        own: metrics of one's own, as expressions.
-    """
-
-    service: ScaledService
-    tasks: TaskWork
-    scenarios: Mapping[str, Scenario]
-    own: Mapping[tuple[str, str], Term]
-
-    def on(self, scenario: str, service: ScaledService | None = None) -> SimulationResult:
-        """Return what comes of the service, or of another one, in that traffic."""
-        tried = self.scenarios[scenario]
-        return simulate(service or self.service, tried.traffic, tried.tasks, own=self.own)
-
-    def beside(self, scenario: str, repaired: ScaledService, traffic: str | None = None) -> str:
-        """Return what comes of the service in that traffic, and of the repaired one, in words."""
-        return _beside(traffic or scenario.replace("-", " "), self.on(scenario), self.on(scenario, repaired))
+_SOON_MINUTES = 30
+_MUCH_LATER = 1.5
+_WORTH = 0.9
+"""A repair that leaves more than this share of the task-hours saves nothing to speak of."""
+_OF_WORK = {"visible", "inflight", "age", "empty", "received", "sent", "done"}
+_CALM = {"steady": "steady traffic", "day": "a day's traffic"}
+"""Traffic without a jump, on which scaling has no reason to turn round again and again."""
 
 
 def mistakes(tried: Tried) -> tuple[Mistake, ...]:
     """Return every mistake of a service's policies."""
-    return tuple(found for rule in _RULES for found in rule(tried))
-
-
-def _sources(watched: Watched, name: str) -> list[str]:
-    return [id_ for id_, metric in watched.metrics.items() if metric.name == name]
-
-
-def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
-    for policy in tried.service.policies:
-        watched = policy.watched
-        visible = _sources(watched, VISIBLE)
-        if not visible or _sources(watched, IN_FLIGHT) or not _scales_in(policy):
-            continue
-        repaired = tried.service.exchange(policy, policy.looking_at(_with_in_flight(watched, visible[0])))
-        yield Mistake(
-            name="in-flight-ignored",
-            policy=policy.name,
-            found=f"{watched.text} counts {VISIBLE} and not {IN_FLIGHT}: work in progress looks like none",
-            consequence=tried.beside("long-jobs", repaired),
-            repair=f"add {IN_FLIGHT} to {VISIBLE}",
-        )
-
-
-def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
-    """Find the same in a metric of one's own."""
-    for policy in tried.service.policies:
-        for metric in policy.watched.metrics.values():
-            key = (metric.namespace, metric.name)
-            named = metric_ids(tried.own[key]) if key in tried.own else ()
-            if "visible" not in named or "inflight" in named or not _scales_in(policy):
-                continue
-            both = Operation(Metric("visible"), "+", Metric("inflight"))
-            repaired = mapped(tried.own[key], lambda part, both=both: both if part == Metric("visible") else part)  # type: ignore[misc]
-            before, after = tried.on("long-jobs"), replace(tried, own={**tried.own, key: repaired}).on("long-jobs")
-            yield Mistake(
-                name="in-flight-ignored",
-                policy=policy.name,
-                found=f"{metric.name} is {tried.own[key].text()}: work in progress looks like none",
-                consequence=_beside("long jobs", before, after),
-                repair="publish visible and in-flight messages together",
-            )
-
-
-def _scales_in(policy: Policy) -> bool:
-    if isinstance(policy, TargetTracking):
-        return not policy.disables_scale_in
-    return policy.adjustment_type == "ExactCapacity" or any(step.adjustment < 0 for step in policy.steps)
-
-
-def _with_in_flight(watched: Watched, visible: str) -> Watched:
-    in_flight = replace(watched.metrics[visible], name=IN_FLIGHT)
-    both = Operation(Metric(visible), "+", Metric("notvisible"))
-    term = mapped(watched.term, lambda part: both if part == Metric(visible) else part)
-    return replace(watched, term=term, metrics={**watched.metrics, "notvisible": in_flight}, text=term.text())
-
-
-def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
-    for policy in tried.service.policies:
-        watched = policy.watched
-        late = [
-            id_
-            for id_, metric in watched.metrics.items()
-            if metric.name in {RUNNING, VISIBLE, IN_FLIGHT} and _is_filled_with_zero(watched.term, id_)
-        ]
-        if not late:
-            continue
-        repeated = mapped(watched.term, _repeating)
-        repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
-        yield Mistake(
-            name="filled-with-zero",
-            policy=policy.name,
-            found=f"FILL({late[0]}, 0) in {watched.text}: the metric comes minutes late, and until then it counts as 0",
-            consequence=tried.beside("burst", repaired, "a burst"),
-            repair=f"FILL({late[0]}, REPEAT), inside FILL(…, 0) where no value at all means none",
-        )
-
-
-def _repeating(part: Term) -> Term:
-    if not isinstance(part, Fill) or not _is_zero(part.filling) or not any(_raw(part.term)):
-        return part
-    return Fill(part.term, "REPEAT")
-
-
-def _raw(term: Term) -> Iterator[str]:
-    """Yield the id of every metric that is not filled."""
-    if isinstance(term, Metric):
-        yield term.id
-    elif not isinstance(term, Fill):
-        for part in term.terms():
-            yield from _raw(part)
-
-
-def _is_zero(filling: object) -> bool:
-    return getattr(filling, "value", filling) == 0
-
-
-def _is_filled_with_zero(term: Term, id_: str) -> bool:
-    if isinstance(term, Fill) and id_ in _raw(term.term):
-        return _is_zero(term.filling)
-    return any(_is_filled_with_zero(part, id_) for part in term.terms())
+    return tuple(found for rule in (*WATCHING, *_RULES) for found in rule(tried))
 
 
 _ONCE = RecordedTraffic(
@@ -190,7 +54,7 @@ _ONCE = RecordedTraffic(
 def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
     if tried.service.min_tasks:
         return
-    outcome = simulate(_on_its_queue(tried.service), _ONCE, tried.tasks, own=tried.own)
+    outcome = simulate(on_its_own(tried.service), _ONCE, tried.tasks, own=tried.own)
     is_answered = any(after > before for _, before, after, _ in outcome.decisions)
     if outcome.first_task_seconds is None and not is_answered:
         yield Mistake(
@@ -203,63 +67,111 @@ def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
 
 
 def _opposing_policies(tried: Tried) -> Iterator[Mistake]:
-    """Find tasks that one policy starts and another one takes back before they receive, again and again."""
+    """Find tasks that one policy starts and another one takes back, again and again, while there is work for them."""
     if len(tried.service.policies) < 2:
         return
-    before = tried.on("steady")
-    started_minutes = math.ceil(tried.tasks.start_seconds / 60)
-    taken_back = [
-        (up, down)
-        for (minute, fewer, more, up), (then, _, left, down) in pairwise(before.decisions)
-        if more > fewer and left < more and up != down and then - minute <= max(1, started_minutes)
-    ]
-    if len(taken_back) < _AGAIN_AND_AGAIN:
+    for traffic in _CALM:
+        before = tried.on(traffic)
+        taken_back = _taken_back(before, tried.tasks)
+        if len(taken_back) >= _AGAIN_AND_AGAIN:
+            break
+    else:
         return
     (up, down), count = Counter(taken_back).most_common(1)[0]
-    (policy,) = [policy for policy in tried.service.policies if policy.name == down][:1]
+    policy = next(policy for policy in tried.service.policies if policy.name == down)
+    if isinstance(policy, StepScaling):
+        repaired, repair = _on_all_work(tried.service, policy), f"let {down} look at {VISIBLE} and {IN_FLIGHT} together"
+    else:
+        others = tuple(each for each in tried.service.policies if each is not policy)
+        repaired, repair = replace(tried.service, policies=others), f"remove {down}, or let one policy do both"
     yield Mistake(
         name="opposing-policies",
         policy=down,
-        found=f"{up} starts tasks, and {down} takes them back before they receive",
-        consequence=f"steady traffic: {count:,} times in {len(before.p95_seconds) / 60:.0f} hours; "
-        + _beside("all in all", before, tried.on("steady", _on_all_work(tried.service, policy))),
-        repair=f"let {down} look at {VISIBLE} and {IN_FLIGHT} together",
+        found=f"{up} starts tasks, and {down} takes them back while messages wait for them",
+        consequence=f"{_CALM[traffic]}: {count:,} times in {len(before.p95_seconds) / 60:.0f} hours; "
+        + beside("all in all", before, tried.on(traffic, repaired)),
+        repair=repair,
     )
+
+
+def _taken_back(outcome: SimulationResult, tasks: TaskWork) -> list[tuple[str, str]]:
+    """Return who started tasks and who took them back: before they receive, or soon, with more work than is left."""
+    starting_minutes = max(1, math.ceil(tasks.start_seconds / 60))
+    return [
+        (up, down)
+        for (minute, fewer, more, up), (then, _, left, down) in pairwise(outcome.decisions)
+        if more > fewer and left < more and up != down
+        if then - minute <= starting_minutes
+        or (then - minute <= _SOON_MINUTES and (outcome.series["visible"][then] or 0) > left * tasks.lanes)
+    ]
+
+
+def _flapping(tried: Tried) -> Iterator[Mistake]:
+    """Find tasks that come and go on calm traffic, and are missed when they are gone."""
+    tasks, service = tried.tasks, tried.service
+    for traffic in _CALM:
+        before = tried.on(traffic)
+        is_late = (before.quantile_seconds(0.95) or 0) > tasks.acceptable_latency_seconds
+        if before.flaps >= _AGAIN_AND_AGAIN and is_late:
+            break
+    else:
+        return
+    if len(_taken_back(before, tasks)) >= _AGAIN_AND_AGAIN:
+        return
+    steady = _on_busy_lanes(tried)
+    waking = tuple(each for each in service.policies if isinstance(each, StepScaling) and not scales_in(each))
+    after = tried.on(traffic, replace(service, policies=(steady, *waking), has_insights=True))
+    repaired_p95 = after.quantile_seconds(0.95)
+    if repaired_p95 is None or repaired_p95 > tasks.acceptable_latency_seconds:
+        return
+    yield Mistake(
+        name="flapping",
+        policy=Counter(because for *_, because in before.decisions).most_common(1)[0][0],
+        found=f"{_CALM[traffic]}, and scaling turns round {before.flaps} times in {len(before.p95_seconds) / 60:.0f}"
+        " hours: tasks that keep up with their work are taken away, and late when they come back",
+        consequence=beside(_CALM[traffic], before, after),
+        repair=f"let busy lanes count: target tracking on {steady.watched.text}, TargetValue {steady.target:g}",
+    )
+
+
+def _on_busy_lanes(tried: Tried) -> TargetTracking:
+    """Return target tracking on the backlog and the lanes at work together."""
+    tasks, service = tried.tasks, tried.service
+    term = backlog.demand_per_task(tasks.target_backlog, lanes=tasks.lanes, processing_seconds=tasks.handler_seconds)
+    watched = declared.watched(term, queue=service.queue_dimensions, service=service.dimensions)
+    return TargetTracking(name="busy lanes", watched=watched, target=tasks.target_backlog)
+
+
+def _queue_not_watched(tried: Tried) -> Iterator[Mistake]:
+    """Find a service of which no policy looks at its queue: tasks that wait for others are no busier with a backlog.
+
+    https://github.com/aws/aws-cdk/issues/20706 has it of CPU.
+    """
+    service = tried.service
+    if not service.policies or any(_sees_work(policy.watched, tried.own) for policy in service.policies):
+        return
+    repaired = replace(service, policies=(_on_busy_lanes(tried),), has_insights=True)
+    yield Mistake(
+        name="queue-not-watched",
+        policy=", ".join(policy.name for policy in service.policies),
+        found="no policy looks at the queue's messages: a backlog is not seen where handlers wait for others",
+        consequence=tried.beside("day", repaired, _CALM["day"]),
+        repair="target tracking on the backlog per task",
+    )
+
+
+def _sees_work(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
+    """Return whether it looks at anything that tells of the queue's messages."""
+    names = {metric.name for metric in watched.metrics.values() if metric.namespace == "AWS/SQS"}
+    own_names = [own[key] for metric in watched.metrics.values() if (key := (metric.namespace, metric.name)) in own]
+    return bool(names) or any({*metric_ids(term)} & _OF_WORK for term in own_names)
 
 
 def _on_all_work(service: ScaledService, policy: Policy) -> ScaledService:
     """Return the service with a policy that looks at visible messages and at those in flight."""
     work = Operation(backlog.repeated(backlog.VISIBLE), "+", backlog.repeated(backlog.IN_FLIGHT))
-    everything = declared.watched(work, queue=service.queue_dimensions, service={})
+    everything = declared.watched(work, queue=service.queue_dimensions, service=service.dimensions)
     return service.exchange(policy, policy.looking_at(everything))
-
-
-def _not_proportional(tried: Tried) -> Iterator[Mistake]:
-    """Find target tracking on the messages themselves: more tasks do not bring the metric down in proportion.
-
-    AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-23).
-    """
-    tasks, service = tried.tasks, tried.service
-    for policy in service.policies:
-        if not isinstance(policy, TargetTracking):
-            continue
-        few, many, more_tasks = (
-            _with_visible(policy.watched, tried.own, visible, tasks=count)
-            for visible, count in ((4.0, 2.0), (8.0, 2.0), (8.0, 4.0))
-        )
-        if few is None or many is None or few == many or many != more_tasks:
-            continue
-        wanted = tasks.target_backlog
-        per_task = declared.watched(backlog.backlog_per_task(), queue=service.queue_dimensions, service={})
-        repaired = service.exchange(policy, replace(policy, watched=per_task, target=wanted))
-        yield Mistake(
-            name="not-in-proportion",
-            policy=policy.name,
-            found=f"{policy.watched.text} is as high with four tasks as with two, and target tracking multiplies the"
-            " tasks by how many times the target it is",
-            consequence=tried.beside("steady", repaired, "steady traffic"),
-            repair=f"divide visible messages and those in flight by the running tasks, TargetValue {wanted:g}",
-        )
 
 
 def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
@@ -273,13 +185,25 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
             rested: Policy = replace(policy, scale_out_cooldown_seconds=enough_seconds)
         else:
             rested = replace(policy, cooldown_seconds=enough_seconds)
+        repaired = tried.service.exchange(policy, rested)
+        burst, day = ((tried.on(traffic), tried.on(traffic, repaired)) for traffic in ("burst", "day"))
+        if _is_later(*burst, tried.tasks) and not any(
+            after.task_hours < _WORTH * before.task_hours for before, after in (burst, day)
+        ):
+            continue
         yield Mistake(
             name="cooldown-0" if seconds == 0 else "cooldown-too-short",
             policy=policy.name,
             found=f"it rests {seconds} s after scaling out, and what it did is seen after {blind_seconds:g} s or more",
-            consequence=tried.beside("burst", tried.service.exchange(policy, rested), "a burst"),
+            consequence=f"{beside('a burst', *burst)}; {beside(_CALM['day'], *day)}",
             repair=f"a cooldown of {enough_seconds} s",
         )
+
+
+def _is_later(before: SimulationResult, after: SimulationResult, tasks: TaskWork) -> bool:
+    """Return whether a repair makes messages late that are not, or are much less so, without it."""
+    was, made = (outcome.quantile_seconds(0.95) or 0.0 for outcome in (before, after))
+    return made > tasks.acceptable_latency_seconds and made > _MUCH_LATER * was
 
 
 def _adds_again(policy: Policy) -> bool:
@@ -313,63 +237,62 @@ def _target_off(tried: Tried) -> Iterator[Mistake]:
 
 def _is_backlog_per_task(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
     """Return whether two visible messages and two tasks make it 1, and four make it 2, whatever else there is."""
-    return [_with_visible(watched, own, visible) for visible in (2.0, 4.0)] == [1.0, 2.0]
+    return [value_with(watched, own, visible) for visible in (2.0, 4.0)] == [1.0, 2.0]
 
 
-def _with_visible(
-    watched: Watched, own: Mapping[tuple[str, str], Term], visible: float, tasks: float = 2.0
-) -> float | None:
-    there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}
-    there |= {"visible": [visible], "running": [tasks], "desired": [tasks], "age": [7.0], "cpu": [7.0]}
-    series = {}
-    for id_, metric in watched.metrics.items():
-        key = (metric.namespace, metric.name)
-        series[id_] = [own[key].value_at(there, 0)] if key in own else there.get(TO_EXPRESSIONS.get(key, ""), [None])
-    return watched.term.value_at(series, 0)
+def _steps_with_gaps(tried: Tried) -> Iterator[Mistake]:
+    """Find distances from an alarm's threshold for which no step says anything.
 
-
-def _wrong_queue(tried: Tried) -> Iterator[Mistake]:
-    queue = tried.service.queue
-    if queue is None:
-        return
+    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html (read
+    2026-11-26): ranges have neither gaps nor overlaps.
+    """
     for policy in tried.service.policies:
-        others = {
-            str(metric.dimensions.get("QueueName"))
-            for metric in policy.watched.metrics.values()
-            if metric.namespace == "AWS/SQS" and metric.dimensions.get("QueueName") != queue.name
-        }
-        for other in sorted(others):
+        if not isinstance(policy, StepScaling):
+            continue
+        ranges = sorted(
+            (-math.inf if step.lower is None else step.lower, math.inf if step.upper is None else step.upper)
+            for step in policy.steps
+        )
+        low, high = (0.0, math.inf) if policy.alarm.comparison.startswith("Greater") else (-math.inf, 0.0)
+        ends = [low, *(upper for lower, upper in ranges if upper > low and lower < high)]
+        starts = [*(lower for lower, upper in ranges if upper > low and lower < high), high]
+        gaps = [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
+        if gaps:
+            end, start = gaps[0]
             yield Mistake(
-                name="wrong-queue",
+                name="steps-with-gaps",
                 policy=policy.name,
-                found=f"it looks at queue {other}, and the tasks receive from {queue.name}",
-                consequence=tried.beside(
-                    "steady", _on_its_queue(tried.service), "steady traffic, while that queue is empty"
-                ),
-                repair=f"QueueName {queue.name}",
+                found=f"no step says what to do from {end:g} to {start:g} beyond {policy.alarm.name}'s threshold of"
+                f" {policy.alarm.threshold:g}",
+                consequence="nothing is scaled while the metric is there, and AWS refuses such a policy",
+                repair=f"a step from {end:g} to {start:g}",
             )
 
 
-def _on_its_queue(service: ScaledService) -> ScaledService:
-    """Return the service with every policy looking at the queue its tasks receive from."""
-    queue = service.queue
-    if queue is None:
-        return service
-    for policy in service.policies:
-        watched = policy.watched
-        metrics = {
-            id_: replace(metric, dimensions={**metric.dimensions, "QueueName": queue.name})
-            if metric.namespace == "AWS/SQS"
-            else metric
-            for id_, metric in watched.metrics.items()
-        }
-        service = service.exchange(policy, policy.looking_at(replace(watched, metrics=metrics)))
-    return service
+def _desired_count(tried: Tried) -> Iterator[Mistake]:
+    """Find a DesiredCount beside policies: each update of the service sets it again, whatever scaling has made of it.
+
+    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-ecs-service.html (read
+    2026-11-26).
+    """
+    service, count = tried.service, tried.service.desired_count
+    if count is None or not service.policies:
+        return
+    most = tried.on("steady").most_tasks
+    if count < most:
+        yield Mistake(
+            name="desired-count",
+            policy=service.name,
+            found=f"DesiredCount is {count} in the template of a service that scales from {service.min_tasks} to"
+            f" {service.max_tasks}",
+            consequence=f"steady traffic takes up to {most} tasks; an update of the service leaves {count}",
+            repair="leave DesiredCount out",
+        )
 
 
 def _no_protection(tried: Tried) -> Iterator[Mistake]:
     service = tried.service
-    if service.is_protected or service.min_tasks == service.max_tasks or not any(map(_scales_in, service.policies)):
+    if service.is_protected or service.min_tasks == service.max_tasks or not any(map(scales_in, service.policies)):
         return
     outcome = tried.on("long-jobs")
     after = tried.on("long-jobs", replace(tried.service, is_protected=True))
@@ -379,31 +302,21 @@ def _no_protection(tried: Tried) -> Iterator[Mistake]:
         policy=tried.service.name,
         found="the tasks may not call ecs:UpdateTaskProtection: scaling in stops tasks at work",
         consequence=f"handlers of {seconds:g} s: {outcome.killed} messages cut short and delivered again;"
-        f" protected: {after.killed}",
+        f" protected: {after.killed}"
+        if outcome.killed
+        else f"handlers of {seconds:g} s: none was cut short here, where nothing was scaled in at work",
         repair="allow ecs:UpdateTaskProtection, and protect a task while it works on messages",
     )
 
 
-def _beside(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
-    return f"{traffic}: {_in_short(before)}; repaired: {_in_short(after)}"
-
-
-def _in_short(outcome: SimulationResult) -> str:
-    p95 = outcome.quantile_seconds(0.95)
-    seconds = "nothing handled" if p95 is None or math.isinf(p95) else f"p95 {p95:,.0f} s"
-    turns = f", turned round {outcome.flaps} times" if outcome.flaps else ""
-    return f"{seconds}, {outcome.task_hours:,.1f} task-hours, at most {outcome.most_tasks} tasks{turns}"
-
-
 _RULES = (
-    _not_proportional,
     _opposing_policies,
-    _in_flight_ignored,
-    _in_flight_ignored_by_own,
-    _filled_with_zero,
+    _flapping,
+    _queue_not_watched,
     _no_wake_from_zero,
     _cooldown_zero,
     _target_off,
-    _wrong_queue,
+    _steps_with_gaps,
+    _desired_count,
     _no_protection,
 )

@@ -7,13 +7,18 @@ from pathlib import Path
 
 from sluice.pages.parts import figure_html, filled, list_items, pairs, rows_html
 from sluice.rehearse import figures, shown
-from sluice.rehearse.mistakes import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
+from sluice.rehearse.tried import Mistake
 from sluice.terminal.files import write_whole
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
-_MARKS = {"kept": ("holds", "✓"), "missed": ("violated", "✗"), "not judged": ("not-exercised", "○")}
+_MARKS = {
+    "kept": ("holds", "✓"),
+    "missed": ("violated", "✗"),
+    "not drained": ("violated", "✗"),
+    "not judged": ("not-exercised", "○"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,7 @@ def html(done: Sequence[Rehearsal], origin: Origin) -> str:
     status, word = _verdict(done)
     compares = any(row.policy != DEPLOYED or row.variant is not USUAL for made in done for row in made.rows)
     parts = {
-        "title": escape(f"{word}: {', '.join(made.service.name for made in done)}"),
+        "title": escape(f"{word}: {', '.join(name for made in done for name in made.names)}"),
         "status": status,
         "word": word,
         "heading": escape(origin.command),
@@ -76,9 +81,13 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
     ]
     if words:
         return "invalid" if words[0] == "MISTAKES FOUND" else "crossed", ", ".join(words)
-    if any(row.scenario.is_judged for made in done for row in made.deployed):
-        return "valid", "LATENCY KEPT"
-    return "unknown", "LATENCY NOT JUDGED"
+    found = [shown.judgement(row) for made in done for row in made.deployed]
+    if "not drained" in found:
+        return (
+            "unknown",
+            f"LATENCY KEPT IN {found.count('kept')} OF {len(found)}, {found.count('not drained')} NOT DRAINED",
+        )
+    return ("valid", "LATENCY KEPT") if "kept" in found else ("unknown", "LATENCY NOT JUDGED")
 
 
 def _reasons(made: Rehearsal) -> Iterable[str]:
@@ -86,8 +95,13 @@ def _reasons(made: Rehearsal) -> Iterable[str]:
     by_word = {word: [row.scenario.name for row in made.deployed if shown.judgement(row) == word] for word in _MARKS}
     verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
     yield f"{made.service.name}: {verdicts}"
+    _, *reasons = shown.summary(made)
+    yield from (f"{made.service.name}: {sentence.strip()}" for sentence in reasons)
     yield from (f"{made.service.name}: not known: {assumed}" for assumed in made.service.assumed)
-    yield from (f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in made.mistakes)
+    yield from (f"{made.service.name}: not simulated: {sentence}" for sentence in made.service.not_simulated)
+    yield from (
+        f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in shown.together(made.mistakes)
+    )
 
 
 def _service(made: Rehearsal, anchor: str) -> str:
@@ -96,9 +110,9 @@ def _service(made: Rehearsal, anchor: str) -> str:
     queue = "an unknown queue" if service.queue is None else f"queue {service.queue.name}"
     what = f"{service.min_tasks} to {service.max_tasks} tasks on {queue}, policies: {policies}"
     return (
-        f'<h2 id="{anchor}">{escape(service.name)}</h2>'
+        f'<h2 id="{anchor}">{escape(", ".join(made.names))}</h2>'
         f'<p class="soft">{escape(what)}</p>'
-        f"{_mistakes(made.mistakes)}{_table(made)}{_depends(made)}"
+        f"{_mistakes(shown.together(made.mistakes))}{_table(made)}{_depends(made)}"
         + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed))
     )
 
@@ -133,7 +147,8 @@ def _cells(made: Rehearsal, row: Row) -> str:
     cells, split = shown.cells(made, row), len(shown.NAMES)
     names = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in cells[:split])
     return f"{names}<td>{_mark(row)}</td>" + "".join(
-        f'<td class="number">{escape(cell)}</td>' for cell in cells[split:]
+        f'<td class="number" data-title="{escape(name)}">{escape(cell)}</td>'
+        for name, cell in zip(shown.COLUMNS[split:], cells[split:], strict=True)
     )
 
 

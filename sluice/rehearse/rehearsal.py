@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from sluice.declaration.metric_math import Term
 from sluice.rehearse.advice import Advice
 from sluice.rehearse.alternatives import OWN_METRICS, alternatives
-from sluice.rehearse.mistakes import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS, Variant
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import SimulationResult, simulate
+from sluice.rehearse.tried import Mistake
 
 LARGE = 20_000_000
 """Messages from which on only what is deployed is simulated, once: it takes minutes."""
@@ -49,6 +49,11 @@ class Row:
         acceptable_seconds = self.scenario.tasks.acceptable_latency_seconds
         return self.scenario.is_judged and seconds is not None and seconds > acceptable_seconds
 
+    @property
+    def hours(self) -> float:
+        """Return how long it lasted, with what was left at the end of the traffic."""
+        return len(self.result.p95_seconds) / 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
@@ -59,12 +64,19 @@ class Rehearsal:
         rows: every simulation, what is deployed first.
         mistakes: of its policies.
         advice: traffic to what limits the consumer and what helps; where a declaration tells.
+        others: names of other services that do the same.
     """
 
     service: ScaledService
     rows: Sequence[Row]
     mistakes: Sequence[Mistake] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
+    others: Sequence[str] = ()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the service, and of those that do the same."""
+        return (self.service.name, *self.others)
 
     @property
     def deployed(self) -> Sequence[Row]:

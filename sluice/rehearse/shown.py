@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Console
@@ -12,25 +12,31 @@ from sluice.cost.prices import PRICE_DATE, PRICE_REGION, usd
 from sluice.rehearse.advice import Advice
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.model.policies import ScaledService
+from sluice.rehearse.reasons import reason
 from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, Rehearsal, Row, Watch
+from sluice.rehearse.tried import Mistake
 from sluice.terminal import output
 from sluice.terminal.printable import printable
 
 NAMES = ("traffic", "scaled by")
 COLUMNS = (
-    *NAMES, "tasks", "task-hours", "US dollars", "p50", "p95", "p99", "oldest", "first task", "turns", "cut short",
-    "left",
+    *NAMES, "a second", "tasks", "task-hours", "dollars a month", "p50", "p95", "p99", "oldest", "first task", "turns",
+    "cut short", "dead", "left",
 )  # fmt: skip
 """Of the table: what was simulated, and what came of it; the verdict follows."""
+_FEW = (*NAMES, "p95", "dollars a month")
+_NARROW = 120
+"""Columns of a terminal, below which the table has only those."""
+_MONTH_HOURS = 730
 READING = (
     f"latency is from sent to handled, judged by its {JUDGED_SHARE:.0%}",
-    f"dollars are Fargate list prices of {PRICE_REGION}, {PRICE_DATE}",
+    f"dollars are Fargate list prices of {PRICE_REGION}, {PRICE_DATE}, for {_MONTH_HOURS} hours of such traffic",
 )
 NOT_SIMULATED = (
     "the search among the first 120,000 messages only",
     "throttled calls",
     "handlers of different length",
-    "that a worker is protected for five seconds after its last message, so that scaling in takes longer under traffic",
+    "that a worker is unprotected for a minute in each half hour of work",
     "nothing here was compared with AWS",
 )
 
@@ -68,10 +74,15 @@ def seconds(value: float | None) -> str:
 
 
 def judgement(row: Row) -> str:
-    """Return whether a row's latency is what was declared: `kept`, `missed` or `not judged`."""
-    if not row.scenario.is_judged:
-        return "not judged"
-    return "missed" if row.is_missed else "kept"
+    """Return whether a row's latency is what was declared: `kept`, `missed`, `not drained` or `not judged`.
+
+    What leaves messages in the queue is never kept, whether it is judged or not.
+    """
+    if row.is_missed:
+        return "missed"
+    if row.result.left:
+        return "not drained"
+    return "kept" if row.scenario.is_judged else "not judged"
 
 
 def verdict_of(row: Row) -> str:
@@ -84,9 +95,14 @@ def terminal(rehearsal: Rehearsal) -> None:
     """Print a rehearsal."""
     service = rehearsal.service
     policies = ", ".join(f"{policy.name}" for policy in service.policies) or "none"
-    output.line(f"{service.name}: {service.min_tasks} to {service.max_tasks} tasks, policies: {policies}")
-    output.table((*COLUMNS, ""), [(*cells(rehearsal, row), verdict_of(row)) for row in rehearsal.rows])
-    for mistake in rehearsal.mistakes:
+    output.line(f"{', '.join(rehearsal.names)}: {service.min_tasks} to {service.max_tasks} tasks, policies: {policies}")
+    names = COLUMNS if output.console().width >= _NARROW else _FEW
+    chosen = [COLUMNS.index(name) for name in names]
+    rows = [(cells(rehearsal, row), verdict_of(row)) for row in rehearsal.rows]
+    output.table((*names, ""), [(*(made[idx] for idx in chosen), verdict) for made, verdict in rows])
+    for sentence in summary(rehearsal):
+        output.line(sentence)
+    for mistake in together(rehearsal.mistakes):
         output.line(f"mistake {mistake.name} in {mistake.policy}: {mistake.found}")
         output.line(f"  {mistake.consequence}")
         output.line(f"  instead: {mistake.repair}")
@@ -94,9 +110,33 @@ def terminal(rehearsal: Rehearsal) -> None:
         output.lines("\n".join(advised(traffic, advice)))
     for assumed in service.assumed:
         output.line(f"not known: {assumed}")
+    if service.cpu_units is None or service.memory_mib is None:
+        output.line("not known: the size of a task, and so what it costs")
+    for unsimulated in service.not_simulated:
+        output.line(f"not simulated: {unsimulated}")
     if rehearsal.depends_on:
         output.line(f"the verdict is another one with: {'; '.join(rehearsal.depends_on)}")
     output.line(f"{'; '.join(READING)}; not simulated: {', '.join(NOT_SIMULATED)}")
+
+
+def together(mistakes: Sequence[Mistake]) -> Sequence[Mistake]:
+    """Return the mistakes, those that several policies have as one, with what the first of them does."""
+    policies: dict[tuple[str, str, str], dict[str, None]] = {}
+    for mistake in mistakes:
+        policies.setdefault((mistake.name, mistake.found, mistake.repair), {})[mistake.policy] = None
+    firsts = {(mistake.name, mistake.found, mistake.repair): mistake for mistake in reversed(mistakes)}
+    return [replace(firsts[same], policy=", ".join(names)) for same, names in policies.items()]
+
+
+def summary(rehearsal: Rehearsal) -> Iterator[str]:
+    """Yield in how many cases of what is deployed the latency is kept, and why it is not in each of the others."""
+    rows = rehearsal.deployed
+    words = [judgement(row) for row in rows]
+    count = {word: words.count(word) for word in ("kept", "missed", "not drained", "not judged")}
+    yield f"of {len(rows)} cases: {', '.join(f'{found} {word}' for word, found in count.items() if found)}"
+    for row, word in zip(rows, words, strict=True):
+        if word in {"missed", "not drained"}:
+            yield f"  {row.scenario.name}: {word}: {reason(rehearsal.service, row)}"
 
 
 def advised(traffic: str, advice: Advice) -> list[str]:
@@ -129,30 +169,40 @@ def _quantile(row: Row, share: float) -> str:
 def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
     """Return a row of the table, a cell for each of `COLUMNS`."""
     result = row.result
-    hours, usd = len(result.p95_seconds) / 60, dollars(rehearsal.service, result.task_hours)
+    usd = dollars(rehearsal.service, result.task_hours)
     return (
         row.scenario.name,
         row.policy if row.variant is USUAL else f"{row.policy}, {row.variant.name}",
-        f"{result.task_hours / hours:.1f}, at most {result.most_tasks}",
+        _rates(row),
+        f"{result.task_hours / row.hours:.1f}, at most {result.most_tasks}",
         f"{result.task_hours:,.1f}",
-        "-" if usd is None else f"{usd:,.2f}",
+        "-" if usd is None else f"{usd / row.hours * _MONTH_HOURS:,.2f}",
         *(_quantile(row, share) for share in (0.5, 0.95, 0.99)),
         seconds(result.oldest_seconds),
         seconds(result.first_task_seconds),
         str(result.flaps),
         f"{result.killed:,}",
+        f"{result.dead:,}",
         f"{result.left:,}",
     )
 
 
-def as_json(rehearsal: Rehearsal) -> Mapping[str, Any]:
-    """Return a rehearsal for programs."""
+def _rates(row: Row) -> str:
+    """Return how many messages a second are sent, on average and in the busiest minute."""
+    traffic = row.scenario.traffic
+    mean, peak = traffic.message_count / traffic.minutes / 60, traffic.peak_per_second
+    return f"{mean:,.3g}" if f"{mean:,.2g}" == f"{peak:,.2g}" else f"{mean:,.3g}, at most {peak:,.3g}"
+
+
+def as_json(rehearsal: Rehearsal, name: str) -> Mapping[str, Any]:
+    """Return a rehearsal for programs, under the name of one of its services."""
     return {
-        "service": rehearsal.service.name,
+        "service": name,
         "min_tasks": rehearsal.service.min_tasks,
         "max_tasks": rehearsal.service.max_tasks,
         "is_missed": rehearsal.is_missed,
         "assumed": rehearsal.service.assumed,
+        "not_simulated": rehearsal.service.not_simulated,
         "depends_on": rehearsal.depends_on,
         "advice": {traffic: asdict(advice) for traffic, advice in rehearsal.advice.items()},
         "mistakes": [asdict(mistake) for mistake in rehearsal.mistakes],
@@ -171,6 +221,8 @@ def _row(rehearsal: Rehearsal, row: Row) -> Mapping[str, Any]:
         "acceptable_latency_seconds": row.scenario.tasks.acceptable_latency_seconds,
         "is_judged": row.scenario.is_judged,
         "is_missed": row.is_missed,
+        "is_drained": not result.left,
+        "messages_per_second": row.scenario.traffic.message_count / row.scenario.traffic.minutes / 60,
         "task_hours": result.task_hours,
         "usd": dollars(rehearsal.service, result.task_hours),
         "tasks_max": result.most_tasks,

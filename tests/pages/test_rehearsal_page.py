@@ -34,6 +34,8 @@ def test_a_rehearsal_opens_with_its_verdict_and_asks_for_nothing(
     assert page.locator(".verdict li").all_inner_texts() == [
         "shop-prod-billing: kept: steady, day; not judged: poison",
         "shop-prod-audit: missed: burst",
+        "shop-prod-audit: burst: missed: late in 58 of 60 minutes: 30 in the first 30, from MinCapacity 1, 28 later"
+        " with fewer tasks than MaxCapacity 8; 0.0 tasks are needed on average",
         "shop-prod-audit: mistake cooldown-0 in backlog-per-task",
     ]
     assert page.locator(".verdict").bounding_box()["y"] < 100
@@ -69,6 +71,16 @@ def test_nothing_sticks_out_of_the_window(page: Any, rehearsed: Path, width: int
         "texts => Math.min(...texts.map(text => text.getBoundingClientRect().height))"
     )
     assert smallest >= 8
+
+
+def test_the_table_stacks_in_a_narrow_window(page: Any, rehearsed: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(rehearsed.as_uri())
+
+    hidden = page.locator(".tried").evaluate_all("tables => tables.map(each => each.scrollWidth - each.clientWidth)")
+
+    assert hidden == [0, 0]
+    assert not page.locator(".tried thead").first.is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

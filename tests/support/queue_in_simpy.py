@@ -3,6 +3,7 @@
 Objects and lists, and no array: a message, a group's messages in order, a task with what its lanes work on.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import simpy
 
 from sluice.rehearse.model.queue_simulation import Work
 
-ALWAYS = 255
+ALWAYS, IN_OUTAGE, FORGOTTEN = 255, 254, 253
 _SENT, _ENDED, _VISIBLE = 1, 2, 3
 
 
@@ -33,6 +34,7 @@ class Task:
     number: int
     state: str = "off"
     life: int = 0
+    idle_at: float = -math.inf
     work: dict[int, int] = field(default_factory=dict)
 
 
@@ -80,9 +82,13 @@ class QueueInSimpy:
             )
         self._stops = max(0, len(present) - wanted)
         for task in reversed(present):
-            if self._stops and (task.state == "starting" or not task.work or not self._work.is_protected):
+            outlasts = task.idle_at + self._work.protected_seconds - self.environment.now
+            is_held = self._work.is_protected and (task.work or outlasts > 0)
+            if self._stops and (task.state == "starting" or not is_held):
                 self._stop(task)
                 self._stops -= 1
+            elif self._stops and not task.work:
+                self._later(outlasts, self._order(task, 2), partial(self._unprotect, task, task.idle_at))
 
     def left(self) -> list[float]:
         """Return how long each message that is left has waited."""
@@ -164,18 +170,35 @@ class QueueInSimpy:
         if task.work.get(lane) != group:
             return
         del task.work[lane]
-        if message.fails == ALWAYS or message.fails >= receives:
+        is_out = message.fails == IN_OUTAGE and self.environment.now < self._work.outage_ends_at
+        if message.fails == FORGOTTEN and receives == 1:
+            left = self._work.visibility_seconds - self._work.handler_seconds - self._work.overhead_seconds
+            self._later(max(0, left), _VISIBLE + group, partial(self._show, group))
+        elif is_out or message.fails == ALWAYS or FORGOTTEN > message.fails >= receives:
             self._later(self._work.retry_seconds, _VISIBLE + group, partial(self._show, group))
         else:
             self._groups[group].popleft()
             self._away.discard(group)
             self.latencies.append(self.environment.now - message.sent_at)
             self.handled.append((group, message.number))
-        if not task.work and (task.state == "draining" or (self._stops and self._work.is_protected)):
-            self._stops -= task.state == "running"
+        if not task.work and task.state == "draining":
             task.state = "off"
-        elif task.state == "running":
-            self._poll(task, lane)
+        if task.state != "running":
+            return
+        self._poll(task, lane)
+        if not task.work:
+            task.idle_at = self.environment.now
+            if self._work.protected_seconds:
+                order = self._order(task, 2)
+                self._later(self._work.protected_seconds, order, partial(self._unprotect, task, task.idle_at))
+            else:
+                self._unprotect(task, task.idle_at)
+
+    def _unprotect(self, task: Task, idle_at: float) -> None:
+        """Stop a task that is to stop and has been idle since then."""
+        if self._stops and task.state == "running" and not task.work and task.idle_at == idle_at:
+            self._stops -= 1
+            task.state = "off"
 
     def _show(self, group: int) -> None:
         self._away.discard(group)
@@ -185,7 +208,7 @@ class QueueInSimpy:
 
     def _start(self, task: Task, life: int) -> None:
         if task.state == "starting" and task.life == life:
-            task.state = "running"
+            task.state, task.idle_at = "running", -math.inf
             for lane in range(self._work.lanes):
                 self._poll(task, lane)
 

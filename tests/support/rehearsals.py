@@ -7,7 +7,6 @@ from html import unescape
 
 import numpy as np
 
-from sluice.rehearse.mistakes import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.model.policies import MetricSource, QueueSettings, ScaledService, TargetTracking, Watched
 from sluice.rehearse.model.queue_simulation import BIN_COUNT
@@ -16,6 +15,7 @@ from sluice.rehearse.model.simulation import SimulationResult, TaskWork
 from sluice.rehearse.model.traffic import RecordedTraffic
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
+from sluice.rehearse.tried import Mistake
 
 TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
 SERVICE = ScaledService(
@@ -90,6 +90,14 @@ def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 
 def kept() -> Rehearsal:
     """Return a service that keeps its latency on all that is judged."""
     return Rehearsal(service=SERVICE, rows=[row("steady", 12), row("day", 20, minutes=1_440), row("poison", 300)])
+
+
+def not_drained() -> Rehearsal:
+    """Return a service that keeps its latency on all that is judged, and leaves a message of what is not."""
+    *judged, poison = kept().rows
+    left = replace(poison, result=result(300))
+    left.result.left = 1
+    return Rehearsal(service=SERVICE, rows=[*judged, left])
 
 
 def missed() -> Rehearsal:

@@ -50,6 +50,7 @@ class Variant:
         low_minutes: how long below, before it scales in.
         low_share: below what share of the target that is.
         lag_minutes: how late SQS's metrics come.
+        ecs_lag_minutes: how late those of ECS come.
         source: who says so.
     """
 
@@ -58,6 +59,7 @@ class Variant:
     low_minutes: int = 15
     low_share: float = 0.9
     lag_minutes: int = 2
+    ecs_lag_minutes: int = 1
     source: str
 
     @property
@@ -70,6 +72,11 @@ USUAL = Variant(
     name="3 and 15 minutes",
     source="the alarms Application Auto Scaling makes for ECS: 3 of 3 above, 15 of 15 below 0.9 of the target;"
     " https://github.com/hashicorp/terraform-provider-aws/issues/42553",
+)
+EQUALLY_LATE = Variant(
+    name="all metrics equally late",
+    ecs_lag_minutes=2,
+    source="whether those of SQS come later than those of ECS is not documented",
 )
 VARIANTS = (
     USUAL,
@@ -89,6 +96,7 @@ VARIANTS = (
         high_minutes=1,
         source="tracking by 20-second data points, announced for custom metrics: three of them are a minute",
     ),
+    EQUALLY_LATE,
     Variant(name="metrics 4 minutes late", lag_minutes=4, source="SQS's metrics come late by no stated bound"),
 )
 

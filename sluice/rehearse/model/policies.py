@@ -184,7 +184,11 @@ class ScaledService:
         policies: every policy on its desired count.
         queue: the queue its tasks may receive from; None where the template does not tell.
         queue_candidates: the names of those that it may be.
+        dimensions: those of its own metrics: ClusterName and ServiceName.
+        has_insights: whether its cluster has Container Insights; without, nobody reports its running tasks.
+        desired_count: DesiredCount of the service; None where the template does not set it.
         assumed: what is taken for granted, as the template does not tell it, as sentences.
+        not_simulated: what the template sets and is not simulated, as sentences.
         stop_timeout_seconds: how long a task may finish after SIGTERM; ECS's default is 30.
         is_protected: whether its tasks may protect themselves from scale-in.
         cpu_units: CPU units of a task; 1024 are one vCPU. None where the template does not tell.
@@ -197,7 +201,11 @@ class ScaledService:
     policies: tuple[Policy, ...]
     queue: QueueSettings | None = None
     queue_candidates: tuple[str, ...] = field(default=(), compare=False)
-    assumed: tuple[str, ...] = ()
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+    has_insights: bool = True
+    desired_count: int | None = None
+    assumed: tuple[str, ...] = field(default=(), compare=False)
+    not_simulated: tuple[str, ...] = field(default=(), compare=False)
     stop_timeout_seconds: int = 30
     is_protected: bool = False
     cpu_units: int | None = 256
@@ -207,6 +215,31 @@ class ScaledService:
     def queue_dimensions(self) -> Mapping[str, str]:
         """Return the dimensions of its queue's metrics; none where the template does not tell which that is."""
         return {} if self.queue is None else {"QueueName": self.queue.name}
+
+    def dimensions_in(self, namespace: str) -> Mapping[str, str]:
+        """Return the dimensions by which its queue's metrics, or its own, are reported; none in other namespaces."""
+        if namespace == "AWS/SQS":
+            return self.queue_dimensions
+        return self.dimensions if namespace in {"AWS/ECS", "ECS/ContainerInsights"} else {}
+
+    @property
+    def unnamed(self) -> "ScaledService":
+        """Return it without its names: services of which this is equal do the same."""
+        own = {**self.dimensions, **self.queue_dimensions}
+
+        def unnamed(metric: MetricSource) -> MetricSource:
+            dimensions = {name: "" if own.get(name) == value else value for name, value in metric.dimensions.items()}
+            return replace(metric, dimensions=dimensions)
+
+        policies = []
+        for policy in self.policies:
+            metrics = {id_: unnamed(metric) for id_, metric in policy.watched.metrics.items()}
+            found = policy.looking_at(replace(policy.watched, metrics=metrics))
+            if isinstance(found, StepScaling):
+                found = replace(found, alarm=replace(found.alarm, name=""))
+            policies.append(found)
+        queue = None if self.queue is None else replace(self.queue, name="")
+        return replace(self, name="", queue=queue, dimensions={}, policies=tuple(policies))
 
     def exchange(self, policy: Policy, other: Policy) -> "ScaledService":
         """Return the service with another policy in place of one."""

@@ -10,13 +10,14 @@ handled and deleted, or given back, dead-lettered, or lost to a killed task and 
 - An idle lane polls for 20 s at a time, and an empty answer is an empty receive: there is one for each 20 s of idle
   lanes, on average.
 
-And of ECS: a task takes its time to start; with scale-in protection it is stopped only while all its lanes are idle;
-without, it gets SIGTERM, takes nothing new, and is killed when the stop timeout is over.
+And of ECS: a task takes its time to start; with scale-in protection it is stopped only when all its lanes have been
+idle as long as the protection outlasts the work; without, it gets SIGTERM, takes nothing new, and is killed when the
+stop timeout is over.
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html (read 2026-11-23)
 
 Not simulated: the search for free groups among the first 120,000 messages only, several messages per receive, throttled
-calls, handlers of different length, protection that outlasts the work. At the same instant messages are sent, then
-handled, then visible again; tasks start, and are killed last.
+calls, handlers of different length. At the same instant messages are sent, then handled, then visible again; tasks
+start, are killed, and lose their protection last.
 
 SimPy would be the library for this, and the tests hold this against it: 1.44 billion messages a day would take it hours
 (docs/decisions/0011-rehearsal.md).
@@ -33,7 +34,7 @@ type Integers = npt.NDArray[np.int64]
 type Bytes = npt.NDArray[np.uint8]
 
 LONG_POLL_SECONDS = 20.0
-FAILS_ALWAYS, FAILS_IN_OUTAGE = 255, 254
+FAILS_ALWAYS, FAILS_IN_OUTAGE, IS_FORGOTTEN = 255, 254, 253
 BIN_COUNT = 1_500
 _BIN_RATIO, _BIN_FIRST_SECONDS = 1.015, 0.001
 _LOG_RATIO = float(np.log(_BIN_RATIO))
@@ -63,6 +64,7 @@ class Work(NamedTuple):
         start_seconds: from the decision until a task polls.
         is_protected: whether a task with work is protected from scale-in.
         outage_ends_at: until when in seconds messages fail that do so in an outage.
+        protected_seconds: how long a task is protected after its last message.
     """
 
     lanes: int
@@ -75,6 +77,7 @@ class Work(NamedTuple):
     start_seconds: float
     is_protected: bool
     outage_ends_at: float = 0.0
+    protected_seconds: float = 0.0
 
 
 class Arrivals(NamedTuple):
@@ -83,7 +86,8 @@ class Arrivals(NamedTuple):
     Args:
         sent_at: when each is sent, in seconds since the start, ascending.
         group: the group of each.
-        fails: how many of its receives fail; `FAILS_ALWAYS` is all, `FAILS_IN_OUTAGE` those until an outage ends.
+        fails: how many of its receives fail, at most 252; `FAILS_ALWAYS` is all, `FAILS_IN_OUTAGE` those until an
+            outage ends, and of `IS_FORGOTTEN` the first ends only with its visibility timeout.
     """
 
     sent_at: Floats
@@ -96,8 +100,8 @@ class QueueState(NamedTuple):
 
     By message: when it was sent, the next of its group, how many of its receives fail; and which places are spare.
     By group: its first and last message, and how often the first was received. By lane: its group, and the number of
-    its turn, by which a turn is known that a killed task never ends. By task: its state, busy lanes, and
-    when it starts or is killed.
+    its turn, by which a turn is known that a killed task never ends. By task: its state, busy lanes,
+    when it starts or is killed, since when it is idle, and whether an event says when its protection ends.
     Lanes that poll are a ring, and so are turns, because every handler takes equally long. Groups that may be received
     from are a heap by when their first message was sent; all else that is to happen is a heap by when it does.
     """
@@ -119,6 +123,8 @@ class QueueState(NamedTuple):
     task_state: Integers
     task_busy: Integers
     task_due: Floats
+    task_idle_at: Floats
+    task_expires: Bytes
     event_at: Floats
     event: Integers
     ready_key: Floats
@@ -152,6 +158,8 @@ def new_state(*, groups: int, task_slots: int, lanes: int) -> QueueState:
         task_state=integers(task_slots, _OFF),
         task_busy=integers(task_slots),
         task_due=np.zeros(task_slots),
+        task_idle_at=np.full(task_slots, -np.inf),
+        task_expires=np.zeros(task_slots, dtype=np.uint8),
         event_at=np.zeros(0),
         event=integers(0),
         ready_key=np.zeros(groups + 1),
@@ -183,8 +191,11 @@ def _longer[T: np.generic](values: npt.NDArray[T], more: int) -> npt.NDArray[T]:
 
 
 def _with_room_for_events(state: QueueState) -> QueueState:
-    """Make room for each group to be visible again, and each task to be started and killed; outdated events stay."""
-    needed = int(state.counts[_EVENTS]) + len(state.head) + 2 * len(state.task_state)
+    """Make room for each group to be visible again, and each task to be started, killed and unprotected.
+
+    Outdated events stay.
+    """
+    needed = int(state.counts[_EVENTS]) + len(state.head) + 3 * len(state.task_state)
     missing = needed - len(state.event)
     if missing <= 0:
         return state
@@ -272,8 +283,8 @@ def advance(  # noqa: C901, PLR0915 (see below)
         What was measured, for `minute_of`.
     """
     (sent_at, following, fails, spare, head, tail, receives, lane_group, lane_turn, lane_polls, polling) = state[:11]
-    (turn_ends, turn_lane, turn_number, task_state, task_busy, task_due) = state[11:17]
-    (event_at, event, ready_key, ready, count, now) = state[17:]
+    (turn_ends, turn_lane, turn_number, task_state, task_busy, task_due, task_idle_at, task_expires) = state[11:19]
+    (event_at, event, ready_key, ready, count, now) = state[19:]
     groups, slots, lanes = len(head), len(task_state), work.lanes
     measures = np.zeros(_MEASURES)
 
@@ -358,6 +369,18 @@ def advance(  # noqa: C901, PLR0915 (see below)
             count[_TASKS] -= 1
         task_state[task] = _OFF
 
+    def expire(task: int) -> None:
+        """Stop an idle task that is to stop, when its protection has outlasted its work; else see to it then."""
+        if count[_STOPS] == 0 or task_busy[task] > 0 or task_state[task] != _RUNNING:
+            return
+        left = task_idle_at[task] + work.protected_seconds - now[0]
+        if left <= 0:
+            count[_STOPS] -= 1
+            leave(task)
+        elif not task_expires[task]:
+            task_expires[task] = 1
+            later(left, groups + 2 * slots + task)
+
     def free_lane(lane: int) -> None:
         """End a lane's turn; a task without any may be stopped."""
         task = lane // lanes
@@ -369,20 +392,23 @@ def advance(  # noqa: C901, PLR0915 (see below)
         is_idle = task_busy[task] == 0
         if is_idle and task_state[task] == _DRAINING:
             leave(task)
-        elif is_idle and count[_STOPS] > 0:
-            count[_STOPS] -= 1
-            leave(task)
         elif task_state[task] == _RUNNING:
             poll(lane)
+        if is_idle and task_state[task] == _RUNNING:
+            task_idle_at[task] = now[0]
+            expire(task)
 
     def end_message(group: int) -> None:
         """Delete a handled message; one that failed keeps its group until it is visible again."""
         message = head[group]
         kind = fails[message]
-        is_failing = kind == FAILS_ALWAYS or kind >= receives[group]
+        is_forgotten = kind == IS_FORGOTTEN and receives[group] == 1
+        is_failing = kind == FAILS_ALWAYS or (kind < IS_FORGOTTEN and kind >= receives[group])
         if kind == FAILS_IN_OUTAGE:
             is_failing = now[0] < work.outage_ends_at
-        if is_failing:
+        if is_forgotten:
+            later(max(0.0, work.visibility_seconds - work.handler_seconds - work.overhead_seconds), group)
+        elif is_failing:
             later(work.retry_seconds, group)
         else:
             latencies[_bin(now[0] - sent_at[message])] += 1
@@ -428,6 +454,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
         """Let a task's lanes poll, unless it was stopped before it started."""
         if task_state[task] == _STARTING and task_due[task] == now[0]:
             task_state[task] = _RUNNING
+            task_idle_at[task] = -np.inf
             count[_TASKS] += 1
             for lane in range(task * lanes, (task + 1) * lanes):
                 poll(lane)
@@ -440,8 +467,11 @@ def advance(  # noqa: C901, PLR0915 (see below)
             show_again(what)
         elif what < groups + slots:
             start(what - groups)
-        else:
+        elif what < groups + 2 * slots:
             kill(what - groups - slots)
+        else:
+            task_expires[what - groups - 2 * slots] = 0
+            expire(what - groups - 2 * slots)
 
     def send(group: int, failing: int) -> None:
         count[_SPARE] -= 1
@@ -513,7 +543,10 @@ def _start_tasks(state: QueueState, work: Work, count: int) -> None:
 
 @njit(cache=True, error_model="numpy")
 def _stop_tasks(state: QueueState, work: Work, count: int) -> int:
-    """Stop that many tasks; return how many of them are protected still."""
+    """Stop that many tasks; return how many of them are protected still.
+
+    An idle one whose protection outlasts its work is stopped when that ends, if it is idle still.
+    """
     slots = len(state.task_state)
     for task in range(slots - 1, -1, -1):
         if count <= 0:
@@ -521,7 +554,12 @@ def _stop_tasks(state: QueueState, work: Work, count: int) -> int:
         if state.task_state[task] == _STARTING:
             state.task_state[task] = _OFF
             count -= 1
-        elif state.task_state[task] == _RUNNING and (state.task_busy[task] == 0 or not work.is_protected):
+        elif state.task_state[task] == _RUNNING and _is_protected(state, work, task):
+            left = state.task_idle_at[task] + work.protected_seconds - state.now[0]
+            if state.task_busy[task] == 0 and not state.task_expires[task]:
+                state.task_expires[task] = 1
+                _push_event(state, left, len(state.head) + 2 * slots + task)
+        elif state.task_state[task] == _RUNNING:
             state.counts[_TASKS] -= 1
             state.task_state[task] = _OFF
             count -= 1
@@ -531,6 +569,12 @@ def _stop_tasks(state: QueueState, work: Work, count: int) -> int:
                 state.task_due[task] = state.now[0] + work.stop_timeout_seconds
                 _push_event(state, work.stop_timeout_seconds, len(state.head) + slots + task)
     return max(0, count)
+
+
+@njit(cache=True, error_model="numpy")
+def _is_protected(state: QueueState, work: Work, task: int) -> bool:
+    idle_seconds = state.now[0] - state.task_idle_at[task]
+    return bool(work.is_protected and (state.task_busy[task] > 0 or idle_seconds < work.protected_seconds))
 
 
 @njit(cache=True, error_model="numpy")

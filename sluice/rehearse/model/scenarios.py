@@ -23,8 +23,8 @@ class Scenario:
         about: what it shows, in a few words.
         traffic: what is sent.
         tasks: how the tasks work meanwhile.
-        is_judged: whether the declared latency can be kept: not where groups are too few, messages never succeed, or
-            eight times as much comes within a second.
+        is_judged: whether the declared latency can be kept: not where groups are too few, messages never succeed,
+            handlers are out, or eight times as much comes within a second.
     """
 
     about: str

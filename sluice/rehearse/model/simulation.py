@@ -19,7 +19,7 @@ _MINUTE = 60.0
 _SLOTS = 3
 """Places for tasks, as a multiple of the most that run: those that are told to stop may still have work."""
 _FLAP_MINUTES = 30
-_CPU_SHARE = 0.3
+CPU_SHARE = 0.3
 """How much of a lane's part of the processor a handler keeps busy, for policies on CPU."""
 _NO_GROUPS = 100_000
 """In so many groups, each in its turn, are the messages of a standard queue, which has none."""
@@ -52,6 +52,7 @@ class TaskWork:
         start_seconds: from the decision to run a task until it polls.
         retry_seconds: how long a failed message stays away.
         visibility_seconds: how long a killed task's message stays away; None takes the queue's timeout.
+        protected_seconds: how long a protected task stays so after its last message.
     """
 
     lanes: int
@@ -61,6 +62,7 @@ class TaskWork:
     start_seconds: float = 60.0
     retry_seconds: float = 30.0
     visibility_seconds: float | None = None
+    protected_seconds: float = 0.0
 
     @property
     def target_backlog(self) -> float:
@@ -80,7 +82,7 @@ class SimulationResult:
         left: messages that were not handled at the end, when they had waited longer than is acceptable.
         killed: messages whose task was killed in the midst of them.
         dead: messages that were dead-lettered.
-        first_task_seconds: from the first message that came while nothing ran to the first task; None: never asked.
+        first_task_seconds: from a message that came while nothing ran to the first task, at most; None: never asked.
     """
 
     series: dict[str, list[float | None]] = field(default_factory=lambda: defaultdict(list))
@@ -135,34 +137,51 @@ class KnownMetrics:
     """The metrics of a service as a policy sees them.
 
     Args:
-        service: whose queue it is: another queue's metrics are those of an empty one.
+        service: whose they are. Another queue's metrics are those of an empty one; another service's, those that
+            nobody reports by these dimensions, and without Container Insights its own, have no data points.
         series: what there was, by name.
-        lag_minutes: how late SQS's metrics come; those of ECS come a minute late.
+        lag_minutes: how late SQS's metrics come, and those of one's own.
+        ecs_lag_minutes: how late those of ECS come.
         own: metrics of one's own, by namespace and name, as expressions of the names in `TO_EXPRESSIONS`.
     """
 
     service: ScaledService
     series: Mapping[str, Sequence[float | None]]
     lag_minutes: int
+    ecs_lag_minutes: int = USUAL.ecs_lag_minutes
     own: Mapping[tuple[str, str], Term] = field(default_factory=dict)
     _published: dict[tuple[str, str], list[float | None]] = field(default_factory=dict, init=False)
 
     def __call__(self, metric: MetricSource) -> Series:
         """Return a metric's values as they are known now."""
+        minutes = len(self.series["visible"])
+        if not self.is_reported(metric):
+            return [None] * minutes
+        if self._is_of_another_queue(metric):
+            return [0.0] * minutes
         if (metric.namespace, metric.name) in self.own:
             term = self.own[metric.namespace, metric.name]
             values = self._published.setdefault((metric.namespace, metric.name), [])
-            new = range(len(values), len(self.series["visible"]))
+            new = range(len(values), minutes)
             values.extend(term.value_at(self.series, minute) for minute in new)
             return _arrived(values, self.lag_minutes)
-        name = TO_EXPRESSIONS.get((metric.namespace, metric.name))
-        if name is None:
-            return [None] * len(self.series["visible"])
+        lag_minutes = self.lag_minutes if metric.namespace == "AWS/SQS" else self.ecs_lag_minutes
+        return _arrived(self.series[TO_EXPRESSIONS[metric.namespace, metric.name]], lag_minutes)
+
+    def is_reported(self, metric: MetricSource) -> bool:
+        """Return whether anybody reports a metric by its dimensions, of a queue or of the service itself."""
+        if (metric.namespace, metric.name) in self.own:
+            return True
+        if (metric.namespace, metric.name) not in TO_EXPRESSIONS:
+            return False
         if metric.namespace == "AWS/SQS":
-            if self.service.queue is not None and metric.dimensions.get("QueueName") != self.service.queue.name:
-                return [0.0] * len(self.series["visible"])
-            return _arrived(self.series[name], self.lag_minutes)
-        return _arrived(self.series[name], 1)
+            return self.service.queue is None or [*metric.dimensions] == ["QueueName"]
+        is_on = self.service.has_insights or metric.namespace != "ECS/ContainerInsights"
+        return is_on and metric.dimensions == self.service.dimensions
+
+    def _is_of_another_queue(self, metric: MetricSource) -> bool:
+        queue = self.service.queue
+        return queue is not None and metric.dimensions.get("QueueName", queue.name) != queue.name
 
 
 def work_of(service: ScaledService, tasks: TaskWork, outage_ends_at: float = 0.0) -> Work:
@@ -180,6 +199,7 @@ def work_of(service: ScaledService, tasks: TaskWork, outage_ends_at: float = 0.0
         start_seconds=tasks.start_seconds,
         is_protected=service.is_protected,
         outage_ends_at=outage_ends_at,
+        protected_seconds=tasks.protected_seconds,
     )
 
 
@@ -210,8 +230,8 @@ def simulate(
     groups, sent = traffic.groups if is_fifo else _NO_GROUPS, 0
     state = queue.new_state(groups=groups, task_slots=_SLOTS * service.max_tasks + 2, lanes=tasks.lanes)
     outcome, loop, desired = SimulationResult(), ControlLoop(service, variant), service.min_tasks
-    first_at: float | None = None
-    known = KnownMetrics(service, outcome.series, variant.lag_minutes, own or {})
+    asleep_since: float | None = None
+    known = KnownMetrics(service, outcome.series, variant.lag_minutes, variant.ecs_lag_minutes, own or {})
     state = queue.with_room(state, 0)
     state.now[0] = -work.start_seconds
     queue.scale(state, work, desired)
@@ -222,15 +242,17 @@ def simulate(
             break
         arrivals = drawn if is_fifo else drawn._replace(group=(sent + np.arange(len(drawn.sent_at))) % groups)
         sent += len(arrivals.sent_at)
-        if len(arrivals.sent_at) and first_at is None and desired == 0:
-            first_at = float(arrivals.sent_at[0])
+        if len(arrivals.sent_at) and asleep_since is None and desired == 0:
+            asleep_since = float(arrivals.sent_at[0])
         state = queue.with_room(state, len(arrivals.sent_at))
         latencies = np.zeros(queue.BIN_COUNT, dtype=np.int64)
         measures = queue.advance(state, work, (minute + 1) * _MINUTE, arrivals, latencies)
         _note(outcome, queue.minute_of(measures), tasks, desired, latencies)
         outcome.series["age"].append(queue.oldest_seconds(state))
-        if first_at is not None and outcome.first_task_seconds is None and outcome.series["running"][-1]:
-            outcome.first_task_seconds = _started(minute, outcome) - first_at
+        if asleep_since is not None and outcome.series["running"][-1]:
+            waited_seconds = max(0.0, _started(minute, outcome) - asleep_since)
+            outcome.first_task_seconds = max(waited_seconds, outcome.first_task_seconds or 0.0)
+            asleep_since = None
         decision = loop.decide(minute, desired, known)
         desired = _carried_out(state, work, outcome, minute, desired, decision)
         progress(min(minute, traffic.minutes - 1))
@@ -266,7 +288,7 @@ def _note(
     series["empty"].append(float(measured.empty_receives))
     for name in ("received", "sent", "done", "dead", "killed"):
         series[name].append(float(getattr(measured, name)))
-    series["cpu"].append(float(100 * _CPU_SHARE * measured.busy_lanes / lanes) if lanes else None)
+    series["cpu"].append(float(100 * CPU_SHARE * measured.busy_lanes / lanes) if lanes else None)
     outcome.killed += int(measured.killed)
     outcome.dead += int(measured.dead)
     outcome.latencies += latencies

@@ -6,7 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, FAILS_IN_OUTAGE, Arrivals, Floats, Integers
+from sluice.rehearse.model.queue_simulation import (
+    FAILS_ALWAYS,
+    FAILS_IN_OUTAGE,
+    IS_FORGOTTEN,
+    Arrivals,
+    Floats,
+    Integers,
+)
 
 _MINUTE = 60
 NOTHING = Arrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))
@@ -24,6 +31,8 @@ class DrawnTraffic:
         skew: Zipf exponent of the groups' shares; 0 spreads evenly.
         hot_share: share of the messages that one group has; the rest is spread by `skew`. 0 gives it none of its own.
         poison_share: share of messages that fail at every receive.
+        failure_share: share of messages that fail at their first receive, besides.
+        forgotten_share: share of messages that are never given back after their first receive, besides.
         failing: share of the messages sent in each second that fail until the end of an outage; None: there is none.
         seed: of all draws.
     """
@@ -34,6 +43,8 @@ class DrawnTraffic:
     skew: float = 0.0
     hot_share: float = 0.0
     poison_share: float = 0.0
+    failure_share: float = 0.0
+    forgotten_share: float = 0.0
     failing: Floats | None = None
     seed: int = 1
 
@@ -84,8 +95,13 @@ class DrawnTraffic:
             total = int(counts.sum())
             sent_at = np.sort(np.repeat(np.arange(start, start + _MINUTE), counts) + random.random(total))
             fails = np.zeros(total, dtype=np.uint8)
-            if self.poison_share:
-                fails[random.random(total) < self.poison_share] = FAILS_ALWAYS
+            for share, kind in (
+                (self.failure_share, 1),
+                (self.forgotten_share, IS_FORGOTTEN),
+                (self.poison_share, FAILS_ALWAYS),
+            ):
+                if share:
+                    fails[random.random(total) < share] = kind
             if self.failing is not None:
                 shares_now = np.repeat(self.failing[start : start + _MINUTE], counts)
                 fails[random.random(total) < shares_now] = FAILS_IN_OUTAGE

@@ -33,7 +33,7 @@ _NAMES = {
 }
 """Kind of resource to the property that names it. Others are known by their logical ids, which are never used twice."""
 _REFS = {
-    "AWS::ECS::Service": "arn:aws:ecs:<AWS::Region>:<AWS::AccountId>:service/<cluster>/{name}",
+    "AWS::ECS::Service": "arn:aws:ecs:<AWS::Region>:<AWS::AccountId>:service/{cluster}/{name}",
     "AWS::SQS::Queue": "https://sqs.<AWS::Region>.amazonaws.com/<AWS::AccountId>/{name}",
 }
 """What `Ref` gives, where that is neither a name nor like an ARN that ends with it."""
@@ -389,7 +389,8 @@ class Stack:
         if name == "AWS::NoValue":
             return None
         if (resource := self._resource(name)) is not None:
-            return _REFS.get(resource.kind, "{name}").format(name=resource.name)
+            cluster = name_in(str(self.resolved(resource.written.get("Cluster") or "default")))
+            return _REFS.get(resource.kind, "{name}").format(name=resource.name, cluster=cluster)
         parameter = _in(self.template, "Parameters", name)
         kind = str(_in(parameter, "Type"))
         if self.parent is not None:

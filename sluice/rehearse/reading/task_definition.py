@@ -38,7 +38,7 @@ class TaskDefinition:
             watched: the names of the queues whose metrics the policies watch.
         """
         by_environment = self._by_environment()
-        names = self._by_role() or by_environment or list(dict.fromkeys(watched))
+        names = self.allowed_queues or by_environment or list(dict.fromkeys(watched))
         for others in (by_environment, watched):
             names = [name for name in names if name in others] or names
         return names
@@ -99,7 +99,8 @@ class TaskDefinition:
         """Return the names of the queues that the templates have."""
         return tuple(queue.name for queue in self.stacks.of_kind(_QUEUE))
 
-    def _by_role(self) -> list[str]:
+    @property
+    def allowed_queues(self) -> list[str]:
         """Return the names of the queues the role may receive from; a pattern stands for the templates' queues."""
         found: dict[str, None] = {}
         for statement in self._statements():

@@ -23,12 +23,14 @@ from sluice.rehearse.model.policies import (
     MetricSource,
     MissingData,
     Policy,
+    QueueSettings,
     ScaledService,
     Step,
     StepScaling,
     TargetTracking,
     Watched,
 )
+from sluice.rehearse.model.simulation import CPU_SHARE
 from sluice.rehearse.reading.cloudformation import (
     Properties,
     Resource,
@@ -36,14 +38,15 @@ from sluice.rehearse.reading.cloudformation import (
     Template,
     is_unknown,
     may_be_same,
+    name_in,
     segments,
     stacks_of,
 )
 from sluice.rehearse.reading.expressions import parse
+from sluice.rehearse.reading.properties import ALARM, POLICY, QUEUE, SERVICE, TARGET, sentences
 from sluice.rehearse.reading.task_definition import TaskDefinition
 
-_TARGET, _POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
-_ALARM, _SERVICE, _TASK = "AWS::CloudWatch::Alarm", "AWS::ECS::Service", "AWS::ECS::TaskDefinition"
+_CLUSTER, _TASK = "AWS::ECS::Cluster", "AWS::ECS::TaskDefinition"
 _DIMENSION = "ecs:service:DesiredCount"
 _PREDEFINED = {
     "ECSServiceAverageCPUUtilization": "CPUUtilization",
@@ -71,7 +74,7 @@ def read_services(
     """
     try:
         stacks = stacks_of(templates, names, parameters)
-        targets = [target for target in stacks.of_kind(_TARGET) if _dimension(target) == _DIMENSION]
+        targets = [target for target in stacks.of_kind(TARGET) if _dimension(target) == _DIMENSION]
         found = [_service(stacks, target, queue) for target in targets]
         if not found:
             raise _nothing_scales(stacks)
@@ -91,16 +94,16 @@ def _named_apart(services: Sequence[ScaledService], targets: Sequence[Resource])
 
 
 def _nothing_scales(stacks: Stacks) -> ConfigError:
-    for target in stacks.left_out(_TARGET):
+    for target in stacks.left_out(TARGET):
         stack, condition = target.stack, str(target.condition)
         values = [f"{name}={stack.ref(name)}" for name in stack.needed(condition)]
         if values:
             return ConfigError(
-                f"{_TARGET} {target.id} has the condition {condition}, which is false with {', '.join(values)}; give"
+                f"{TARGET} {target.id} has the condition {condition}, which is false with {', '.join(values)}; give"
                 f" another value: --parameter {stack.needed(condition)[0]}=VALUE"
             )
     return ConfigError(
-        f"the template scales no ECS service; allowed: one or more {_TARGET} of {_DIMENSION}; give the template"
+        f"the template scales no ECS service; allowed: one or more {TARGET} of {_DIMENSION}; give the template"
         " that has them, or the folder of all templates"
     )
 
@@ -114,67 +117,116 @@ def _service(stacks: Stacks, target: Resource, queue: str | None) -> ScaledServi
     resource_id = properties.text("ResourceId")
     if len(segments(resource_id)) != len(("service", "cluster", "name")):
         raise properties.refused("ResourceId", "service/CLUSTER/SERVICE")
-    service = stacks.find(_SERVICE, resource_id, target)
+    service = stacks.find(SERVICE, resource_id, target)
     task = None if service is None else stacks.find(_TASK, service.properties.get("TaskDefinition"), service)
     definition = TaskDefinition(stacks, task, target)
-    policies = tuple(_policies(stacks, target, resource_id))
-    max_tasks = properties.integer("MaxCapacity")
+    own = [policy for policy in stacks.of_kind(POLICY) if _is_of(stacks, policy, target, resource_id)]
+    policies = tuple(found for policy in own for found in _policies(stacks, policy, resource_id))
+    suspended = properties.part("SuspendedState")
+    for name in ("DynamicScalingInSuspended", "DynamicScalingOutSuspended"):
+        if suspended.is_true(name):
+            raise suspended.refused(name, "false, as nothing scales meanwhile")
+    if (max_tasks := properties.integer("MaxCapacity")) < 1:
+        raise properties.refused("MaxCapacity", "1 or more, as nothing ever runs without")
     if max_tasks > limits.TASKS_PER_SERVICE_MAX:
         raise properties.refused("MaxCapacity", f"at most {limits.TASKS_PER_SERVICE_MAX}, the tasks of a service")
     if (min_tasks := properties.integer("MinCapacity")) > max_tasks:
         raise properties.refused("MinCapacity", f"0 to MaxCapacity, which is {max_tasks}")
     metrics = [metric for policy in policies for metric in policy.watched.metrics.values()]
     watched = [metric.dimensions["QueueName"] for metric in metrics if "QueueName" in metric.dimensions]
-    candidates = definition.queues(watched) if queue is None else [queue]
+    candidates = definition.queues(watched)
+    chosen = candidates if queue is None else [queue]
+    settings = definition.settings(chosen[0]) if len(chosen) == 1 else None
+    cluster, name = segments(resource_id)[1:]
+    if service is not None:
+        name = service.name
+    place = stacks.find(_CLUSTER, cluster, target)
+    alarms = [alarm for policy in own for alarm in _alarms_of(stacks, policy)]
+    works_on = None if settings is None else stacks.find(QUEUE, settings.name, definition.near)
+    parts = [target, *own, *alarms, *(each for each in (service, works_on) if each is not None)]
     return _as_it_may_be(
         ScaledService(
-            name=segments(resource_id)[-1] if service is None else service.name,
+            name=name,
             min_tasks=min_tasks,
             max_tasks=max_tasks,
             policies=policies,
-            queue=definition.settings(candidates[0]) if len(candidates) == 1 else None,
+            queue=settings,
             queue_candidates=tuple(candidates) or definition.known_queues,
+            dimensions={"ClusterName": cluster, "ServiceName": name},
+            has_insights=_insights(place) is not False,
+            desired_count=_desired_count(service),
             is_protected=definition.is_protected(),
+            assumed=tuple(_taken_for_granted(metrics, cluster, place)),
+            not_simulated=(*sentences(parts), *_other_queues(definition, metrics, settings)),
             **definition.sizes(),
         )
     )
 
 
+def _other_queues(
+    definition: TaskDefinition, metrics: Sequence[MetricSource], queue: QueueSettings | None
+) -> Iterator[str]:
+    """Yield a sentence where the tasks may receive from other queues besides, or metrics of one's own are of others."""
+    own = [metric.dimensions.get("QueueName") for metric in metrics if metric.namespace != "AWS/SQS"]
+    names = [*definition.allowed_queues, *(name for name in own if name in definition.known_queues)]
+    others = dict.fromkeys(str(name) for name in names if queue is not None and name != queue.name)
+    if others:
+        yield f"the messages of other queues, from which the tasks may receive, too: {', '.join(others)}"
+
+
+def _taken_for_granted(metrics: Sequence[MetricSource], name: str, cluster: Resource | None) -> Iterator[str]:
+    """Yield a sentence for each thing that no template tells and that its metrics depend on."""
+    is_needed = any(metric.namespace == "ECS/ContainerInsights" for metric in metrics)
+    if is_needed and _insights(cluster) is None:
+        yield f"whether cluster {name} has Container Insights, which is taken for on"
+    if any(metric.name == "CPUUtilization" for metric in metrics):
+        yield f"how busy handlers keep the processor, which is taken for {CPU_SHARE:.0%} of what a lane has of it"
+
+
+def _insights(cluster: Resource | None) -> bool | None:
+    """Return whether a cluster has Container Insights; None where its template does not say, as the account decides."""
+    for setting in () if cluster is None else cluster.properties.parts("ClusterSettings"):
+        if setting.get("Name") == "containerInsights" and not is_unknown(setting.get("Value")):
+            return setting.choice("Value", ["enabled", "enhanced", "disabled"]) != "disabled"
+    return None
+
+
+def _desired_count(service: Resource | None) -> int | None:
+    """Return the tasks that a service's template sets; None where it sets none, or it is not known how many."""
+    properties = None if service is None else service.properties
+    if properties is None or properties.get("DesiredCount") is None or is_unknown(properties.get("DesiredCount")):
+        return None
+    return properties.integer("DesiredCount")
+
+
 def _as_it_may_be(service: ScaledService) -> ScaledService:
-    """Return the service with what is not known of its queue taken for granted, and said."""
-    queue = service.queue
-    if queue is None:
-        return service
-    assumed = []
-    if not queue.is_in_template and is_unknown(queue.name) and queue.name.endswith(">"):
+    """Return the service with what is not known of what it watches taken for granted, and said."""
+    queue, assumed = service.queue, [*service.assumed]
+    if queue is not None and not queue.is_in_template and is_unknown(queue.name) and queue.name.endswith(">"):
         assumed.append(
             f"queue {queue.name} is taken for a standard queue, as its name is not known; say it with --queue"
         )
+    known = {**service.dimensions, **service.queue_dimensions}
     policies = []
     for policy in service.policies:
         metrics = dict(policy.watched.metrics)
         for id_, metric in metrics.items():
-            name = metric.dimensions.get("QueueName", queue.name)
-            if name != queue.name and may_be_same(name, queue.name):
-                metrics[id_] = replace(metric, dimensions={**metric.dimensions, "QueueName": queue.name})
-                assumed.append(
-                    f"policy {policy.name} looks at queue {name}, which is taken for {queue.name}, from which the"
-                    " tasks receive"
-                )
+            for dimension, value in metric.dimensions.items():
+                wanted = known.get(dimension, value)
+                if value != wanted and may_be_same(value, wanted):
+                    metrics[id_] = replace(metrics[id_], dimensions={**metrics[id_].dimensions, dimension: wanted})
+                    assumed.append(f"policy {policy.name} looks at {dimension} {value}, which is taken for {wanted}")
         policies.append(policy.looking_at(replace(policy.watched, metrics=metrics)))
     return replace(service, policies=tuple(policies), assumed=tuple(dict.fromkeys(assumed)))
 
 
-def _policies(stacks: Stacks, target: Resource, resource_id: str) -> Iterator[Policy]:
-    for policy in stacks.of_kind(_POLICY):
-        properties = policy.properties
-        if not _is_of(stacks, policy, target, resource_id):
-            continue
-        name = str(properties.get("PolicyName") or policy.id)
-        if properties.choice("PolicyType", ["TargetTrackingScaling", "StepScaling"]) == "StepScaling":
-            yield from _step_scaling(stacks, policy, name)
-        else:
-            yield _target_tracking(properties.part("TargetTrackingScalingPolicyConfiguration"), name, resource_id)
+def _policies(stacks: Stacks, policy: Resource, resource_id: str) -> Iterator[Policy]:
+    properties = policy.properties
+    name = str(properties.get("PolicyName") or policy.id)
+    if properties.choice("PolicyType", ["TargetTrackingScaling", "StepScaling"]) == "StepScaling":
+        yield from _step_scaling(stacks, policy, name)
+    else:
+        yield _target_tracking(properties.part("TargetTrackingScalingPolicyConfiguration"), name, resource_id)
 
 
 def _is_of(stacks: Stacks, policy: Resource, target: Resource, resource_id: str) -> bool:
@@ -184,7 +236,7 @@ def _is_of(stacks: Stacks, policy: Resource, target: Resource, resource_id: str)
         return is_near
     by_id = properties.get("ScalingTargetId") == f"{resource_id}|{_DIMENSION}|ecs"
     by_service = (properties.get("ResourceId"), _dimension(policy)) == (resource_id, _DIMENSION)
-    nearer = (other for other in stacks.of_kind(_TARGET) if other.stack is policy.stack and not is_near)
+    nearer = (other for other in stacks.of_kind(TARGET) if other.stack is policy.stack and not is_near)
     return (by_id or by_service) and all(other.properties.get("ResourceId") != resource_id for other in nearer)
 
 
@@ -210,16 +262,16 @@ def _target_tracking(settings: Properties, name: str, resource_id: str) -> Targe
 def _step_scaling(stacks: Stacks, policy: Resource, name: str) -> Iterator[StepScaling]:
     """Yield the policy once for each alarm that runs it."""
     settings = policy.properties.part("StepScalingPolicyConfiguration")
-    alarms = [alarm for alarm in stacks.of_kind(_ALARM) if alarm.stack is policy.stack and _runs(alarm, policy)]
+    alarms = list(_alarms_of(stacks, policy))
     if not alarms:
         others = [
             f"; {alarm.id} has it in {name}, which is not rehearsed"
-            for alarm in stacks.of_kind(_ALARM)
+            for alarm in stacks.of_kind(ALARM)
             for name in ("OKActions", "InsufficientDataActions")
-            if alarm.stack is policy.stack and policy.name in alarm.properties.items(name)
+            if alarm.stack is policy.stack and _is_among(policy, alarm.properties.items(name))
         ]
         raise ConfigError(
-            f"{_POLICY} {policy.id}: no {_ALARM} of its template has it in AlarmActions{''.join(others)}; allowed: one"
+            f"{POLICY} {policy.id}: no {ALARM} of its template has it in AlarmActions{''.join(others)}; allowed: one"
             " or more; add the alarm, or remove the policy, which nothing runs"
         )
     adjustment_type = settings.choice("AdjustmentType", get_args(AdjustmentType.__value__))
@@ -234,9 +286,21 @@ def _step_scaling(stacks: Stacks, policy: Resource, name: str) -> Iterator[StepS
         )
 
 
-def _runs(alarm: Resource, policy: Resource) -> bool:
-    properties = alarm.properties
-    return policy.id in properties.items("AlarmActions") and properties.is_true("ActionsEnabled", default=True)
+def _alarms_of(stacks: Stacks, policy: Resource) -> Iterator[Resource]:
+    """Yield the alarms of a policy's template that run it."""
+    for alarm in stacks.of_kind(ALARM):
+        properties = alarm.properties
+        if (
+            alarm.stack is policy.stack
+            and _is_among(policy, properties.items("AlarmActions"))
+            and properties.is_true("ActionsEnabled", default=True)
+        ):
+            yield alarm
+
+
+def _is_among(policy: Resource, actions: Sequence[object]) -> bool:
+    """Whether a policy is among an alarm's actions: `Ref` and `Arn` give an ARN, which ends here with its id."""
+    return policy.id in {name_in(str(action)) for action in actions}
 
 
 def _step(step: Properties) -> Step:

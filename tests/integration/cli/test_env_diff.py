@@ -37,9 +37,11 @@ def test_a_consumer_that_comes_and_goes_is_named() -> None:
     prod = ENVIRONMENTS["prod"]
     fewer = replace(prod, consumers=prod.consumers[:2])
 
-    found = [(each.of, each.before, each.after) for each in differences(fewer, prod) if each.name == "consumer"]
+    found = {each.name: (each.before, each.after) for each in differences(fewer, prod) if each.of == "audit"}
 
-    assert found == [("audit", "-", "declared")]
+    assert found["consumer"] == ("-", "declared")
+    assert found["ceiling"] == ("-", "78.4/s: lanes and tasks")
+    assert float(found["steady: task-hours"][1].replace(",", "")) > 1
 
 
 def test_fields_and_what_comes_of_them_are_told() -> None:

@@ -178,11 +178,45 @@ def test_assumptions_are_said(run: Run) -> None:
         f"not known: {sentence}" for sentence in assumed
     ]
     assert [sentence.partition(", which")[0] for sentence in assumed] == [
-        "policy scale-out looks at queue <resolve:ssm:/shop/jobs>",
-        "policy scale-in looks at queue <resolve:ssm:/shop/jobs>",
+        "policy scale-out looks at QueueName <resolve:ssm:/shop/jobs>",
+        "policy scale-in looks at QueueName <resolve:ssm:/shop/jobs>",
     ]
-    assert "Workers: not known: policy scale-out looks at queue" in Path("page.html").read_text()
+    assert "Workers: not known: policy scale-out looks at QueueName" in Path("page.html").read_text()
     assert "wrong-queue" not in out
+
+
+def test_services_that_do_the_same_are_printed_once_and_are_each_in_json(run: Run) -> None:
+    """Two stages are alike, the third one has another bound."""
+    text = Path("fine.yaml").read_text()
+    for stage in ("dev", "test", "prod"):
+        Path(f"stages/{stage}").mkdir(parents=True)
+        most = text.replace("!FindInMap [Tasks, !Ref Stage, most]", "3") if stage == "prod" else text
+        Path(f"stages/{stage}/{stage}.yaml").write_text(most)
+    arguments = ("rehearse", "--template", "stages", *WORK, "--traffic", "sparse")
+
+    _, out, _ = run(*arguments)
+    _, document, _ = run(*arguments, "--json")
+
+    found = json.loads(document)
+    assert [line.split(": ")[0] for line in out.splitlines() if " tasks, policies: " in line] == [
+        "dev/Workers, test/Workers",
+        "prod/Workers",
+    ]
+    assert [each["service"] for each in found] == ["dev/Workers", "prod/Workers", "test/Workers"]
+    assert found[0]["rows"] == found[2]["rows"] != found[1]["rows"]
+
+
+def test_a_narrow_terminal_shows_the_verdict_the_latency_and_the_cost(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+
+    _, out, _ = run("rehearse", "--template", "fine.yaml", *WORK, "--traffic", "sparse")
+
+    (row, *_) = _rows(re.sub(r"\x1b\[[0-9;]*m", "", out))
+    assert [row[0], row[1], row[4]] == ["sparse", "deployed", "kept: 120 s"]
+    assert len(row) == 5
 
 
 def test_a_damaged_recording_is_no_wrong_usage(run: Run) -> None:
@@ -233,7 +267,7 @@ def test_json_is_the_table(run: Run) -> None:
     assert (document["service"], document["min_tasks"], document["max_tasks"]) == ("orders", 2, 40)
     assert out.startswith("orders: 2 to 40 tasks, policies: backlog\n")
     assert [_cells(row) for row in document["rows"]] == [
-        [row[0], row[1], *row[3:13], row[13].split(":")[0]] for row in _rows(out)
+        [row[0], row[1], row[4], *row[6:15], row[15].split(":")[0]] for row in _rows(out)
     ]
     assert len(document["rows"]) > 5
     assert re.findall("^mistake (.*) in ", out, re.MULTILINE) == [each["name"] for each in document["mistakes"]]
@@ -246,10 +280,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["traffic"],
         f"{row['policy']}{variant}",
         f"{row['task_hours']:,.1f}",
-        f"{row['usd']:,.2f}",
         *(shown.seconds(row[f"{name}_seconds"]) for name in ("p50", "p95", "p99", "oldest", "first_task")),
         str(row["flaps"]),
         f"{row['cut_short']:,}",
+        f"{row['dead_lettered']:,}",
         f"{row['left']:,}",
         "missed" if row["is_missed"] else "kept",
     ]
@@ -338,7 +372,7 @@ def test_the_command_draws_the_page_of_what_it_prints(tmp_path: Path, capsys: py
     (service,) = json.loads(capsys.readouterr().out)
     text = page.read_text(encoding="utf-8")
     assert f"<h1>sluice {arguments} --page {page}</h1>" in text
-    assert [row[4] for row in rehearsals.table(text)[1:]] == [f"{row['task_hours']:,.1f}" for row in service["rows"]]
-    assert [row[7] for row in rehearsals.table(text)[1:]] == [
+    assert [row[5] for row in rehearsals.table(text)[1:]] == [f"{row['task_hours']:,.1f}" for row in service["rows"]]
+    assert [row[8] for row in rehearsals.table(text)[1:]] == [
         shown.seconds(row["p95_seconds"]) for row in service["rows"]
     ]

@@ -11,13 +11,14 @@ import pytest
 from sluice.declaration import Consumer, Environment, naming
 from sluice.rehearse.alternatives import OWN_METRICS
 from sluice.rehearse.declared import service_of, tasks_of
-from sluice.rehearse.mistakes import Mistake, Tried, mistakes
+from sluice.rehearse.mistakes import mistakes
 from sluice.rehearse.model.policies import MetricSource, ScaledService, TargetTracking, Watched
 from sluice.rehearse.model.scenarios import scenarios
 from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.reading.cloudformation import Template, load_template
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.template import read_services
+from sluice.rehearse.tried import Mistake, Tried
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED
@@ -120,6 +121,39 @@ def _on_another_queue(template: Any) -> None:
                     dimension["Value"] = naming.queue_name(FULL, NIGHT)
 
 
+def _with_gaps_as_zero(template: Any) -> None:
+    for configuration in _policies(template, LEDGER):
+        _expressed(configuration, lambda _: "(visible + inflight) / running")
+
+
+def _dimensions_of_running(template: Any) -> Iterator[list[dict[str, Any]]]:
+    for configuration in _policies(template, LEDGER):
+        for query in configuration["CustomizedMetricSpecification"]["Metrics"]:
+            if query["Id"] == "running":
+                yield query["MetricStat"]["Metric"]["Dimensions"]
+
+
+def _of_another_service(template: Any) -> None:
+    for dimensions in _dimensions_of_running(template):
+        (service,) = [each for each in dimensions if each["Name"] == "ServiceName"]
+        service["Value"] = naming.service_name(FULL, NIGHT.name)
+
+
+def _without_a_cluster(template: Any) -> None:
+    for dimensions in _dimensions_of_running(template):
+        dimensions[:] = [each for each in dimensions if each["Name"] == "ServiceName"]
+
+
+def _without_insights(template: Any) -> None:
+    for _, properties in _resources(template, "AWS::ECS::Cluster"):
+        properties["ClusterSettings"] = [{"Name": "containerInsights", "Value": "disabled"}]
+
+
+def _with_a_desired_count(template: Any) -> None:
+    for _, properties in _resources(template, "AWS::ECS::Service"):
+        properties["DesiredCount"] = 1
+
+
 def _without_protection(template: Any) -> None:
     for _, properties in _resources(template, "AWS::IAM::Policy"):
         statements = properties["PolicyDocument"]["Statement"]
@@ -138,6 +172,11 @@ def _never_woken(template: Any) -> None:
 OURS: dict[str, tuple[Consumer, Callable[[Any], None]]] = {
     "in-flight-ignored": (LEDGER, _without_in_flight),
     "filled-with-zero": (LEDGER, _filled_with_zero),
+    "late-counts-as-0": (LEDGER, _with_gaps_as_zero),
+    "wrong-service": (LEDGER, _of_another_service),
+    "no-such-metric": (LEDGER, _without_a_cluster),
+    "no-container-insights": (LEDGER, _without_insights),
+    "desired-count": (LEDGER, _with_a_desired_count),
     "no-wake-from-zero": (NIGHT, _never_woken),
     "cooldown-0": (LEDGER, _without_cooldown),
     "cooldown-too-short": (LEDGER, _with_a_short_cooldown),
@@ -224,6 +263,47 @@ def _steps_taken_back(template: Any) -> None:
         query["MetricStat"] |= {"Period": 60, "Stat": "Average"}
 
 
+def _steps_of_sums(template: Any) -> None:
+    template["Resources"]["NoneVisible"]["Properties"]["Metrics"][1]["MetricStat"]["Stat"] = "Sum"
+
+
+def _steps_with_a_gap(template: Any) -> None:
+    settings = template["Resources"]["ScaleOut"]["Properties"]["StepScalingPolicyConfiguration"]
+    settings["StepAdjustments"][0]["MetricIntervalUpperBound"] = 300
+
+
+def _steps_beside_the_processor(template: Any) -> None:
+    """Let a policy on CPU take tasks away that wait for others, as CDK's own pattern had it."""
+    resources = template["Resources"]
+    resources["Processor"] = copy.deepcopy(resources["ScaleOut"])
+    properties = resources["Processor"]["Properties"]
+    del properties["StepScalingPolicyConfiguration"]
+    properties |= {
+        "PolicyName": "processor",
+        "PolicyType": "TargetTrackingScaling",
+        "TargetTrackingScalingPolicyConfiguration": {
+            "TargetValue": 50,
+            "PredefinedMetricSpecification": {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"},
+        },
+    }
+
+
+def _processor_alone(template: Any) -> None:
+    settings = _tracking_of(template)
+    del settings["CustomizedMetricSpecification"]
+    settings["PredefinedMetricSpecification"] = {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}
+
+
+def _few_tasks(template: Any) -> None:
+    template["Resources"]["Target"]["Properties"] |= {"MinCapacity": 1, "MaxCapacity": 6}
+    del _tracking_of(template)["DisableScaleIn"]
+
+
+def _tracking_age(template: Any) -> None:
+    _tracking_visible(template)
+    _tracking_of(template)["CustomizedMetricSpecification"]["MetricName"] = "ApproximateAgeOfOldestMessage"
+
+
 def _tracking_visible(template: Any) -> None:
     metric = _tracking_of(template)["CustomizedMetricSpecification"]
     metric |= {"Namespace": "AWS/SQS", "MetricName": "ApproximateNumberOfMessagesVisible"}
@@ -258,12 +338,18 @@ def _nothing(_template: Any) -> None:
         (_steps, _steps_in_on("FILL(visible, 0) + FILL(flying, REPEAT)"), ["filled-with-zero"]),
         (_steps, _steps_from_zero, ["no-wake-from-zero"]),
         (_steps, _steps_taken_back, ["opposing-policies"]),
+        (_steps, _steps_beside_the_processor, ["opposing-policies"]),
+        (_steps, _steps_of_sums, ["sum-of-a-gauge"]),
+        (_steps, _steps_with_a_gap, ["steps-with-gaps"]),
         (_steps, _steps_cooldown(0), ["cooldown-0"]),
         (_steps, _steps_cooldown(120), ["cooldown-too-short"]),
         (_steps, _steps_on_dead_letters, ["wrong-queue"]),
         (_steps, _steps_without_protection, ["scale-in-without-protection"]),
         (_backlog, _nothing, []),
         (_backlog, _tracking_visible, ["not-in-proportion"]),
+        (_backlog, _tracking_age, ["not-in-proportion"]),
+        (_backlog, _few_tasks, ["flapping"]),
+        (_backlog, _processor_alone, ["queue-not-watched"]),
         (_backlog, _target(25.5 / 5), ["target-without-lanes"]),
         (_backlog, _target(60), ["target-off"]),
     ],
@@ -328,7 +414,7 @@ def test_the_policy_that_takes_tasks_back_is_named_with_the_other_and_with_what_
     (mistake,) = _found(service, STEPS_TASKS)
 
     assert mistake.policy == "scale-in"
-    assert mistake.found == "scale-out starts tasks, and scale-in takes them back before they receive"
+    assert mistake.found == "scale-out starts tasks, and scale-in takes them back while messages wait for them"
     *_, sentence = mistake.consequence.partition("all in all: ")
     before, after = (float(each.split()[1].replace(",", "")) for each in sentence.split("; repaired: "))
     assert after < before / 2
@@ -345,11 +431,14 @@ def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
     assert mistake.consequence.endswith("protected: 0")
 
 
+REPEATED = "FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)"
+
+
 def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
     """Return a service of two lanes a task, tracked on an expression, or on a metric of its own that is one."""
     consumer = Consumer(name="billing", lanes=2, min_tasks=1, max_tasks=4, acceptable_latency_seconds=60)
     place = replace(ENVIRONMENTS["dev"], consumers=(consumer,))
-    service, tasks = service_of(place, consumer), tasks_of(consumer)
+    service, tasks = service_of(place, consumer), replace(tasks_of(consumer), protected_seconds=0)
     (policy,) = service.policies
     assert isinstance(policy, TargetTracking)
     metrics = {"m": MetricSource(namespace="Own", name="Load", dimensions={})} if own else policy.watched.metrics
@@ -363,39 +452,46 @@ def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
     ("text", "own", "target", "names"),
     [
         ("FILL((visible + inflight) / running, 0)", None, 120, ["filled-with-zero"]),
-        ("FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)", None, 120, []),
-        ("m", "visible / IF(running > 0, running, 1)", 120, ["in-flight-ignored"]),
-        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 120, []),
-        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 60, ["target-without-lanes"]),
-        ("m", "age", 60, []),
-        ("FILL(visible, REPEAT) + FILL(inflight, REPEAT)", None, 120, ["not-in-proportion"]),
-        ("m", "visible + inflight", 120, ["not-in-proportion"]),
+        (REPEATED, None, 120, ["flapping"]),
+        ("(visible + inflight) / running", None, 120, ["late-counts-as-0"]),
+        ("m", "visible / IF(running > 0, running, 1)", 120, ["in-flight-ignored", "flapping"]),
+        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 120, ["flapping"]),
+        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 60, ["flapping", "target-without-lanes"]),
+        ("m", "age", 60, ["not-in-proportion", "flapping"]),
+        ("FILL(visible, REPEAT) + FILL(inflight, REPEAT)", None, 120, ["not-in-proportion", "flapping"]),
+        ("m", "visible + inflight", 120, ["not-in-proportion", "flapping"]),
         ("m", "inflight / IF(running > 0, running, 1)", 1.7, []),
     ],
 )
 def test_an_expression_has_the_mistakes_it_has_wherever_it_stands(
     text: str, own: str | None, target: float, names: list[str]
 ) -> None:
-    """Around another expression, in a metric of one's own; an age or a share of lanes is no backlog per task."""
+    """Around another expression, in a metric of one's own; an age or a share of lanes is no backlog per task.
+
+    Backlog alone turns round on steady traffic and misses the latency: decision 10.
+    """
     assert [mistake.name for mistake in mistakes(_on(text, own, target))] == names
 
 
 def test_a_service_that_never_scales_in_needs_no_protection() -> None:
-    tried = _on("(visible + inflight) / IF(running > 0, running, 1)")
+    tried = _on(REPEATED)
     (policy,) = tried.service.policies
     assert isinstance(policy, TargetTracking)
     stays = replace(tried.service, is_protected=False, policies=(replace(policy, disables_scale_in=True),))
     shrinks = replace(tried.service, is_protected=False)
 
     assert [mistake.name for mistake in mistakes(replace(tried, service=stays))] == []
-    assert [mistake.name for mistake in mistakes(replace(tried, service=shrinks))] == ["scale-in-without-protection"]
+    assert [mistake.name for mistake in mistakes(replace(tried, service=shrinks))] == [
+        "flapping",
+        "scale-in-without-protection",
+    ]
 
 
 def test_a_cooldown_is_long_enough_when_what_was_done_is_seen() -> None:
     """320 s until metrics and start: 300 are too few, and 360 are advised."""
-    tried = _on("(visible + inflight) / IF(running > 0, running, 1)")
+    tried = _on(REPEATED)
     slow = replace(tried, tasks=replace(tried.tasks, start_seconds=200))
 
-    (mistake,) = mistakes(slow)
+    _, mistake = mistakes(slow)
 
     assert (mistake.name, mistake.repair) == ("cooldown-too-short", "a cooldown of 360 s")

@@ -9,7 +9,14 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from sluice.rehearse.model import queue_simulation as queue
-from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, Arrivals, QueueState, Work
+from sluice.rehearse.model.queue_simulation import (
+    FAILS_ALWAYS,
+    FAILS_IN_OUTAGE,
+    IS_FORGOTTEN,
+    Arrivals,
+    QueueState,
+    Work,
+)
 from tests.support.queue_in_simpy import QueueInSimpy
 
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
@@ -56,8 +63,10 @@ WORKS = st.builds(
     stop_timeout_seconds=_quarters(0, 10) | _quarters(10, 150),
     start_seconds=_quarters(0, 90),
     is_protected=st.booleans(),
+    outage_ends_at=_quarters(0, 300),
+    protected_seconds=st.just(0.0) | _quarters(0, 40),
 )
-FAILS = st.sampled_from([0, 0, 0, 0, 1, 2, FAILS_ALWAYS])
+FAILS = st.sampled_from([0, 0, 0, 0, 1, 2, IS_FORGOTTEN, FAILS_IN_OUTAGE, FAILS_ALWAYS])
 
 
 @st.composite

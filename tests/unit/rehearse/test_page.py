@@ -9,10 +9,10 @@ import pytest
 
 from sluice.cli.main import main
 from sluice.rehearse import figures, shown
-from sluice.rehearse.mistakes import Mistake
 from sluice.rehearse.model.control_loop import VARIANTS
 from sluice.rehearse.page import Origin, html
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal
+from sluice.rehearse.tried import Mistake
 from tests.support import rehearsals
 
 ORIGIN = Origin(command="sluice rehearse prod", seed=7, template="cdk.out")
@@ -24,6 +24,7 @@ _MADE: dict[str, tuple[list[Rehearsal], list[Mistake]]] = {
     "one of two missed": ([rehearsals.kept(), rehearsals.missed()], []),
     "mistake": ([rehearsals.kept()], [rehearsals.MISTAKE]),
     "both": ([rehearsals.missed()], [rehearsals.MISTAKE]),
+    "not drained": ([rehearsals.not_drained()], []),
     "not judged": ([replace(rehearsals.kept(), rows=[rehearsals.row("poison", 9)])], []),
 }
 
@@ -37,16 +38,28 @@ def _page(name: str) -> str:
 def test_the_figures_of_the_page_are_those_of_the_result() -> None:
     assert rehearsals.table(_page("missed")) == [
         ["traffic", "scaled by", "", *shown.COLUMNS[2:]],
-        ["burst", "deployed", "✗ missed", "2.1, at most 7", "2.1", "0.03", *["90 s"] * 3, "42 s", "-", "0", "0", "0"],
+        ["burst", "deployed", "✗ missed", "0", "2.1, at most 7", "2.1", "18.77", *["90 s"] * 3, "42 s", "-", *"0000"],
         [
-            *("burst", "deployed, metrics 4 minutes late", "✓ kept", "2.1, at most 7", "2.1", "0.03"),
-            *(*["50 s"] * 3, "42 s", "-", "0", "0", "0"),
+            *("burst", "deployed, metrics 4 minutes late", "✓ kept", "0", "2.1, at most 7", "2.1", "18.77"),
+            *(*["50 s"] * 3, "42 s", "-", *"0000"),
         ],
         [
-            *("burst", "steps on visible messages", "✓ kept", "5.0, at most 7", "5.0", "0.06", *["40 s"] * 3),
-            *("42 s", "-", "0", "0", "0"),
+            *("burst", "steps on visible messages", "✓ kept", "0", "5.0, at most 7", "5.0", "45.35", *["40 s"] * 3),
+            *("42 s", "-", *"0000"),
         ],
-        ["burst", "8 tasks, always", "✓ kept", "8.0, at most 8", "8.0", "0.10", *["2 s"] * 3, "42 s", "-", *"000"],
+        [
+            "burst",
+            "8 tasks, always",
+            "✓ kept",
+            "0",
+            "8.0, at most 8",
+            "8.0",
+            "72.08",
+            *["2 s"] * 3,
+            "42 s",
+            "-",
+            *"0000",
+        ],
     ]
 
 
@@ -68,6 +81,7 @@ def test_the_words_of_a_chart_are_those_of_the_result() -> None:
         ("one of two missed", "crossed", "LATENCY MISSED"),
         ("mistake", "invalid", "MISTAKES FOUND"),
         ("both", "invalid", "MISTAKES FOUND, LATENCY MISSED"),
+        ("not drained", "unknown", "LATENCY KEPT IN 2 OF 3, 1 NOT DRAINED"),
         ("not judged", "unknown", "LATENCY NOT JUDGED"),
     ],
 )
@@ -84,6 +98,14 @@ def test_every_traffic_is_named_with_its_verdict_and_a_mistake_with_what_it_does
     assert "<li>shop-prod-billing: mistake cooldown-0 in backlog-per-task</li>" in page
     for words in (rehearsals.MISTAKE.found, rehearsals.MISTAKE.consequence, rehearsals.MISTAKE.repair):
         assert words in page
+
+
+def test_a_case_that_does_not_drain_is_named_with_what_limits_it() -> None:
+    page = unescape(_page("not drained"))
+
+    assert "<li>shop-prod-billing: kept: steady, day; not drained: poison</li>" in page
+    assert "shop-prod-billing: poison: not drained: there were at most 7 of 8 tasks, 0.0 tasks are needed" in page
+    assert '<span class="mark violated">✗ not drained</span>' in page
 
 
 def test_what_depends_on_a_variant_is_named_with_its_source() -> None:

@@ -158,6 +158,7 @@ def test_steps_on_visible_messages_are_read_from_yaml() -> None:
             min_tasks=1,
             max_tasks=12,
             queue=QueueSettings(name=queue, is_fifo=True, visibility_timeout_seconds=120, max_receive_count=4),
+            dimensions={"ClusterName": "shop", "ServiceName": "Workers"},
             stop_timeout_seconds=90,  # the container that is not essential is not waited for
             cpu_units=512,
             memory_mib=1_024,
@@ -217,6 +218,7 @@ def test_a_published_backlog_is_read_from_yaml() -> None:
             min_tasks=2,
             max_tasks=40,
             queue=QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300),
+            dimensions={"ClusterName": "shop", "ServiceName": "orders"},
             is_protected=True,
             cpu_units=1_024,
             memory_mib=2_048,

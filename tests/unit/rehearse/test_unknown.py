@@ -142,7 +142,7 @@ def test_a_queue_whose_name_is_not_known_is_no_other_queue(arn: object, name: ob
     assert _watched(service) == service.queue.name
     assert len(service.assumed) == 2
     assert "is taken for a standard queue, as its name is not known; say it with --queue" in service.assumed[0]
-    assert "from which the tasks receive" in service.assumed[1]
+    assert "looks at QueueName" in service.assumed[1]
 
 
 def test_a_queue_that_is_known_is_another_one() -> None:

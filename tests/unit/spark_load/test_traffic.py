@@ -7,6 +7,7 @@ import pytest
 
 from sluice.errors import ConfigError
 from sluice.recorder import record
+from sluice.rehearse.model.queue_simulation import IS_FORGOTTEN
 from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic
 from spark_load.profiles import profile, trace
@@ -62,6 +63,17 @@ def test_where_a_profile_has_poison_the_latency_is_not_judged(tmp_path: Path) ->
     assert (poison.is_judged, plain.is_judged) == (False, True)
     assert isinstance(poison.traffic, DrawnTraffic)
     assert poison.traffic.poison_share == 0.1
+
+
+def test_a_profile_has_the_failures_of_its_first_receives(tmp_path: Path) -> None:
+    """One in ten is given back, one in twenty is forgotten until its lease has run out."""
+    profile = _profile(tmp_path, f"{PHASES}failure_share: 0.1\ncrash_share: 0.05\n")
+
+    traffic = of_profile(profile, TASKS, seed=1).traffic
+
+    fails = np.concatenate([arrivals.fails for arrivals in traffic.each_minute()])
+    shares = [float((fails == kind).mean()) for kind in (1, IS_FORGOTTEN)]
+    assert shares == pytest.approx([0.1 * 0.95, 0.05], rel=0.3)
 
 
 def _recorded(folder: Path) -> RecordedTraffic:

@@ -1,0 +1,112 @@
+"""A service with the traffic it is tried on, and a mistake as it is told: what it does beside the repaired service."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sluice.declaration.metric_math import Series, Term
+from sluice.rehearse.model.control_loop import USUAL, Variant
+from sluice.rehearse.model.policies import Policy, ScaledService, TargetTracking, Watched
+from sluice.rehearse.model.scenarios import Scenario
+from sluice.rehearse.model.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
+
+VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
+RUNNING = "RunningTaskCount"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """A mistake that was found.
+
+    Args:
+        name: of the kind.
+        policy: the policy that has it; of the service where it is none's.
+        found: what was found.
+        consequence: what it does, simulated, with figures.
+        repair: what to write instead.
+    """
+
+    name: str
+    policy: str
+    found: str
+    consequence: str
+    repair: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A service with what it is tried on.
+
+    Args:
+        service: as it is in the template.
+        tasks: how its tasks work.
+        scenarios: traffic by name.
+        own: metrics of one's own, as expressions.
+    """
+
+    service: ScaledService
+    tasks: TaskWork
+    scenarios: Mapping[str, Scenario]
+    own: Mapping[tuple[str, str], Term]
+    _as_deployed: dict[str, SimulationResult] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def on(self, scenario: str, service: ScaledService | None = None, variant: Variant = USUAL) -> SimulationResult:
+        """Return what comes of the service, or of another one, in that traffic."""
+        tried = self.scenarios[scenario]
+        if service is None and variant is USUAL:
+            if scenario not in self._as_deployed:
+                self._as_deployed[scenario] = simulate(self.service, tried.traffic, tried.tasks, own=self.own)
+            return self._as_deployed[scenario]
+        return simulate(service or self.service, tried.traffic, tried.tasks, own=self.own, variant=variant)
+
+    def beside(self, scenario: str, repaired: ScaledService, traffic: str | None = None) -> str:
+        """Return what comes of the service in that traffic, and of the repaired one, in words."""
+        return beside(traffic or scenario.replace("-", " "), self.on(scenario), self.on(scenario, repaired))
+
+
+def on_its_own(service: ScaledService) -> ScaledService:
+    """Return the service with every policy looking at its own queue and at itself, where that is reported."""
+    for policy in service.policies:
+        watched = policy.watched
+        metrics = {
+            id_: replace(metric, dimensions=service.dimensions_in(metric.namespace) or metric.dimensions)
+            for id_, metric in watched.metrics.items()
+        }
+        service = service.exchange(policy, policy.looking_at(replace(watched, metrics=metrics)))
+    return replace(service, has_insights=True)
+
+
+def scales_in(policy: Policy) -> bool:
+    """Return whether a policy ever takes tasks away."""
+    if isinstance(policy, TargetTracking):
+        return not policy.disables_scale_in
+    return policy.adjustment_type == "ExactCapacity" or any(step.adjustment < 0 for step in policy.steps)
+
+
+def value_with(
+    watched: Watched, own: Mapping[tuple[str, str], Term], visible: float, tasks: float = 2.0, age: float = 7.0
+) -> float | None:
+    """Return what a policy sees of a queue with so many visible messages, none in flight, and so many tasks."""
+    there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}
+    there |= {"visible": [visible], "running": [tasks], "desired": [tasks], "age": [age], "cpu": [7.0]}
+    series = {}
+    for id_, metric in watched.metrics.items():
+        key = (metric.namespace, metric.name)
+        series[id_] = [own[key].value_at(there, 0)] if key in own else there.get(TO_EXPRESSIONS.get(key, ""), [None])
+    return watched.term.value_at(series, 0)
+
+
+def beside(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
+    """Return what came of a service, and of the repaired one, in words."""
+    was, made = in_short(before), in_short(after)
+    return (
+        f"{traffic}: {was}; repaired: {made}" if was != made else f"{traffic}: {was}; this repair alone changes nothing"
+    )
+
+
+def in_short(outcome: SimulationResult) -> str:
+    """Return what came of a service, in words."""
+    p95 = outcome.quantile_seconds(0.95)
+    seconds = "nothing handled" if p95 is None or math.isinf(p95) else f"p95 {p95:,.0f} s"
+    turns = f", turned round {outcome.flaps} times" if outcome.flaps else ""
+    return f"{seconds}, {outcome.task_hours:,.1f} task-hours, at most {outcome.most_tasks} tasks{turns}"

@@ -1,0 +1,268 @@
+"""Mistakes in what policies look at: metrics that nobody reports, that come late, that lack work, or do not fall."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from sluice.declaration import backlog
+from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, mapped, metric_ids
+from sluice.rehearse import declared
+from sluice.rehearse.model.control_loop import EQUALLY_LATE, USUAL
+from sluice.rehearse.model.policies import MetricSource, TargetTracking, Watched
+from sluice.rehearse.model.simulation import KnownMetrics
+from sluice.rehearse.tried import (
+    IN_FLIGHT,
+    RUNNING,
+    VISIBLE,
+    Mistake,
+    Tried,
+    beside,
+    in_short,
+    on_its_own,
+    scales_in,
+    value_with,
+)
+
+
+def _sources(watched: Watched, name: str) -> list[str]:
+    return [id_ for id_, metric in watched.metrics.items() if metric.name == name]
+
+
+def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
+    for policy in tried.service.policies:
+        watched = policy.watched
+        visible = _sources(watched, VISIBLE)
+        if not visible or _sources(watched, IN_FLIGHT) or not scales_in(policy):
+            continue
+        repaired = tried.service.exchange(policy, policy.looking_at(_with_in_flight(watched, visible[0])))
+        yield Mistake(
+            name="in-flight-ignored",
+            policy=policy.name,
+            found=f"{watched.text} counts {VISIBLE} and not {IN_FLIGHT}: work in progress looks like none",
+            consequence=tried.beside("long-jobs", repaired),
+            repair=f"add {IN_FLIGHT} to {VISIBLE}",
+        )
+
+
+def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
+    """Find the same in a metric of one's own."""
+    for policy in tried.service.policies:
+        for metric in policy.watched.metrics.values():
+            key = (metric.namespace, metric.name)
+            named = metric_ids(tried.own[key]) if key in tried.own else ()
+            if "visible" not in named or "inflight" in named or not scales_in(policy):
+                continue
+            both = Operation(Metric("visible"), "+", Metric("inflight"))
+            repaired = mapped(tried.own[key], lambda part, both=both: both if part == Metric("visible") else part)  # type: ignore[misc]
+            before, after = tried.on("long-jobs"), replace(tried, own={**tried.own, key: repaired}).on("long-jobs")
+            yield Mistake(
+                name="in-flight-ignored",
+                policy=policy.name,
+                found=f"{metric.name} is {tried.own[key].text()}: work in progress looks like none",
+                consequence=beside("long jobs", before, after),
+                repair="publish visible and in-flight messages together",
+            )
+
+
+def _with_in_flight(watched: Watched, visible: str) -> Watched:
+    in_flight = replace(watched.metrics[visible], name=IN_FLIGHT)
+    both = Operation(Metric(visible), "+", Metric("notvisible"))
+    term = mapped(watched.term, lambda part: both if part == Metric(visible) else part)
+    return replace(watched, term=term, metrics={**watched.metrics, "notvisible": in_flight}, text=term.text())
+
+
+def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
+    for policy in tried.service.policies:
+        watched = policy.watched
+        late = [
+            id_
+            for id_, metric in watched.metrics.items()
+            if metric.name in {RUNNING, VISIBLE, IN_FLIGHT} and _is_filled_with_zero(watched.term, id_)
+        ]
+        if not late:
+            continue
+        repeated = mapped(watched.term, _repeating)
+        repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
+        yield Mistake(
+            name="filled-with-zero",
+            policy=policy.name,
+            found=f"FILL({late[0]}, 0) in {watched.text}: the metric comes minutes late, and until then it counts as 0",
+            consequence=tried.beside("burst", repaired, "a burst"),
+            repair=f"FILL({late[0]}, REPEAT), inside FILL(…, 0) where no value at all means none",
+        )
+
+
+def _repeating(part: Term) -> Term:
+    if not isinstance(part, Fill) or not _is_zero(part.filling) or not any(_raw(part.term)):
+        return part
+    return Fill(part.term, "REPEAT")
+
+
+def _raw(term: Term) -> Iterator[str]:
+    """Yield the id of every metric that is not filled."""
+    if isinstance(term, Metric):
+        yield term.id
+    elif not isinstance(term, Fill):
+        for part in term.terms():
+            yield from _raw(part)
+
+
+def _is_zero(filling: object) -> bool:
+    return getattr(filling, "value", filling) == 0
+
+
+def _is_filled_with_zero(term: Term, id_: str) -> bool:
+    if isinstance(term, Fill) and id_ in _raw(term.term):
+        return _is_zero(term.filling)
+    return any(_is_filled_with_zero(part, id_) for part in term.terms())
+
+
+def _late_counts_as_zero(tried: Tried) -> Iterator[Mistake]:
+    """Find metrics that count as 0 until they come, as they come later than others of the same expression.
+
+    Two time series of which one has no data point yet: it counts as 0, as CloudWatch documents of metric math.
+    """
+    for policy in tried.service.policies:
+        watched = policy.watched
+        late = _late_as_zero(watched)
+        if not late or any(_is_filled_with_zero(watched.term, id_) for id_ in late):
+            continue
+        repeated = mapped(watched.term, partial(_repeating_any, [*map(Metric, late)]))
+        repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
+        equally = in_short(tried.on("steady", variant=EQUALLY_LATE))
+        yield Mistake(
+            name="late-counts-as-0",
+            policy=policy.name,
+            found=f"in {watched.text} a metric that comes later than the others counts as 0 until then",
+            consequence=f"{tried.beside('steady', repaired, 'steady traffic')}; where all come equally late, which AWS"
+            f" does not document: {equally}",
+            repair=f"{', '.join(f'FILL({id_}, REPEAT)' for id_ in late)} in place of {', '.join(late)}",
+        )
+
+
+def _repeating_any(late: Sequence[Metric], part: Term) -> Term:
+    return Fill(part, "REPEAT") if part in late else part
+
+
+def _late_as_zero(watched: Watched) -> list[str]:
+    """Return the metrics of SQS, or one's own, without whose newest value an expression has another one than before."""
+    late = [
+        id_ for id_, metric in watched.metrics.items() if not metric.namespace.endswith(("/ECS", "ContainerInsights"))
+    ]
+    if len(late) in {0, len(watched.metrics)}:
+        return []
+    known: dict[str, Series] = {id_: [8.0, 8.0] for id_ in watched.metrics}
+    value = watched.term.value_at({**known, **{id_: [8.0, None] for id_ in late}}, 1)
+    return late if value is not None and value != watched.term.value_at(known, 1) else []
+
+
+def _sum_of_a_gauge(tried: Tried) -> Iterator[Mistake]:
+    """Find a number of messages or tasks added up over minutes: of five minutes, it is five times as many.
+
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    (read 2026-11-26): a data point each minute.
+    """
+    for policy in tried.service.policies:
+        metrics = policy.watched.metrics
+        added = {id_ for id_, metric in metrics.items() if _is_gauge(metric) and metric.statistic == "Sum"}
+        minutes = max((metrics[id_].period_seconds // 60 for id_ in added), default=1)
+        if minutes < 2:
+            continue
+        averages = {
+            id_: replace(metric, statistic="Average") if id_ in added else metric for id_, metric in metrics.items()
+        }
+        repaired = tried.service.exchange(policy, policy.looking_at(replace(policy.watched, metrics=averages)))
+        yield Mistake(
+            name="sum-of-a-gauge",
+            policy=policy.name,
+            found=f"Sum of {metrics[min(added)].name} over {minutes} minutes is {minutes} times what there is",
+            consequence=tried.beside("steady", repaired, "steady traffic"),
+            repair="Statistic Average",
+        )
+
+
+def _is_gauge(metric: MetricSource) -> bool:
+    return metric.name in {VISIBLE, IN_FLIGHT, RUNNING, "DesiredTaskCount"}
+
+
+def _not_proportional(tried: Tried) -> Iterator[Mistake]:
+    """Find target tracking on messages, or their age, themselves: more tasks do not bring these down in proportion.
+
+    AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-23) and
+    https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html (read
+    2026-11-26): the metric has to change inversely to capacity.
+    """
+    tasks, service = tried.tasks, tried.service
+    for policy in service.policies:
+        if not isinstance(policy, TargetTracking):
+            continue
+        few, many, old, more_tasks = (
+            value_with(policy.watched, tried.own, visible, tasks=count, age=age)
+            for visible, count, age in ((4.0, 2.0, 7.0), (8.0, 2.0, 7.0), (4.0, 2.0, 14.0), (4.0, 4.0, 7.0))
+        )
+        if few is None or few != more_tasks or (few == many and few == old):
+            continue
+        wanted = tasks.target_backlog
+        per_task = declared.watched(
+            backlog.backlog_per_task(), queue=service.queue_dimensions, service=service.dimensions
+        )
+        repaired = service.exchange(policy, replace(policy, watched=per_task, target=wanted))
+        yield Mistake(
+            name="not-in-proportion",
+            policy=policy.name,
+            found=f"{policy.watched.text} is as high with four tasks as with two, and target tracking multiplies the"
+            " tasks by how many times the target it is",
+            consequence=tried.beside("steady", repaired, "steady traffic"),
+            repair=f"divide visible messages and those in flight by the running tasks, TargetValue {wanted:g}",
+        )
+
+
+def _unreported(tried: Tried) -> Iterator[Mistake]:
+    """Find metrics that nobody reports, or that are of another service or queue.
+
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/available-metrics.html and
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (both read
+    2026-11-26).
+    """
+    service = tried.service
+    known = KnownMetrics(service, {}, USUAL.lag_minutes, own=tried.own)
+    for policy in service.policies:
+        seen: dict[str, tuple[str, str]] = {}
+        for metric in policy.watched.metrics.values():
+            wanted = service.dimensions_in(metric.namespace)
+            is_of_another = [*metric.dimensions] == [*wanted] and metric.dimensions != wanted
+            written = ", ".join(f"{name} {value}" for name, value in metric.dimensions.items()) or "no dimension"
+            right = ", ".join(f"{name} {value}" for name, value in wanted.items())
+            if metric.namespace == "AWS/SQS" and is_of_another:
+                if metric.dimensions["QueueName"] not in service.queue_candidates:
+                    other = f"it looks at queue {metric.dimensions['QueueName']}, and the tasks receive from"
+                    seen["wrong-queue"] = (f"{other} {wanted['QueueName']}", right)
+            elif is_of_another:
+                seen["wrong-service"] = (f"{metric.name} is of {written}, and it scales {right}", right)
+            elif not known.is_reported(metric) and metric.dimensions == wanted:
+                found = f"cluster {service.dimensions['ClusterName']} has Container Insights disabled, which reports"
+                seen["no-container-insights"] = (f"{found} {metric.name}", "containerInsights: enabled")
+            elif not known.is_reported(metric):
+                seen["no-such-metric"] = (f"nobody reports {metric.namespace}/{metric.name} by {written}", right)
+        for name, (found, repair) in seen.items():
+            yield Mistake(
+                name=name,
+                policy=policy.name,
+                found=found,
+                consequence=tried.beside("steady", on_its_own(service), _UNREPORTED.get(name, "steady traffic")),
+                repair=repair,
+            )
+
+
+_UNREPORTED = {"wrong-queue": "steady traffic, while that queue is empty"}
+
+WATCHING = (
+    _unreported,
+    _not_proportional,
+    _in_flight_ignored,
+    _in_flight_ignored_by_own,
+    _filled_with_zero,
+    _late_counts_as_zero,
+    _sum_of_a_gauge,
+)
+"""Each finds the mistakes of one kind."""
