@@ -243,8 +243,8 @@ def _is_backlog_per_task(watched: Watched, own: Mapping[tuple[str, str], Term]) 
 def _steps_with_gaps(tried: Tried) -> Iterator[Mistake]:
     """Find distances from an alarm's threshold for which no step says anything.
 
-    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html (read
-    2026-11-26): ranges have neither gaps nor overlaps.
+    AWS: https://docs.aws.amazon.com/autoscaling/application/APIReference/API_StepAdjustment.html (read 2026-11-26):
+    ranges have neither gaps nor overlaps.
     """
     for policy in tried.service.policies:
         if not isinstance(policy, StepScaling):
@@ -272,8 +272,7 @@ def _steps_with_gaps(tried: Tried) -> Iterator[Mistake]:
 def _desired_count(tried: Tried) -> Iterator[Mistake]:
     """Find a DesiredCount beside policies: each update of the service sets it again, whatever scaling has made of it.
 
-    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-ecs-service.html (read
-    2026-11-26).
+    https://github.com/aws/aws-cdk/pull/13130 (read 2026-11-26).
     """
     service, count = tried.service, tried.service.desired_count
     if count is None or not service.policies:

@@ -160,7 +160,7 @@ def _sum_of_a_gauge(tried: Tried) -> Iterator[Mistake]:
     """Find a number of messages or tasks added up over minutes: of five minutes, it is five times as many.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
-    (read 2026-11-26): a data point each minute.
+    (read 2026-11-21): a data point each minute.
     """
     for policy in tried.service.policies:
         metrics = policy.watched.metrics
@@ -190,7 +190,7 @@ def _not_proportional(tried: Tried) -> Iterator[Mistake]:
 
     AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-23) and
     https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html (read
-    2026-11-26): the metric has to change inversely to capacity.
+    2026-11-21): the metric has to change inversely to capacity.
     """
     tasks, service = tried.tasks, tried.service
     for policy in service.policies:
@@ -220,9 +220,8 @@ def _not_proportional(tried: Tried) -> Iterator[Mistake]:
 def _unreported(tried: Tried) -> Iterator[Mistake]:
     """Find metrics that nobody reports, or that are of another service or queue.
 
-    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/available-metrics.html and
-    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (both read
-    2026-11-26).
+    AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read
+    2026-11-21).
     """
     service = tried.service
     known = KnownMetrics(service, {}, USUAL.lag_minutes, own=tried.own)
