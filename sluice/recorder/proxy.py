@@ -27,8 +27,14 @@ import botocore.session
 import urllib3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest, HeadersDict
-from botocore.credentials import Credentials
-from botocore.exceptions import BotoCoreError, HTTPClientError, ParamValidationError, ResponseStreamingError
+from botocore.credentials import Credentials, ReadOnlyCredentials
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    ParamValidationError,
+    ResponseStreamingError,
+)
 from botocore.httpsession import URLLib3Session
 from botocore.model import OperationModel
 from botocore.parsers import create_parser
@@ -50,6 +56,7 @@ _ANSWER_SECONDS = 90  # a long poll takes up to 20
 _IDLE_SECONDS = 300
 _CONNECTIONS_MAX = 1_000
 _BODY_BYTES_MAX = 8 << 20  # SQS takes 1 MiB in a call, which a form writes with up to three bytes for each
+_ANSWER_BYTES_MAX = 32 << 20  # a receive brings ten messages of 1 MiB, which JSON writes with up to three as well
 _SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^/,]+/[0-9]+/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/aws4_request\b")
 _VERSIONS = {"2010-03-31": "sns", "2012-11-05": "sqs"}
 _URL_IN_XML = re.compile(rb"(?<=<QueueUrl>)https?://[^/<]+")
@@ -124,8 +131,10 @@ class RecordingProxy:
         )
         self._aws_urls: dict[tuple[str, str], str] = {}
         self._one_at_a_time = threading.Lock()
-        if self._credentials() is None:
+        credentials = self._session.get_credentials()
+        if credentials is None:
             raise ConfigError(f"no credentials to sign with; {SET_CREDENTIALS}")
+        self._credentials: Credentials = credentials
         try:
             self._server = _Server(self, port)
         except OSError as error:
@@ -148,14 +157,20 @@ class RecordingProxy:
         self._server.stop()
         self._http.close()
 
-    def _credentials(self) -> Credentials | None:
-        return self._session.get_credentials()
+    def _frozen_credentials(self) -> ReadOnlyCredentials:
+        """Return a key with its own secret: another thread may refresh them meanwhile."""
+        try:
+            frozen: ReadOnlyCredentials = self._credentials.get_frozen_credentials()
+        except (*UNANSWERED, ClientError) as error:
+            why = f"no credentials to sign with ({type(error).__name__}); {SET_CREDENTIALS}"
+            raise _Refused(502, "BadGateway", why) from error
+        return frozen
 
     def pass_on(self, method: str, path: str, headers: Message, body: bytes) -> _Answer:
         """Send a request on, write it down, and return its answer.
 
         Raises:
-            _Refused: it is no signed call of SQS or SNS.
+            _Refused: it is no signed call of SQS or SNS, or there are no credentials any more.
             BotoCoreError: it has no answer.
         """
         origin, region = _origin(headers), _region(headers)
@@ -170,7 +185,7 @@ class RecordingProxy:
             stream_output=True,
         )
         request.headers["Accept-Encoding"] = "identity"
-        SigV4Auth(self._credentials(), call.service, region).add_auth(request)
+        SigV4Auth(self._frozen_credentials(), call.service, region).add_auth(request)
         return self._record(call, lambda: self._send(request, origin))
 
     def _call(self, path: str, headers: Message, body: bytes) -> _Call:
@@ -188,7 +203,8 @@ class RecordingProxy:
             )
         params = None
         if named == "sns" and form["Action"] in OPERATIONS["sns"]:
-            params = query_protocol.decode(body, self._models["sns"].operation_model(form["Action"]))
+            with suppress(KeyError, ValueError):  # SNS refuses it
+                params = query_protocol.decode(body, self._models["sns"].operation_model(form["Action"]))
         return _Call(named, form["Action"], params)
 
     def _target(self, service: str, region: str) -> str:
@@ -244,9 +260,9 @@ class RecordingProxy:
     def _send(self, request: AWSRequest, origin: str) -> _Answer:
         response = self._http.send(request.prepare())
         try:
-            body = response.raw.read(_BODY_BYTES_MAX + 1)
-            if len(body) > _BODY_BYTES_MAX:
-                raise HTTPClientError(error=f"an answer of more than {_BODY_BYTES_MAX} bytes")
+            body = response.raw.read(_ANSWER_BYTES_MAX + 1)
+            if len(body) > _ANSWER_BYTES_MAX:
+                raise HTTPClientError(error=f"an answer of more than {_ANSWER_BYTES_MAX} bytes")
             response.raw.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ResponseStreamingError(error=error) from error
@@ -409,7 +425,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(
                 413, "RequestEntityTooLarge", f"the body has {length} bytes, allowed are {_BODY_BYTES_MAX}; send less"
             )
-        return self.rfile.read(int(length))
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise ConnectionAbortedError("the request was cut")  # half a form would publish half a message
+        return body
 
     def _answer(self, answer: _Answer) -> None:
         self.send_response_only(answer.status_code)

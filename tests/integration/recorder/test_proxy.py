@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, HTTPClientError
 
+from sluice import limits
 from sluice.clock import SystemClock, eventually
 from sluice.errors import ConfigError
 from sluice.history.events import Event, Kind
@@ -39,6 +41,15 @@ from tests.support.project import PROJECT
 _QUEUE = "orders.fifo"
 _OF_A_CALL = {"clock_id", "host", "worker", "call_id", "invoked_at_us", "responded_at_us"}
 _SIGNED = "AWS4-HMAC-SHA256 Credential=anybody/20261126/eu-west-1/sqs/aws4_request, SignedHeaders=host, Signature=0"
+_FORM_TYPE = "Content-Type: application/x-www-form-urlencoded"
+_PUBLISH = {
+    "Action": "Publish",
+    "Version": "2010-03-31",
+    "TopicArn": "arn:aws:sns:eu-west-1:000000000000:topic.fifo",
+    "MessageGroupId": "g",
+    "MessageDeduplicationId": "d",
+    "Message": "half a mess",
+}
 _JSON = {"Content-Type": "application/x-amz-json-1.0", "Authorization": _SIGNED}
 
 
@@ -189,7 +200,7 @@ def test_requests_are_signed_anew(tmp_path: Path) -> None:
     assert headers["amz-sdk-request"] == "attempt=2"
 
 
-def _post(proxy: RecordingProxy, body: str, **headers: str) -> tuple[int, bytes]:
+def _post(proxy: RecordingProxy, body: str | bytes, **headers: str) -> tuple[int, bytes]:
     with closing(HTTPConnection(urlsplit(proxy.url).netloc, timeout=10)) as connection:
         connection.request("POST", "/", body, headers)
         with connection.getresponse() as response:
@@ -217,6 +228,61 @@ def test_other_requests_are_refused_and_never_sent_on(
 
         assert (answered, server.captured) == (status, [])
     assert code in body
+
+
+def test_a_request_that_was_cut_is_never_sent_on(tmp_path: Path) -> None:
+    """Half a form is a form, too: signed anew, it would publish half a message."""
+    head = (
+        f"POST / HTTP/1.1\r\nHost: localhost\r\nAuthorization: {_SIGNED}\r\n{_FORM_TYPE}\r\nContent-Length: 999\r\n\r\n"
+    )
+    with capturing(lambda _: Reply()) as server, _recording(tmp_path, server.url) as proxy:
+        address = urlsplit(proxy.url)
+        with socket.create_connection((address.hostname, address.port), timeout=10) as client:
+            client.sendall(f"{head}{urlencode(_PUBLISH)}".encode())
+            client.shutdown(socket.SHUT_WR)
+            answered = client.recv(1_000)
+
+        assert (answered, server.captured) == (b"", [])
+    assert Kind.PUBLISHED not in {event.kind for event in recorded(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    "more", ["\u00ff", "&MessageAttributes.entry.1.Value.DataType=String", "&MessageAttributes.entry.one.Name=n"]
+)
+def test_a_form_that_is_none_of_sns_is_answered_by_the_endpoint(tmp_path: Path, more: str) -> None:
+    with capturing(lambda _: Reply(status=400)) as server, _recording(tmp_path, server.url) as proxy:
+        headers = {"Authorization": _SIGNED, "Content-Type": "application/x-www-form-urlencoded"}
+        assert _post(proxy, (urlencode(_PUBLISH) + more).encode("latin-1"), **headers)[0] == 400
+        assert len(server.captured) == 1
+
+
+def test_ten_messages_of_the_largest_size_come_in_one_answer(tmp_path: Path) -> None:
+    """SQS: a message has up to 1 MiB, and a receive brings up to ten; JSON writes a line break with two bytes."""
+    messages = [{"Body": "\n" * limits.MESSAGE_BYTES_MAX} for _ in range(10)]
+    body = json.dumps({"Messages": messages}).encode()
+    receive = json.dumps({"QueueUrl": f"http://localhost/1/{_QUEUE}"})
+    with capturing(lambda _: Reply(body=body)) as server, _recording(tmp_path, server.url) as proxy:
+        answered = _post(proxy, receive, **_JSON, **{"X-Amz-Target": "AmazonSQS.ReceiveMessage"})
+
+    assert answered == (200, body)
+
+
+def test_credentials_that_end_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {"Version": 1, "AccessKeyId": "key", "SecretAccessKey": "secret", "SessionToken": "token"}
+    file, config = tmp_path / "keys.json", tmp_path / "config"
+    soon, past = (datetime.fromtimestamp(SystemClock().now_us() / 1e6 + seconds, UTC) for seconds in (60, -60))
+    file.write_text(json.dumps(keys | {"Expiration": soon.isoformat()}))
+    config.write_text(f"[default]\ncredential_process = cat {file}\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    with capturing(lambda _: Reply()) as server, _recording(tmp_path / "run", server.url) as proxy:
+        file.write_text(json.dumps(keys | {"Expiration": past.isoformat()}))
+        status, body = _post(proxy, "{}", **_JSON, **{"X-Amz-Target": "AmazonSQS.ListQueues"})
+
+    assert (status, server.captured) == (502, [])
+    assert b"set AWS_PROFILE" in body
 
 
 def test_a_call_that_the_proxy_cannot_read_works_and_makes_the_verdict_unknown(tmp_path: Path) -> None:
