@@ -182,6 +182,12 @@ class _Change:
         old, new = self._old[key], self._new[key]
         if other := [name for name in ("Type", "Condition") if old.get(name) != new.get(name)]:
             return f"its {other[0].lower()} becomes {new.get(other[0])}"
+        conditions = [
+            _condition(resource.get("Condition"), template[key[0]])
+            for resource, template in ((old, self._before), (new, self._after))
+        ]
+        if conditions[0] != conditions[1]:
+            return f"its condition {new['Condition']} may be another one"
         fixed = self._schemas(old["Type"])
         if fixed is None:
             return f"{', '.join(sorted(changed))} changes, and its type is not known here" if changed else None
@@ -219,13 +225,11 @@ class _Change:
     def _weakened(self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], held: str) -> Iterator[Finding]:
         was, now = old.get("Properties", {}), new.get("Properties", {})
         if old["Type"].startswith("AWS::RDS::") and _is_lower(now.get("EngineVersion"), was.get("EngineVersion")):
-            versions = f"EngineVersion {was['EngineVersion']} becomes {now.get('EngineVersion')}"
+            versions = f"EngineVersion {was.get('EngineVersion')} becomes {now.get('EngineVersion')}"
             yield self._finding(key, Harm.DOWNGRADE, versions, held)
-        protections = [name for name in _PROTECTIONS if was.get(name) is True]
-        is_given_up = old.get("DeletionPolicy") in _KEEPS and new.get("DeletionPolicy", "Delete") == "Delete"
-        if is_given_up and all(now.get(name) is not True for name in protections):
-            because = " and ".join([*(f"{name} goes off" for name in protections), "DeletionPolicy becomes Delete"])
-            yield self._finding(key, Harm.UNPROTECT, because, f"{held}, once it is deleted")
+        kept, left = _protections(old), _protections(new)
+        if kept and not left:
+            yield self._finding(key, Harm.UNPROTECT, f"{' and '.join(kept)} goes", f"{held}, once it is deleted")
         if old["Type"] in _SHORTENED:
             path, lost = _SHORTENED[old["Type"]]
             older, newer = _property(was, path), _property(now, path)
@@ -320,17 +324,31 @@ def _imports(value: Any) -> Iterator[str]:
 def _with_parameters(value: Any, template: Template) -> Any:
     """Return a value with the definition of each parameter, mapping and condition that it depends on."""
     match value:
-        case {"Ref": str(name)} if name in template.get("Parameters", {}):
-            return {**value, "defined": template["Parameters"][name]}
+        case {"Ref": _} | {"Fn::Sub": _}:
+            known = template.get("Parameters", {})
+            return {**value, "defined": {name: known[name] for name in _references(value) if name in known}}
         case {"Fn::FindInMap": [str(name), *_]}:
             return {**value, "defined": template.get("Mappings", {}).get(name)}
         case {"Fn::If": [str(name), *rest]}:
-            return {"Fn::If": [template.get("Conditions", {}).get(name), *_with_parameters(rest, template)]}
+            return {"Fn::If": [_condition(name, template), *_with_parameters(rest, template)]}
+        case {"Condition": str(name)} if len(value) == 1:
+            return {"Condition": _condition(name, template)}
         case dict():
             return {key: _with_parameters(item, template) for key, item in value.items()}
-        case list():
-            return [_with_parameters(item, template) for item in value]
-    return value
+    return [_with_parameters(item, template) for item in value] if isinstance(value, list) else value
+
+
+def _condition(name: str | None, template: Template) -> Any:
+    """Return a condition as it is defined, with what it depends on."""
+    return None if name is None else _with_parameters(template.get("Conditions", {}).get(name), template)
+
+
+def _protections(resource: Mapping[str, Any]) -> list[str]:
+    """Return what keeps a resource's data when it is deleted."""
+    properties = resource.get("Properties", {})
+    policy = resource.get("DeletionPolicy")
+    kept = [name for name in _PROTECTIONS if properties.get(name) is True]
+    return [*kept, f"DeletionPolicy {policy}"] if policy in _KEEPS else kept
 
 
 def _property(properties: Mapping[str, Any], path: str) -> Any:

@@ -62,6 +62,12 @@ def test_a_removed_queue_is_named_with_what_is_lost() -> None:
         ({**CLUSTER, "DeletionPolicy": "Retain"}, CLUSTER, None),
         (CLUSTER, {**CLUSTER, "DeletionPolicy": "Delete"}, None),  # it is still protected
         (CLUSTER, {**with_properties(CLUSTER, DeletionProtection=False), "DeletionPolicy": "Delete"}, Harm.UNPROTECT),
+        (
+            {**CLUSTER, "DeletionPolicy": "Delete"},  # retention went first, and protection goes now
+            {**with_properties(CLUSTER, DeletionProtection=False), "DeletionPolicy": "Delete"},
+            Harm.UNPROTECT,
+        ),
+        (with_properties(CLUSTER, EngineVersion=None), CLUSTER, Harm.DOWNGRADE),  # which one runs is not known
         ({**QUEUE, "DeletionPolicy": "Retain"}, QUEUE, Harm.UNPROTECT),
     ],
 )
@@ -94,6 +100,30 @@ def test_a_parameter_with_another_default_is_another_value() -> None:
     queue = with_properties(QUEUE, QueueName={"Ref": "Name"})
 
     assert found({"Q": queue}, {"Q": queue}, Parameters={"Name": {"Default": "b"}}) == [("Q", Harm.REPLACE)]
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        {**QUEUE, "Condition": "IsOurs"},
+        with_properties(QUEUE, QueueName={"Fn::If": ["IsOurs", "a", "b"]}),
+        with_properties(QUEUE, QueueName={"Fn::Sub": "${Name}-billing"}),
+        with_properties(QUEUE, QueueName={"Fn::Sub": ["${Of}-billing", {"Of": {"Ref": "Name"}}]}),
+    ],
+)
+def test_a_parameter_counts_in_conditions_and_texts(queue: dict[str, Any]) -> None:
+    ours = {"Fn::Equals": [{"Ref": "Name"}, "a"]}
+    conditions = {"IsOurs": {"Fn::And": [{"Condition": "IsNamed"}, {"Condition": "IsNamed"}]}, "IsNamed": ours}
+
+    def judged(default: str) -> list[Harm]:
+        was, now = (
+            {"Resources": {"Q": queue}, "Conditions": conditions, "Parameters": {"Name": {"Default": name}}}
+            for name in ("a", default)
+        )
+        return [finding.harm for finding in judge({"prod": was}, {"prod": now}, bundled_schemas())]
+
+    assert judged("b") == [Harm.REPLACE]
+    assert judged("a") == []
 
 
 def test_what_its_author_retains_is_guarded_whatever_it_is() -> None:
