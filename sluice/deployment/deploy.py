@@ -65,7 +65,8 @@ class Deployment:
         with tempfile.TemporaryDirectory(prefix="sluice-env-deploy-") as directory:
             folder = Path(directory)
             stacks = self.synthesize(folder)
-            require_allowed(self.check(stacks, account), allowed)
+            ids = {id_ for stack in stacks for id_ in stack.template["Resources"]}
+            require_allowed(self.check(stacks, account), allowed, later=ids)
             for stack in stacks:
                 self._change(stack, folder, account, allowed)
 
@@ -96,7 +97,7 @@ class Deployment:
         allowed: Collection[str],
     ) -> None:
         try:
-            require_allowed(judge_change_set(stack.name, changes, deployed), allowed, is_all=False)
+            require_allowed(judge_change_set(stack.name, changes, deployed), allowed, later=allowed)
         except ConfigError:
             account.delete_change_set(stack, _CHANGE_SET)
             raise
@@ -139,13 +140,13 @@ def deploy(environment: Environment, declaration: Path | None, *, allowed: Colle
     Deployment(environment=environment, declaration=declaration).run(account, allowed=allowed)
 
 
-def require_allowed(findings: Collection[Finding], allowed: Collection[str], *, is_all: bool = True) -> None:
+def require_allowed(findings: Collection[Finding], allowed: Collection[str], *, later: Collection[str] = ()) -> None:
     """Refuse findings that are not allowed, which are printed to stderr, and an allowance of what is not found.
 
     Args:
         findings: of the guard.
         allowed: logical ids.
-        is_all: there are no other findings, so an id that is not among them is misspelt.
+        later: those that a change set may name yet; any other that is not found is misspelt.
 
     Raises:
         ConfigError: with what to add for those that are meant.
@@ -160,8 +161,8 @@ def require_allowed(findings: Collection[Finding], allowed: Collection[str], *, 
             " lose what is named above, and were left as they are; declare them as they were or, if it is meant, add"
             f" {options}"
         )
-    unknown = sorted({*allowed} - {found.logical_id for found in findings})
-    if is_all and unknown:
+    unknown = sorted({*allowed} - {found.logical_id for found in findings} - {*later})
+    if unknown:
         raise ConfigError(
             f"--allow is {', '.join(unknown)}, allowed is the logical id of a resource that this deployment would harm:"
             f" {', '.join(found.logical_id for found in findings) or 'there is none'}; leave it out"

@@ -194,6 +194,13 @@ def test_each_harm_is_allowed_by_its_logical_id_and_by_no_other(capsys: pytest.C
     assert capsys.readouterr().err == f"{findings[1]}\n"
 
 
+def test_what_only_a_change_set_calls_harmed_can_be_allowed_before() -> None:
+    """CloudFormation calls a subscription Conditional whose queue changes in place; the templates show no harm."""
+    require_allowed([], ["Subscription"], later=["Queue", "Subscription"])
+    with pytest.raises(ConfigError, match=r"^--allow is Misspelt, allowed is .*: there is none; leave it out$"):
+        require_allowed([], ["Misspelt"], later=["Queue", "Subscription"])
+
+
 def test_a_stack_policy_denies_to_all_but_what_is_allowed() -> None:
     closed, opened = stack_policy(())["Statement"][1], stack_policy(["Q"])["Statement"][1]
 
