@@ -82,11 +82,15 @@ class Deployment:
             self._judge_change_set(stack, changes, deployed, account, allowed)
         is_retained = self.environment.removal is Removal.RETAIN
         mine = [id_ for id_ in allowed if id_ in (deployed or {}).get("Resources", {})]
-        if is_retained and deployed is not None and mine:
+        if mine and is_retained:
             self._protect(stack, account, mine)
-        self._cdk(*cdk, "--method", "execute-change-set", *change_set, "never")
-        if is_retained:
-            self._protect(stack, account, ())
+        elif mine:  # it may have been retained before, and its policy then denies
+            account.protect(stack, None)
+        try:
+            self._cdk(*cdk, "--method", "execute-change-set", *change_set, "never")
+        finally:
+            if is_retained:
+                self._protect(stack, account, ())
 
     def _judge_change_set(
         self,

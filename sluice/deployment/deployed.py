@@ -5,7 +5,7 @@ may not take it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -153,7 +153,7 @@ class Account:
             StackName=stack.name, ChangeSetName=change_set
         )
 
-    def protect(self, stack: SynthesizedStack, allowed: Iterable[str]) -> str | None:
+    def protect(self, stack: SynthesizedStack, allowed: Collection[str] | None) -> str | None:
         """Set a stack policy under which no update, by whatever tool, removes or replaces what holds data.
 
         AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/protect-stack-resources.html
@@ -161,13 +161,13 @@ class Account:
 
         Args:
             stack: which is deployed.
-            allowed: logical ids that may be removed or replaced all the same.
+            allowed: logical ids that may be removed or replaced all the same; None is all.
 
         Returns:
             Why it could not be set; None if it was, or if nothing there holds data.
         """
         held = {resource["Type"] for resource in stack.template["Resources"].values()} & {*_PROTECTED}
-        if not held and not allowed:
+        if not held and allowed is not None and not allowed:
             return None
         try:
             self._caller.client("cloudformation", config=_CONFIG).set_stack_policy(
@@ -200,8 +200,12 @@ class Account:
         )
 
 
-def stack_policy(allowed: Iterable[str]) -> dict[str, Any]:
-    """Return a stack policy that lets everything be changed, and data neither be replaced nor removed."""
+def stack_policy(allowed: Collection[str] | None) -> dict[str, Any]:
+    """Return a stack policy that lets everything be changed, and data neither be replaced nor removed.
+
+    Args:
+        allowed: logical ids of what may; None is all. A policy cannot be taken away again, only changed.
+    """
     statements: list[dict[str, Any]] = [
         {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"},
         {
@@ -212,7 +216,9 @@ def stack_policy(allowed: Iterable[str]) -> dict[str, Any]:
             "Condition": {"StringEquals": {"ResourceType": list(_PROTECTED)}},
         },
     ]
-    if named := [f"LogicalResourceId/{id_}" for id_ in allowed]:
+    if allowed is None:
+        del statements[1]
+    elif named := [f"LogicalResourceId/{id_}" for id_ in allowed]:
         # A denial wins over what allows, so what is allowed is taken out of the denial.
         del statements[1]["Resource"]
         statements[1]["NotResource"] = named

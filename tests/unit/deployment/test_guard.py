@@ -210,3 +210,4 @@ def test_a_stack_policy_denies_to_all_but_what_is_allowed() -> None:
         "*",
     )
     assert (opened.get("Resource"), opened["NotResource"]) == (None, ["LogicalResourceId/Q"])
+    assert [statement["Effect"] for statement in stack_policy(None)["Statement"]] == ["Allow"]
