@@ -86,6 +86,9 @@ AURORA_BACKUP_DAYS_MAX = 35
 AURORA_VERSION_MIN = (16, 3)
 # Our bound, a century, and not AWS's.
 VAULT_DAYS_MAX = 36_500
+# BackupVaultName and BackupPlanName: https://docs.aws.amazon.com/aws-backup/latest/devguide/API_CreateBackupVault.html
+# and API_BackupPlanInput.html, as botocore's model has them (read 2026-11-26)
+VAULT_NAME_CHARACTERS_MAX = 50
 # max_connections of an instance by its most capacity; with 0 or 0.5 ACUs at least, 2,000 at most:
 # https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/aurora-serverless-v2.setting-capacity.html#aurora-serverless-v2.max-connections
 # and https://repost.aws/articles/ARm5e6RHE3R4mnHS2S-UZUwA (read 2026-11-26)

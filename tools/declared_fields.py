@@ -132,6 +132,8 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"database": _DATABASE},
         {"database": NewDatabase(), "network": NewNetwork(availability_zones=1)},
         {"database": NewDatabase(max_acus=1, other_connections=100)},
+        {"database": NewDatabase(vault_days=7), "removal": Removal.DESTROY},
+        {"database": NewDatabase(vault_days=7), "application": "orders-of-the-whole-company", "name": "a" * 30},
         {"database": _DATABASE, "network": _NETWORK, "region": "eu-west-1"},
         {"database": _DATABASE, "network": _NETWORK, "account": "444455556666"},
     ),

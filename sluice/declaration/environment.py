@@ -199,6 +199,7 @@ class Environment:
             case NewDatabase() as database:
                 _check_zones(self)
                 _check_connections(self, database)
+                _check_vault(self, database)
             case ExistingDatabase() as database:
                 _check_database(self, database)
         _check_operators(self)
@@ -405,6 +406,30 @@ def _check_connections(environment: Environment, database: NewDatabase) -> None:
         f" (max_tasks of each consumer x its lanes and two more; twice the lanes where it parks) and {relays} of"
         f" relays, while a deployment runs two versions, and {database.other_connections} others; raise it, or lower"
         " max_tasks",
+    )
+
+
+def _check_vault(environment: Environment, database: NewDatabase) -> None:
+    """Refuse a vault whose name AWS Backup does not take, and one in which copies would be when it is deleted.
+
+    AWS: https://docs.aws.amazon.com/aws-backup/latest/devguide/API_DeleteBackupVault.html, as botocore's model has it
+    (read 2026-11-26).
+    """
+    if database.vault_days is None:
+        return
+    require(
+        database,
+        environment.removal is Removal.RETAIN,
+        field="vault_days",
+        allowed="None with Removal.DESTROY: AWS deletes a vault only while it is empty",
+    )
+    name, most = f"{environment.application}-{environment.name}", limits.VAULT_NAME_CHARACTERS_MAX
+    require(
+        database,
+        len(name) <= most,
+        field="vault_days",
+        allowed=f"None in {name}, of {len(name)} characters: a vault's name has {most} at most; or shorten application"
+        " and name",
     )
 
 
