@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.history.events import Event, Kind, Outcome
-from sluice.judge.checker import Expectation, QueueContext
+from sluice.judge.checker import Expectation, IdUse, QueueContext
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, UNANSWERED_WITHIN_US
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.conduct import conduct
@@ -51,7 +50,7 @@ _ANSWERED_KINDS = (Kind.PUBLISHED.value, Kind.RECEIVED.value)
 _ANSWERED_COLUMNS = ("kind", "queue", "message_group_id", "sqs_message_id", "sqs_sequence_number")
 _COUNTED_COLUMNS = ("kind", "queue", "sqs_message_id", "receive_count", "sent_at_us", "first_received_at_us")
 _ID_COLUMNS = (
-    *("kind", "outcome", "message_group_id", "idx", "deduplication_id", "body_hash"),
+    *("kind", "outcome", "queue", "message_group_id", "idx", "deduplication_id", "body_hash"),
     *("invoked_at_us", "responded_at_us"),
 )
 _MOVED_COLUMNS = ("message_group_id", "queue", "message_run", "invoked_at_us", "responded_at_us", "sent_at_us")
@@ -107,11 +106,11 @@ class Engine:
             counts[row["queue"]] += row["count"]
         return counts
 
-    def shared_ids(self) -> Mapping[tuple[str, int], Sequence[tuple[int, int]]]:
-        """Return (group, idx) of a message to when others were published under its deduplication id.
+    def shared_ids(self) -> Mapping[tuple[str, int], Sequence[IdUse]]:
+        """Return (group, idx) of a message whose deduplication id others have, too, to what was published under it.
 
         An id is of a whole queue or topic, unless the scope says otherwise (DED-01, SNS-19): then only one of the
-        messages is delivered. Without an id the body stands for it.
+        messages is delivered. Without an id the body stands for it. Messages of one id have one list, not a copy each.
         """
         (found,) = self._history.look(_ids_of_part)
         keys = found.group_by("key", use_threads=False).aggregate([("message", "count_distinct")])
@@ -120,16 +119,18 @@ class Engine:
             return {}
         look = partial(_publishes_in_part, keys=keys.combine_chunks().to_pylist())
         (rows,) = self._history.look(look, Rows("kind", (Kind.PUBLISHED.value,), _ID_COLUMNS, is_grouped=False))
-        of_key: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-        for row in rows.to_pylist():
-            of_key[row["key"]].append(row)
-        shared: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-        for same in of_key.values():
-            for row, other in permutations(same, 2):
-                message = row["message_group_id"], row["idx"]
-                if message != (other["message_group_id"], other["idx"]):
-                    shared[message].append((other["invoked_at_us"], other["responded_at_us"]))
-        return {message: sorted(set(times)) for message, times in shared.items()}
+        of_key: dict[int, list[IdUse]] = defaultdict(list)
+        of_message: dict[tuple[str, int], set[int]] = defaultdict(set)
+        for row in rows.sort_by("invoked_at_us").to_pylist():
+            message = row["message_group_id"] or "", row["idx"] or 0
+            of_key[row["key"]].append(IdUse(row["invoked_at_us"], row["responded_at_us"], row["queue"], message))
+            of_message[message].add(row["key"])
+        return {
+            message: of_key[ids.pop()]
+            if len(ids) == 1
+            else sorted((use for key in ids for use in of_key[key]), key=lambda use: use.from_us)
+            for message, ids in of_message.items()
+        }
 
     def acknowledged_otherwise(self, expectation: Expectation) -> list[str]:
         """Return the groups in which an id that a queue acknowledged a message with never came from it."""
@@ -306,16 +307,17 @@ def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
 
 
 def _publishes_in_part(part: Iterable[Events], *, keys: Sequence[int]) -> list[pa.Table]:
-    """Return the publishes under some ids: of which message, and when they may have had their effect."""
+    """Return the publishes under some ids: where to, of which message, and when they may have had their effect."""
     times = dict.fromkeys(("invoked_at_us", "responded_at_us"), pa.int64())
-    found = [pa.schema({"message_group_id": pa.string(), "idx": pa.int64(), "key": pa.uint64(), **times}).empty_table()]
+    names = {"queue": pa.string(), "message_group_id": pa.string(), "idx": pa.int64()}
+    found = [pa.schema({**names, "key": pa.uint64(), **times}).empty_table()]
     for events in part:
         key = _id_keys(events)
         where = np.flatnonzero(_is_published(events) & np.isin(key, np.array(keys, np.uint64)))
         invoked_us = events.numbers("invoked_at_us", 0)
         answered_us = events.numbers("responded_at_us", _NEVER_US)
         done_us = np.minimum(answered_us, invoked_us + UNANSWERED_WITHIN_US)
-        rows = events.table.select(["message_group_id", "idx"]).take(pa.array(where))
+        rows = events.table.select(list(names)).take(pa.array(where))
         rows = rows.append_column("key", pa.array(key[where])).append_column(
             "invoked_at_us", pa.array(invoked_us[where])
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sluice.history.events import Event
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.expectation import Activity, Expectation, Loss, Move, QueueContext, queue_context
+from sluice.judge.checker.expectation import Activity, Expectation, IdUse, Loss, Move, QueueContext, queue_context
 from sluice.judge.checker.group import Group
 from sluice.judge.checker.rules import (  # noqa: F401 (each puts its rules into RULES)
     Rule,
@@ -35,6 +35,7 @@ __all__ = [
     "Activity",
     "Expectation",
     "Finding",
+    "IdUse",
     "Loss",
     "Measured",
     "Move",

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sluice import limits
 from sluice.history.events import Event, Kind, Outcome, detail_of
@@ -123,6 +124,19 @@ class Loss:
     is_certain: bool = False
 
 
+class IdUse(NamedTuple):
+    """A publish under a deduplication id: when it was tried, by when it had its effect, to which place, of what.
+
+    Args:
+        message: its group and idx.
+    """
+
+    from_us: int
+    until_us: int
+    queue: str | None
+    message: tuple[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueContext:
     """What happened around the groups: the same for all of them.
@@ -133,9 +147,9 @@ class QueueContext:
         purges: of queues, each as long as it may have worked: a minute longer than its call.
         faults: that were injected and are documented to lose what was published meanwhile.
         empty_since_us: queue to the instant from which probes found nothing in it any more.
-        shared_ids: (group, idx) of a message to when other messages were published under its deduplication id: when
-            each publish was tried, and by when it had its effect. Where the scope is a queue or topic, the one that
-            came first is delivered, and the others are acknowledged as its repeats (DED-01, SNS-113).
+        shared_ids: (group, idx) of a message whose deduplication id others have as well to every publish under it, by
+            when it was tried. Where the scope is a queue or topic, the one that came first is delivered, and the
+            others are acknowledged as its repeats (DED-01, SNS-113).
     """
 
     activity: Mapping[str, Sequence[Activity]] = field(default_factory=dict)
@@ -143,7 +157,7 @@ class QueueContext:
     purges: tuple[Loss, ...] = ()
     faults: tuple[Loss, ...] = ()
     empty_since_us: Mapping[str, int] = field(default_factory=dict)
-    shared_ids: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
+    shared_ids: Mapping[tuple[str, int], Sequence[IdUse]] = field(default_factory=dict)
 
     def polls(self, queue: str, *, from_us: int, until_us: int) -> tuple[int, int]:
         """Return how many receives between the two instants brought something, and how many long polls nothing.

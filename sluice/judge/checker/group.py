@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 from sluice import limits
@@ -181,13 +181,23 @@ class Group:
         ]
 
     def _is_first_of_its_id(self, event: Event) -> bool:
-        """Return whether no other message was published under its deduplication id by then, within a window."""
+        """Return whether no other message was published there under its deduplication id by then, within a window."""
         bound_us = self.expectation.clock_bound_us
         kept_us = self._window_us + WINDOW_TOLERANCE_US + bound_us
-        return all(
-            done_by(event) + bound_us < from_us or until_us + kept_us < invoked(event)
-            for from_us, until_us in self.around.shared_ids.get((event.message_group_id or "", event.idx or 0), ())
-        )
+        message = event.message_group_id or "", event.idx or 0
+        uses = self.around.shared_ids.get(message, ())
+        first = bisect_left(uses, invoked(event) - kept_us - UNANSWERED_WITHIN_US, key=lambda use: use.from_us)
+        for use in islice(uses, first, None):
+            if done_by(event) + bound_us < use.from_us:
+                break
+            is_within = use.until_us + kept_us >= invoked(event)
+            if is_within and use.message != message and not self._are_two_queues(use.queue, event.queue):
+                return False
+        return True
+
+    def _are_two_queues(self, place: str | None, other: str | None) -> bool:
+        """Return whether the places are different queues, of which each has ids of its own; a topic sends to many."""
+        return place != other and {place, other}.issubset(self.judged_queues)
 
     def _take(self, event: Event) -> None:
         is_ours = event.message_run == self.expectation.run and event.queue is not None

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
-from sluice.judge.checker import Expectation, Loss, Move, QueueContext, check_group
+from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from tests.support.histories.by_hand import EXPECTATION, deleted, published, received
+from tests.support.histories.recordings import engine_of
 
 _BEGAN_MS = 1_000_000
 _WHOLE = replace(EXPECTATION, queues=("billing",), dead_letter_queues={"billing": "billing-dlq"}, is_planned=False)
@@ -239,7 +240,7 @@ def test_beside_other_producers_every_copy_may_be_theirs() -> None:
 
 def _shared(by_ms: tuple[int, int]) -> QueueContext:
     """Return that another message was published under the id of message 0 meanwhile."""
-    return QueueContext(shared_ids={("g1", 0): [(by_ms[0] * 1_000, by_ms[1] * 1_000)]})
+    return QueueContext(shared_ids={("g1", 0): [IdUse(by_ms[0] * 1_000, by_ms[1] * 1_000, "events", ("g2", 0))]})
 
 
 def test_a_publish_under_an_id_that_another_message_used_first_may_be_its_repeat() -> None:
@@ -256,6 +257,39 @@ def test_a_publish_under_an_id_that_another_message_used_first_may_be_its_repeat
     assert _safety(events, _WHOLE, alone) == {"A2", "C5"}
     assert _safety(events, _WHOLE, first) == set()
     assert _safety(events, _WHOLE, later) == {"A2", "C5"}
+
+
+def test_an_id_is_of_one_queue_alone() -> None:
+    """What was sent to another queue under the same id is another message; what a topic sends may be in both."""
+    number: dict[str, Any] = {"sns_sequence_number": None, "queue": "billing"}
+    mine = [
+        published(0, 1_000, **number, **_queue_number(3), deduplication_id="x"),
+        published(1, 1_100, **number, **_queue_number(4), sqs_message_id="billing 1"),
+        received("billing", 1, 40_000),
+    ]
+    other = published(7, 500, queue="shipping", message_group_id="g2", deduplication_id="x")
+
+    found = {}
+    for place in ("shipping", "billing", "events"):
+        shared = engine_of([*mine, replace(other, queue=place)]).shared_ids()
+        found[place] = _safety(mine, replace(_WHOLE, queues=("billing", "shipping")), QueueContext(shared_ids=shared))
+
+    assert found == {"shipping": {"A2"}, "billing": set(), "events": set()}
+
+
+def test_groups_that_number_their_messages_cost_no_more_than_others() -> None:
+    """Ids that are unique in their group only: each is used in every group, and no use is kept for each other use."""
+    groups, count = 50, 4
+    events = [
+        published(idx, group + idx, message_group_id=f"g{group}", deduplication_id=str(idx))
+        for group in range(groups)
+        for idx in range(count)
+    ]
+
+    shared = engine_of(events).shared_ids()
+
+    assert len(shared) == len(events)
+    assert sum(map(len, {id(uses): uses for uses in shared.values()}.values())) == len(events)
 
 
 def test_a_message_that_came_under_a_shared_id_is_judged_like_any_other() -> None:

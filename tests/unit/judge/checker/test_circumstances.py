@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.history.events import Event, Kind
-from sluice.judge.checker import Expectation, Loss, Move, QueueContext, check_group
+from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import Case
 
@@ -46,7 +46,8 @@ def _attached(expectation: Expectation, around: QueueContext) -> tuple[Expectati
 
 def _shared(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
     """Return that other messages share their deduplication ids."""
-    return expectation, replace(around, shared_ids={("g1", 9_999): [(0, 1)], ("g2", 0): [(0, 1)]})
+    use = IdUse(0, 1, "events", ("g3", 0))
+    return expectation, replace(around, shared_ids={("g1", 9_999): [use], ("g2", 0): [use]})
 
 
 def _faulty(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
