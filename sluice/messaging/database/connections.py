@@ -89,6 +89,9 @@ _OF_ROWS = frozenset(
         *(sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT),
     )
 )
+# Functions that change what the connection has: https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers,
+# https://www.sqlite.org/src/doc/trunk/ext/icu/README.txt (read 2026-11-26)
+_CHANGING_FUNCTIONS = ("load_extension", "fts3_tokenizer", "icu_load_collation")
 # Methods that may change more than rows.
 # https://docs.python.org/3/library/sqlite3.html#connection-objects (read 2026-11-26)
 _CHANGES_OF_SQLITE = {
@@ -410,7 +413,7 @@ class _SqliteWatch:
 
     def __call__(self, action: int, first: str | None, second: str | None, database: str | None, *more: Any) -> int:
         """Return what the authorizer decides."""
-        is_of_rows = action in _OF_ROWS and database in (None, "main") and second != "load_extension"
+        is_of_rows = action in _OF_ROWS and database in (None, "main") and second not in _CHANGING_FUNCTIONS
         self.has_seen_change = self.has_seen_change or not is_of_rows
         decide = self.authorizer
         return sqlite3.SQLITE_OK if decide is None else decide(action, first, second, database, *more)
@@ -455,19 +458,23 @@ class SqliteConnection(sqlite3.Connection):
     def give_back(self) -> bool:
         """Return whether whoever had it has left nothing on it; false where it was not lent by the worker."""
         self._is_lent = False
-        is_at_rest = not (self.in_transaction or self._watch.has_seen_change)
-        return is_at_rest and self._state() == self._lent_with
+        return self._lent_with is not None and self._is_as_lent()
 
     def is_let_go(self) -> bool:
-        """Return whether nobody holds it but its pool, which gives it to somebody now.
+        """Return whether nobody holds it but its pool, which gives it to somebody now, or has changed it in there.
 
         A cursor, an open blob and a variable of a thread count as references.
         """
         count = sys.getrefcount(self) + getweakrefcount(self)
         self._thread, self._fewest = None, min(count, self._fewest)
         with suppress(sqlite3.ProgrammingError):  # it was closed meanwhile
-            return count == self._fewest and not self.in_transaction
+            is_as_new = not self.in_transaction if self._lent_with is None else self._is_as_lent()
+            return count == self._fewest and is_as_new
         return False
+
+    def _is_as_lent(self) -> bool:
+        is_at_rest = not (self.in_transaction or self._watch.has_seen_change)
+        return is_at_rest and self._state() == self._lent_with
 
     def _state(self) -> tuple[Any, ...]:
         settings = (self.isolation_level, self.autocommit, self.row_factory, self.text_factory)

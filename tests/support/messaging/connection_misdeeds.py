@@ -471,6 +471,12 @@ def _backs_up_from_nothing(driver: Any) -> None:
         empty.backup(driver)
 
 
+def _replaces_tokenizer(driver: Any) -> None:
+    """Let one do the work of another: https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers."""
+    (porter,) = driver.execute("SELECT fts3_tokenizer(?)", ["porter"]).fetchone()
+    driver.execute("SELECT length(fts3_tokenizer(?, ?))", ["simple", porter]).close()
+
+
 _SQLITE: dict[str, Act] = {
     "row factory": _set("row_factory", sqlite3.Row),
     "row factory of nothing": _set("row_factory", lambda *_: ("nothing",)),
@@ -524,6 +530,14 @@ _SQLITE: dict[str, Act] = {
         lambda cursor: cursor.execute("DELETE FROM effects"), lambda session: driver_of(session).cursor()
     ),
     "thread closes": _in_thread(lambda driver: driver.close(), driver_of),
+    "thread sets a factory": _in_thread(lambda driver: setattr(driver, "row_factory", sqlite3.Row), driver_of),
+    "thread makes a function": _in_thread(
+        lambda driver: driver.create_function("lower", 1, lambda _: "low"), driver_of
+    ),
+    "thread sets by a cursor of another class": _in_thread(
+        lambda driver: sqlite3.Cursor(driver).execute("PRAGMA recursive_triggers = ON").close(), driver_of
+    ),
+    "tokenizer": _suppressing(_driver(_replaces_tokenizer)),
 }
 
 
@@ -694,6 +708,14 @@ def _misdeeds() -> Iterator[Leftover]:
 MISDEEDS = tuple(_misdeeds())
 
 
+def misdeeds_of_threads(database: str) -> list[Leftover]:
+    """Return what a thread of a handler can do, on a kind of database, and then let go.
+
+    Not with Postgres's connection of libpq itself: docs/guarantees.md names that.
+    """
+    return [case for case in misdeeds_on(database) if case.name.startswith("thread ") and "libpq" not in case.name]
+
+
 def misdeeds_on(database: str) -> list[Leftover]:
     """Return what a handler can do on a kind of database."""
     return [misdeed for misdeed in MISDEEDS if database in misdeed.databases]
@@ -750,6 +772,8 @@ def driver_looks(session: Session) -> dict[str, object]:
     found["others"] = sorted(vars(driver).keys() & {"tenant", "execute", "tpc_prepare"})
     if isinstance(driver, sqlite3.Connection):
         found["limits"] = [driver.getlimit(limit) for limit in range(11)]
+        with suppress(sqlite3.OperationalError):  # a build may have none
+            found["tokenizer"] = driver.execute("SELECT hex(fts3_tokenizer(?))", ["simple"]).fetchone()
         found["configuration"] = [driver.getconfig(option) for option in range(1002, 1018)]
     else:
         found["dumped"] = driver.execute("SELECT %s::text", ["x"]).fetchone()

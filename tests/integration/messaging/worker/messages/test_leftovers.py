@@ -88,8 +88,13 @@ class Case:
                 connection.execute(delete(table(name)))
         self.world = World(engine)
 
-    def run(self, act: Callable[[Session], object]) -> dict[str, Any]:
-        """Return what the others found, and what is in the database of theirs."""
+    def run(self, act: Callable[[Session], object], *, is_early: bool = False) -> dict[str, Any]:
+        """Return what the others found, and what is in the database of theirs.
+
+        Args:
+            act: what the handler does.
+            is_early: whether its threads go on, and end, before the next message is there, and not beside its handler.
+        """
 
         def misbehave(session: Session, _: Event, context: Context) -> Any:
             done = act(session)
@@ -106,6 +111,8 @@ class Case:
             for groups in (("a",), ("b",), ("a", "b")):
                 world.send(*groups)
                 worker.lane.step()
+                if is_early:
+                    KeptThings.go_on_now()
             world.work_off(worker)
             KeptThings.end()
         async_handlers.close()
@@ -124,13 +131,13 @@ class Case:
 _expected: dict[str, dict[str, Any]] = {}
 
 
-def _assert_as_without(engine: Engine, misdeed: Leftover) -> None:
+def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = False) -> None:
     if engine.dialect.name not in _expected:
         _expected[engine.dialect.name] = Case(engine).run(lambda _: None)
     expected = _expected[engine.dialect.name]
     assert (len(expected["found"]), expected["effects"]) == (3, [("a", 2), ("b", 1), ("b", 2)])
 
-    seen = Case(engine).run(misdeed.act)
+    seen = Case(engine).run(misdeed.act, is_early=is_early)
 
     differences = [
         (name, before.get(name), after.get(name))
@@ -151,3 +158,14 @@ def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None
 @pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_on(POSTGRES)))
 def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed)
+
+
+@pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_of_threads(SQLITE))
+def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
+    """It changed the connection while that was in its pool, and nobody holds it any more."""
+    _assert_as_without(on_sqlite, misdeed, is_early=True)
+
+
+@pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_of_threads(POSTGRES))
+def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
+    _assert_as_without(on_postgres_once, misdeed, is_early=True)
