@@ -42,6 +42,7 @@ class _Mask:
     def look(self) -> int | None:
         """Return it; None on another system, or where no descriptor is left."""
         for _ in range(2):  # a handler may have closed its descriptor, whose number is another file's now
+            is_ours = self._status is None
             try:
                 if self._status is None:
                     self._status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
@@ -50,6 +51,8 @@ class _Mask:
                 found = b""
             if found:
                 return int(found, 8)
+            if is_ours and self._status is not None:
+                os.close(self._status)
             self._forget()
         return None
 

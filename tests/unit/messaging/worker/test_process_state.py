@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -56,3 +57,26 @@ def test_the_file_mask_is_as_before_though_a_handler_closed_what_shows_it(tmp_pa
         assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o640
     finally:
         os.umask(before)
+
+
+def test_a_system_that_shows_no_file_mask_costs_no_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As gVisor, whose /proc/self/status has no such line."""
+    (tmp_path / "status").write_text("Name:\tpython\n", encoding="ascii")
+    opens = os.open
+
+    def open_another(path: Any, *arguments: Any, **named: Any) -> int:
+        return opens(tmp_path / "status" if path == "/proc/self/status" else path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", open_another)
+    state = ProcessState()
+    with state.handling():  # a descriptor of the real one may be open by now
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (a path is none of the test)
+            if os.path.realpath(f"/proc/self/fd/{name}").endswith("/status"):
+                os.close(int(name))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    for _ in range(3):
+        with state.handling():
+            pass
+
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
