@@ -2,7 +2,8 @@
 
 `sluice schema apply --roles` makes them as the tables' owner, and brings their rights on Sluice's tables to exactly
 those here. Tables of the project itself are the producers' and the workers' to read and write, from the moment on that
-these users are made: Postgres's default privileges give them the later ones. What a project takes away stays away.
+these users get their first rights in a database: Postgres's default privileges give them the later ones. What a project
+takes away stays away.
 
 On RDS a user that is a member of `rds_iam` logs in with a token of IAM and no longer with a password, and a member of a
 member is one, too. Since version 16 Postgres makes whoever creates a user its member, unless he is a superuser. Whether
@@ -15,7 +16,6 @@ https://www.postgresql.org/docs/18/sql-alterdefaultprivileges.html (read 2026-11
 
 from collections.abc import Iterator, Mapping
 
-from psycopg import sql
 from sqlalchemy import Connection, text
 
 from sluice.declaration import DatabaseRole
@@ -81,7 +81,7 @@ _IS_IN_IAM = text(
 _NEEDS_TOKEN = text(
     "SELECT NOT rolsuper AND pg_has_role(oid, 'rds_iam', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
 )
-_LACKS_SCHEMA = text("SELECT NOT has_schema_privilege(:name, current_schema(), 'USAGE')")
+_LACKS_SCHEMA = text("SELECT NOT has_schema_privilege(:name, CAST(:schema AS regnamespace), 'USAGE')")
 _HELD = text(
     "SELECT pg_get_userbyid(held.grantee), relname, held.privilege_type"
     " FROM pg_class, LATERAL aclexplode(relacl) AS held"
@@ -89,9 +89,15 @@ _HELD = text(
     " AND relname = ANY(:relations) AND pg_get_userbyid(held.grantee) = ANY(:names)"
 )
 _THERE = text(
-    "SELECT relname, relkind = 'S' FROM pg_class"
-    " WHERE relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND relkind IN ('r', 'p', 'S')"
-    " AND pg_get_userbyid(relowner) = current_user"
+    "SELECT relname FROM pg_class"
+    " WHERE relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND relname = ANY(:relations)"
+)
+_SCHEMA_NAME = text("SELECT quote_ident(current_schema())")
+_OF_PROJECT = text(
+    "SELECT quote_ident(nspname) AS schema, quote_ident(nspname) || '.' || quote_ident(relname) AS name,"
+    " relkind = 'S' AS is_sequence FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+    " WHERE pg_get_userbyid(relowner) = current_user AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"
+    " AND NOT starts_with(nspname, 'pg_') AND nspname <> 'information_schema' AND relname <> ALL(:relations)"
 )
 
 
@@ -109,8 +115,9 @@ def create(connection: Connection) -> list[str]:
     nothing is to be done.
 
     Raises:
-        ConfigError: the database is no Postgres; or whoever does it would be unable to log in with his password.
-        DBAPIError: he may not create users, or owns no tables of Sluice's; or the database does not answer.
+        ConfigError: the database is no Postgres; or whoever does it does not own Sluice's tables, or would be unable to
+            log in with his password.
+        DBAPIError: he may not create users, or has no right on Sluice's tables; or the database does not answer.
     """
     if connection.dialect.name != "postgresql":
         raise ConfigError("--roles is given, allowed is a Postgres: SQLite has no users; leave it out")
@@ -128,39 +135,43 @@ def create(connection: Connection) -> list[str]:
 
 
 def _users(connection: Connection, *, has_iam: bool) -> list[str]:
-    """Make the users that are not there; only then are the project's own tables given to them."""
+    """Make the users that are not there, and give the project's own tables to those that are new in this database."""
     there = set(connection.execute(_FOUND, {"names": list(_NAMES)}).scalars())
+    known = {name for name, *_ in _held(connection)}  # users are the server's, rights are the database's
     done = []
     for role in DatabaseRole:
         if role.value not in there:
             done += _executed(connection, f"CREATE ROLE {role.value} LOGIN")
-            if role in _OWN_TABLES:
-                done += _give_own_tables(connection, role.value)
+        if role in _OWN_TABLES and role.value not in known:
+            done += _give_own_tables(connection, role.value)
         if has_iam and not connection.execute(_IS_IN_IAM, {"name": role.value}).scalar_one():
             done += _executed(connection, f"GRANT rds_iam TO {role.value}")
-        if connection.execute(_LACKS_SCHEMA, {"name": role.value}).scalar_one():
-            schema = connection.execute(text("SELECT quote_ident(current_schema())")).scalar_one()
-            done += _executed(connection, f"GRANT USAGE ON SCHEMA {schema} TO {role.value}")
+        done += _give_schema(connection, role.value, connection.execute(_SCHEMA_NAME).scalar_one())
     return done
 
 
+def _give_schema(connection: Connection, name: str, schema: str) -> list[str]:
+    if not connection.execute(_LACKS_SCHEMA, {"name": name, "schema": schema}).scalar_one():
+        return []
+    return _executed(connection, f"GRANT USAGE ON SCHEMA {schema} TO {name}")
+
+
 def _give_own_tables(connection: Connection, name: str) -> list[str]:
-    """Give a new user what the project's tables hold, those that are there and those to come."""
+    """Give a user what the project's tables hold, those that are there and those to come."""
     done = []
     for kind, privileges in {"TABLES": _ALL, "SEQUENCES": "USAGE", "SCHEMAS": "USAGE"}.items():
         done += _executed(connection, f"ALTER DEFAULT PRIVILEGES GRANT {privileges} ON {kind} TO {name}")
-    for relation, is_sequence in connection.execute(_THERE).all():
-        if relation not in _RELATIONS:
-            quoted = sql.Identifier(relation).as_string()
-            kind, privileges = ("SEQUENCE", "USAGE") if is_sequence else ("TABLE", _ALL)
-            done += _executed(connection, f"GRANT {privileges} ON {kind} {quoted} TO {name}")
+    for found in connection.execute(_OF_PROJECT, {"relations": list(_RELATIONS)}).all():
+        kind, privileges = ("SEQUENCE", "USAGE") if found.is_sequence else ("TABLE", _ALL)
+        done += _give_schema(connection, name, found.schema)
+        done += _executed(connection, f"GRANT {privileges} ON {kind} {found.name} TO {name}")
     return done
 
 
 def _rights(connection: Connection) -> list[str]:
     """Give what a user lacks of its rights on the tables that are there, and take what it has besides."""
-    there = {relation for relation, _ in connection.execute(_THERE).all()}
-    held = set(map(tuple, connection.execute(_HELD, {"relations": list(_RELATIONS), "names": list(_NAMES)})))
+    there = set(connection.execute(_THERE, {"relations": list(_RELATIONS)}).scalars())
+    held = _held(connection)
     wanted = {
         (role.value, relation, privilege)
         for role, rights in RIGHTS.items()
@@ -173,9 +184,21 @@ def _rights(connection: Connection) -> list[str]:
         done += _executed(connection, f"GRANT {privilege} ON {relation} TO {name}")
     for name, relation, privilege in sorted(held - wanted):
         done += _executed(connection, f"REVOKE {privilege} ON {relation} FROM {name}")
+    if done and (other := sorted(wanted ^ _held(connection))):
+        name, relation, privilege = other[0]
+        raise ConfigError(
+            f"the user who makes the database's roles does not own {relation}: {name}'s {privilege} on it stayed as it"
+            " was, so nothing was changed; let the owner of Sluice's tables do it"
+        )
     return done
 
 
+def _held(connection: Connection) -> set[tuple[str, str, str]]:
+    """Return what the users may do with Sluice's tables: user, table or sequence, privilege."""
+    found = connection.execute(_HELD, {"relations": list(_RELATIONS), "names": list(_NAMES)})
+    return {(name, relation, privilege) for name, relation, privilege in found}
+
+
 def _executed(connection: Connection, statement: str) -> list[str]:
-    connection.execute(text(statement))
+    connection.execute(text(statement.replace(":", r"\:")))  # a name may hold what is a parameter elsewhere
     return [statement]

@@ -4,6 +4,7 @@ Tokens are ours: a token of RDS is good for one user, and here is a password tha
 Postgres is set up as RDS is: its owner is no superuser, and a member of `rds_iam` is not let in with a password.
 """
 
+import secrets
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -198,6 +199,66 @@ def test_tables_of_the_project_are_the_workers_and_producers_before_and_after(su
     ):
         with pytest.raises(ProgrammingError, match="permission denied"):
             execute(superuser, f"SET LOCAL ROLE {name}", statement)
+
+
+def test_tables_of_the_project_are_given_whatever_they_are_called_and_in_whatever_schema(superuser: Engine) -> None:
+    execute(
+        superuser,
+        'CREATE SCHEMA "the shop"',
+        'CREATE TABLE "the shop".ledger (id bigserial)',
+        'CREATE TABLE "50%, \\:or less" (id int)',
+        "CREATE VIEW latest AS SELECT 1 AS id",
+    )
+    for versioned in _PARTS:
+        list(migrations.upgrade(superuser, versioned))
+    _create(superuser)
+
+    execute(
+        superuser,
+        f"SET LOCAL ROLE {_WORKER}",
+        'INSERT INTO "the shop".ledger DEFAULT VALUES',
+        'INSERT INTO "50%, \\:or less" VALUES (1)',
+        "SELECT * FROM latest",
+    )
+
+
+def test_a_second_database_of_the_server_gives_its_own_tables_too(tables: Engine) -> None:
+    """Roles are the server's: they are there already, as after a restore into a new database."""
+    name = f"second_{secrets.token_hex(4)}"
+    with tables.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    second = engines.engine(tables.url.set(database=name).render_as_string(hide_password=False))
+    try:
+        execute(second, "CREATE TABLE ledger (id bigserial)")
+        for versioned in _PARTS:
+            list(migrations.upgrade(second, versioned))
+        _create(second)
+        execute(second, "CREATE TABLE later (id bigserial)")
+
+        for table in ("ledger", "later"):
+            execute(second, f"SET LOCAL ROLE {_WORKER}", f"INSERT INTO {table} DEFAULT VALUES")
+        assert _create(second) == []
+    finally:
+        second.dispose()
+        with tables.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def test_who_does_not_own_sluices_tables_is_refused(superuser: Engine) -> None:
+    """Postgres gives nothing then, and warns where somebody has some rights himself."""
+    for versioned in _PARTS:
+        list(migrations.upgrade(superuser, versioned))
+    execute(superuser, "DROP ROLE rds_iam")
+    master = engines.engine(_master(superuser))
+
+    with pytest.raises(ProgrammingError, match="permission denied"):
+        _create(master)
+    execute(superuser, "GRANT ALL ON ALL TABLES IN SCHEMA public TO master")
+    execute(superuser, "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO master")
+    with pytest.raises(ConfigError, match="does not own"):
+        _create(master)
+
+    master.dispose()
 
 
 def _master(superuser: Engine) -> str:
