@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,12 +55,18 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Lease:
-    """One message in the hands of a consumer. `ends_us` is the last instant at which it may have ended, if known."""
+    """One message in the hands of a consumer.
+
+    `ends_us` is the last instant at which it may have ended, if known; `deleted_us` when its first delete was answered;
+    `refused` why its last delete was not accepted.
+    """
 
     row: _Row
     ends_us: int | None
     timeout_us: int | None
     settled_us: int | None = None
+    deleted_us: int | None = None
+    refused: str | None = None
     why_again: str | None = "unsettled"
     earlier: "_Lease | None" = None
 
@@ -79,7 +86,8 @@ def conduct(history: History, timeouts: Mapping[str, int]) -> dict[str, Any]:
     Returns:
         `queues`: name to `work_us` (from receive to delete: count, percentiles, max; None without one), `again` (why a
         message was received again to how often), `late`, `late_work_us_max`, `late_timeout_us`, `refused` (error code
-        to how many deletes), `together` (deletes in another order than their group's, or beside another consumer's).
+        to how many handles, of which no later delete was accepted), `together` (deletes that were answered before an
+        earlier message of the group was settled, by one clock).
         `found`: a sentence for each thing that is no promise of AWS, and the consumer's to mend.
     """
     tally = Tally(history.tally(partial(_conduct_of_part, timeouts=dict(timeouts))))
@@ -116,7 +124,7 @@ def _found(queue: str, of: Mapping[str, Any]) -> Iterator[str]:
     if of["together"]:
         messages = plural(of["together"], "message")
         yield (
-            f"{queue}: {messages} settled before an earlier one of the group that was also at work: two threads or"
+            f"{queue}: {messages} deleted before an earlier one of the group that was also at work: two threads or"
             " consumers work on one group, and its order ends there"
         )
 
@@ -145,7 +153,7 @@ def lines(measured: Mapping[str, Any]) -> list[str]:
 def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> list[pa.Table]:
     leases: dict[tuple[str, str | None, int], _Lease] = {}
     of_message: dict[tuple[str, str | None, int], _Lease] = {}
-    of_group: dict[tuple[str, str | None], list[_Lease]] = defaultdict(list)
+    of_group: dict[tuple[str, str | None, str | None], list[_Lease]] = defaultdict(list)
     found: Counter[tuple[str, str, int]] = Counter()
     for row in sorted((row for events in part for row in _rows(events)), key=_Row.order):
         key = row.queue, row.group, row.handle
@@ -156,13 +164,11 @@ def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> 
         elif row.responded_us != NONE and key not in leases:  # a repeat by attempt id has the same handle
             lease = leases[key] = _leased(row, timeouts)
             found["received", row.queue, 0] += 1
-            of_group[row.queue, row.group].append(lease)
+            of_group[row.queue, row.group, row.clock].append(lease)
             if row.message:
                 lease.earlier = of_message.get((row.queue, row.group, row.message))
                 of_message[row.queue, row.group, row.message] = lease
-    for lease in leases.values():
-        if lease.earlier is not None and lease.earlier.why_again is not None:
-            found[lease.earlier.why_again, lease.row.queue, 0] += 1
+    found.update(chain.from_iterable(map(_count, leases.values())))
     for of in of_group.values():
         for queue, count in _out_of_order(of):
             found["together", queue, 0] += count
@@ -219,8 +225,9 @@ def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None
     if row.kind == Kind.DELETED:
         if not lease.is_settled:
             found["work", row.queue, max(0, worked_us)] += 1
-        if row.outcome == Outcome.FAIL:
-            found["refused", f"{row.queue} {row.error}", 0] += 1
+        lease.refused = str(row.error) if row.outcome == Outcome.FAIL else None
+        if lease.deleted_us is None and row.responded_us != NONE:
+            lease.deleted_us = row.responded_us
         lease.settled_us = row.invoked_us if lease.settled_us is None else lease.settled_us
         if lease.why_again == "unsettled":
             lease.why_again = None  # that it came again is no doing of its consumer
@@ -234,11 +241,23 @@ def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None
             lease.why_again, lease.settled_us = "released", row.invoked_us
 
 
+def _count(lease: _Lease) -> Iterator[tuple[str, str, int]]:
+    """Yield what is counted of a lease when all of its uses are known."""
+    if lease.earlier is not None and lease.earlier.why_again is not None:
+        yield lease.earlier.why_again, lease.row.queue, 0
+    if lease.refused is not None:
+        yield "refused", f"{lease.row.queue} {lease.refused}", 0
+
+
 def _out_of_order(leases: list[_Lease]) -> Iterator[tuple[str, int]]:
-    """Yield a queue for each message that was settled while an earlier one of its group was still at work."""
+    """Yield a queue for each message that was deleted while an earlier one of its group was still at work.
+
+    What is given back meanwhile comes again behind the earlier one.
+    """
     at_work_until = 0
     for lease in leases:
         if lease.settled_us is not None:
-            if lease.settled_us < at_work_until:
+            is_over = lease.deleted_us is not None and lease.deleted_us <= at_work_until
+            if is_over and lease.settled_us < at_work_until:  # not in one call
                 yield lease.row.queue, 1
             at_work_until = max(at_work_until, lease.settled_us)

@@ -1,18 +1,22 @@
 """What the consumers of a recording did that is theirs to mend: a service that keeps its promises is no excuse."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from sluice.history.events import Event, Kind
 from sluice.judge import recording
 from sluice.judge.checker.verdict import EXIT_CROSSED, Status, Verdict
 from sluice.judge.engine import opened
 from sluice.judge.report import summary
 from sluice.recorder import record
+from tests.support.histories.by_hand import deleted, received
 from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, Shop
+from tests.support.histories.recordings import engine_of
 
 
 def _delete(shop: Shop, handle: str) -> None:
@@ -93,7 +97,7 @@ def _verdict_of(folder: Path, consume: Callable[[Shop], None], seconds: int = VI
         (
             _work_in_threads,
             [
-                "1 message settled before an earlier one of the group that was also at work: two threads or consumers"
+                "1 message deleted before an earlier one of the group that was also at work: two threads or consumers"
                 " work on one group, and its order ends there"
             ],
             "of 4 messages",
@@ -126,3 +130,46 @@ def test_a_handle_is_late_only_where_the_timeout_is_known(tmp_path: Path) -> Non
 
     assert measured["queues"][QUEUE]["late"] == 0
     assert measured["queues"][QUEUE]["refused"] == {"InvalidParameterValue": 1}
+
+
+_ANSWER = [received("billing", idx, 0, call_id="one", batch_position=idx) for idx in range(3)]
+_FIRST, _SECOND, _ = _ANSWER
+
+
+def _refused(receive: Event, at_ms: int) -> Event:
+    return deleted(receive, at_ms, outcome="fail", error="RequestThrottled")
+
+
+def _released(receive: Event, at_ms: int) -> Event:
+    return replace(deleted(receive, at_ms), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([_refused(_FIRST, 100), deleted(_FIRST, 200)], []),
+        ([_refused(_FIRST, 100), _refused(_FIRST, 200)], ["1 delete refused"]),
+        ([_released(receive, 100 * place) for place, receive in enumerate(reversed(_ANSWER), 1)], []),
+        ([deleted(_SECOND, 100), _released(_FIRST, 200)], ["1 message deleted"]),
+        ([deleted(_SECOND, 100, took_ms=50), deleted(_FIRST, 101)], []),
+        ([deleted(_SECOND, 100), deleted(_FIRST, 200)], ["1 message deleted"]),
+        ([replace(_SECOND, clock_id="d"), deleted(_SECOND, 100, clock_id="d"), deleted(_FIRST, 200)], []),
+    ],
+    ids=[
+        "a delete that is tried again",
+        "a delete that is refused each time",
+        "the answer is given back from its end",
+        "the first is given back and the second deleted",
+        "deletes that are sent together",
+        "deletes one after the other",
+        "deletes by other clocks",
+    ],
+)
+def test_what_is_lawful_is_no_finding(events: list[Event], found: list[str]) -> None:
+    own = {event.idx for event in events if event.kind == Kind.RECEIVED}
+    answer = [receive for receive in _ANSWER if receive.idx not in own]
+
+    measured = engine_of([*answer, *events]).conduct({"billing": 30})
+
+    assert len(measured["found"]) == len(found)
+    assert all(line.startswith(f"billing: {start}") for line, start in zip(measured["found"], found, strict=True))
