@@ -13,7 +13,7 @@ evaluated in Python on time series: what is tested is what is deployed.
   the busy lanes are worth, with a quarter to spare (docs/decisions/0005-idle-lanes.md).
 - The *brake* holds a service that makes no progress. A message that failed is in flight until its next try, and no lane
   has it, so to scale on it would start tasks for as long as an outage lasts. So: no value is above the target while
-  fewer than half of the receives end in a delete; nor, while more is in flight than there are lanes, as long as a fifth
+  fewer than half of the receives end in a delete; nor, while more is in flight than there are lanes, as long as a third
   of them does not (docs/decisions/0010-busy-lanes.md).
 - The *floor* keeps what is needed: tasks that keep up have no backlog, and a policy on backlog alone takes half of them
   away, waits until they are late, and brings them back. So busy lanes count as well: with 0.85 of all lanes at work a
@@ -68,7 +68,7 @@ _IDLE_BELOW = 0.9
 _BUSY_ENOUGH = 0.85
 _RECEIVES_PER_DELETE = 2
 """From so many receives for a delete on, a service makes no progress."""
-_RECEIVES_PER_DELETE_WAITING = 1.25
+_RECEIVES_PER_DELETE_WAITING = 1.5
 """The same while failed messages wait for their next try."""
 _NO_BRAKE = Number(1_000_000_000)
 _BETWEEN_MESSAGES_SECONDS = 0.25

@@ -261,6 +261,22 @@ def test_an_outage_starts_no_task_and_its_end_starts_as_many_as_ever(share: floa
     assert max(wanted[121:129]) == 29
 
 
+def test_poison_that_is_no_outage_stops_no_scale_out() -> None:
+    """One message in ten fails at all of its five receives: a third of the receives, and the rest is worth tasks."""
+    tasks = TaskWork(lanes=4, handler_seconds=5, acceptable_latency_seconds=120)
+    rates = np.concatenate([constant(0.8, 60), constant(5, 120)])
+    demand = _demand(tasks)
+    assert isinstance(demand, Combined)
+
+    deployed, unbraked = (
+        _run(DrawnTraffic(name="poison", rates=rates, groups=300, poison_share=0.1), tasks, term, max_tasks=20)
+        for term in (demand, demand.parts[0])
+    )
+
+    assert deployed.most_tasks == unbraked.most_tasks == 20
+    assert (deployed.quantile_seconds(0.95) or 0) < 1.1 * (unbraked.quantile_seconds(0.95) or 0)
+
+
 def test_long_jobs_in_flight_keep_their_workers() -> None:
     """Jobs of five minutes, one every ten seconds, are thirty lanes of work: once there, never under eight tasks."""
     tasks = TaskWork(lanes=4, handler_seconds=300, acceptable_latency_seconds=300)
