@@ -7,14 +7,15 @@ takes away stays away.
 
 On RDS a user that is a member of `rds_iam` logs in with a token of IAM and no longer with a password, and a member of a
 member is one, too. Since version 16 Postgres makes whoever creates a user its member, unless he is a superuser. Whether
-RDS counts that was not read anywhere. So it is looked at before the commit: owners do not lock themselves out.
+RDS counts that was not read anywhere. So there a role creates these users that is dropped again, and its memberships
+with it; and before the commit it is looked whether the owner would lock himself out.
 
 https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.DBAccounts.html,
 https://github.com/db-operator/db-operator/issues/118, https://www.postgresql.org/docs/18/role-attributes.html,
 https://www.postgresql.org/docs/18/sql-alterdefaultprivileges.html (read 2026-11-26)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection, text
 
@@ -70,6 +71,7 @@ RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
 _OWN_TABLES = (DatabaseRole.PRODUCER, DatabaseRole.WORKER)
 """Who reads and writes the tables of the project itself."""
 
+_MAKER = "sluice_maker"
 _NAMES = tuple(role.value for role in DatabaseRole)
 _RELATIONS = tuple(dict.fromkeys(name for rights in RIGHTS.values() for name in rights))
 _FOUND = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:names)")
@@ -80,6 +82,10 @@ _IS_IN_IAM = text(
 )
 _NEEDS_TOKEN = text(
     "SELECT NOT rolsuper AND pg_has_role(oid, 'rds_iam', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
+)
+_BECOMES_MEMBER = text(
+    "SELECT NOT rolsuper AND CAST(current_setting('server_version_num') AS int) >= 160000"
+    " FROM pg_roles WHERE rolname = current_user"
 )
 _LACKS_SCHEMA = text("SELECT NOT has_schema_privilege(:name, CAST(:schema AS regnamespace), 'USAGE')")
 _HELD = text(
@@ -138,16 +144,34 @@ def _users(connection: Connection, *, has_iam: bool) -> list[str]:
     """Make the users that are not there, and give the project's own tables to those that are new in this database."""
     there = set(connection.execute(_FOUND, {"names": list(_NAMES)}).scalars())
     known = {name for name, *_ in _held(connection)}  # users are the server's, rights are the database's
-    done = []
+    becomes_member = has_iam and connection.execute(_BECOMES_MEMBER).scalar_one()
+    done = _make([name for name in _NAMES if name not in there], connection, becomes_member=becomes_member)
     for role in DatabaseRole:
-        if role.value not in there:
-            done += _executed(connection, f"CREATE ROLE {role.value} LOGIN")
         if role in _OWN_TABLES and role.value not in known:
             done += _give_own_tables(connection, role.value)
         if has_iam and not connection.execute(_IS_IN_IAM, {"name": role.value}).scalar_one():
             done += _executed(connection, f"GRANT rds_iam TO {role.value}")
         done += _give_schema(connection, role.value, connection.execute(_SCHEMA_NAME).scalar_one())
     return done
+
+
+def _make(names: Sequence[str], connection: Connection, *, becomes_member: bool) -> list[str]:
+    """Make users; by a role that is gone afterwards, where their maker becomes their member.
+
+    https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-CREATEROLE-SELF-GRANT,
+    https://www.postgresql.org/docs/18/sql-grant.html (read 2026-11-26)
+    """
+    made = [f"CREATE ROLE {name} LOGIN" for name in names]
+    if made and becomes_member:
+        made = [
+            f"CREATE ROLE {_MAKER} CREATEROLE",
+            f"GRANT {_MAKER} TO CURRENT_USER WITH SET TRUE",
+            f"SET LOCAL ROLE {_MAKER}",
+            *made,
+            "RESET ROLE",
+            f"DROP ROLE {_MAKER}",
+        ]
+    return [statement for each in made for statement in _executed(connection, each)]
 
 
 def _give_schema(connection: Connection, name: str, schema: str) -> list[str]:

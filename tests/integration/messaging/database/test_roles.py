@@ -274,22 +274,54 @@ def _grant_as_rds(
     return statement, parameters
 
 
-def test_an_owner_who_would_lock_himself_out_is_refused_and_gets_in_as_before(superuser: Engine, server: Any) -> None:
-    """Postgres makes who creates a user its member, and a member of a member of rds_iam needs a token."""
+@pytest.fixture
+def rds(superuser: Engine, server: Any) -> Engine:
+    """Return the superuser's engine on what lets members of rds_iam in with nothing but a token, as RDS does."""
     _let_in(server, superuser, "reject")
     event.listen(superuser, "before_cursor_execute", _grant_as_rds, retval=True)
-    with superuser.connect() as connection:
-        connection.execute(text("SET SESSION AUTHORIZATION master"))
-        with pytest.raises(ConfigError, match="a member of them here, and so of rds_iam"):
-            roles.create(connection)
+    return superuser
 
-    master = engines.engine(_master(superuser))
-    assert _user(master) == "master"
-    with master.begin() as connection:
-        assert connection.execute(text("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'sluice%'")).scalar_one() == 0
-        connection.execute(text("CREATE ROLE reporting"))
+
+def _create_as_master(rds: Engine) -> list[str]:
+    with rds.begin() as connection:
+        connection.execute(text("SET SESSION AUTHORIZATION master"))
+        done = roles.create(connection)
+        connection.execute(text("RESET SESSION AUTHORIZATION"))
+    return done
+
+
+def test_an_owner_who_makes_users_with_tokens_goes_on_logging_in_with_a_password(rds: Engine) -> None:
+    """Postgres makes who creates a user its member, and a member of a member of rds_iam needs a token."""
+    master = engines.engine(_master(rds))
+    for versioned in _PARTS:
+        list(migrations.upgrade(master, versioned))
+
+    assert f"GRANT rds_iam TO {_WORKER}" in _create_as_master(rds)
+    assert _create_as_master(rds) == []
+
     master.dispose()
-    execute(superuser, "GRANT rds_iam TO reporting")  # as it would have been
+    assert _user(master) == "master"
+    master.dispose()
+    with rds.connect() as connection:
+        found = connection.execute(text("SELECT rolname FROM pg_roles WHERE rolname LIKE 'sluice%'")).scalars()
+        assert set(found) == {role.value for role in DatabaseRole}
+    worker = engines.engine(rds.url.set(username=_WORKER).render_as_string(hide_password=False))
+    with pytest.raises(OperationalError, match=r"pg_hba\.conf rejects"):
+        _user(worker)
+
+
+def test_an_owner_who_would_lock_himself_out_is_refused_and_gets_in_as_before(rds: Engine) -> None:
+    """A user whom he made by himself, so that he is its member."""
+    master = engines.engine(_master(rds))
+    execute(master, f"CREATE ROLE {_WORKER} LOGIN")
+
+    with pytest.raises(ConfigError, match="a member of them here, and so of rds_iam"):
+        _create_as_master(rds)
+
+    master.dispose()
+    assert _user(master) == "master"
+    master.dispose()
+    execute(rds, f"GRANT rds_iam TO {_WORKER}")  # as it would have been
     with pytest.raises(OperationalError, match=r"pg_hba\.conf rejects"):
         _user(master)
 
