@@ -229,7 +229,7 @@ def _unreported(tried: Tried) -> Iterator[Mistake]:
         seen: dict[str, tuple[str, str]] = {}
         for metric in policy.watched.metrics.values():
             wanted = service.dimensions_in(metric.namespace)
-            is_of_another = [*metric.dimensions] == [*wanted] and metric.dimensions != wanted
+            is_of_another = metric.dimensions.keys() == wanted.keys() and metric.dimensions != wanted
             written = ", ".join(f"{name} {value}" for name, value in metric.dimensions.items()) or "no dimension"
             right = ", ".join(f"{name} {value}" for name, value in wanted.items())
             if metric.namespace == "AWS/SQS" and is_of_another:

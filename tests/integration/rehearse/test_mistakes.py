@@ -137,6 +137,7 @@ def _of_another_service(template: Any) -> None:
     for dimensions in _dimensions_of_running(template):
         (service,) = [each for each in dimensions if each["Name"] == "ServiceName"]
         service["Value"] = naming.service_name(FULL, NIGHT.name)
+        dimensions.reverse()  # their order means nothing
 
 
 def _without_a_cluster(template: Any) -> None:
