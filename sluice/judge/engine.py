@@ -48,7 +48,10 @@ _OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_o
 _OVERVIEW_COLUMNS = (*_OVERVIEW[:-2], "message_group_id", "outcome", "invoked_at_us")
 _ANSWERED_KINDS = (Kind.PUBLISHED.value, Kind.RECEIVED.value)
 _ANSWERED_COLUMNS = ("kind", "queue", "message_group_id", "sqs_message_id", "sqs_sequence_number")
-_COUNTED_COLUMNS = ("kind", "queue", "sqs_message_id", "receive_count", "sent_at_us", "first_received_at_us")
+_COUNTED_COLUMNS = (
+    *("kind", "queue", "message_group_id", "sqs_message_id", "receive_count"),
+    *("sent_at_us", "first_received_at_us"),
+)
 _ID_COLUMNS = (
     *("kind", "outcome", "queue", "message_group_id", "idx", "deduplication_id", "body_hash"),
     *("invoked_at_us", "responded_at_us"),

@@ -107,6 +107,11 @@ class Rows:
     columns: Sequence[str] = tuple(journal.SCHEMA.names)
     is_grouped: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse groups that nobody could tell: their events would be spread over the parts."""
+        if self.is_grouped and "message_group_id" not in self.columns:
+            raise ValueError(f"whole groups need message_group_id among the columns {self.columns}")
+
     def wanted(self) -> pa.Array:
         """Return the values."""
         return pa.array(sorted(self.values), pa.string())

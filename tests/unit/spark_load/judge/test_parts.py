@@ -19,6 +19,7 @@ from sluice.judge.reading.parquet_files import Rows, pieces, together, write
 from sluice.judge.tally import PLACE_KEYS, TALLY, add_up, shorten
 from spark_load.judge import parts
 from tests.support.anomalies import CASES as ANOMALIES
+from tests.support.histories.by_hand import EXPECTATION, published, received
 from tests.support.histories.planned_runs import STRICT, judged
 from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, forward
 from tests.support.histories.recordings import table_of
@@ -110,6 +111,16 @@ def test_every_recording_is_told_alike_in_one_part_and_in_several(tmp_path: Path
 
     assert whole == bucketed
     assert whole == exchanged
+
+
+def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -> None:
+    """Whatever is told of a message needs all of its receives in one part."""
+    receives = [received("billing", 0, 40_000 * count, receive_count=count) for count in range(1, 7)]
+    history = InMemory(table_of([published(0, 0), *receives[:2], *receives[3:]]))
+
+    unseen = [engine.unseen_receives(EXPECTATION)["billing"] for engine in _engines(history, tmp_path / "buckets")]
+
+    assert unseen == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
