@@ -208,11 +208,11 @@ def _rights(connection: Connection) -> list[str]:
         done += _executed(connection, f"GRANT {privilege} ON {relation} TO {name}")
     for name, relation, privilege in sorted(held - wanted):
         done += _executed(connection, f"REVOKE {privilege} ON {relation} FROM {name}")
-    if done and (other := sorted(wanted ^ _held(connection))):
-        name, relation, privilege = other[0]
+    if done and (lacking := sorted(wanted - _held(connection))):
+        name, relation, privilege = lacking[0]
         raise ConfigError(
-            f"the user who makes the database's roles does not own {relation}: {name}'s {privilege} on it stayed as it"
-            " was, so nothing was changed; let the owner of Sluice's tables do it"
+            f"the user who makes the database's roles does not own {relation}, and Postgres gave {name} no {privilege}"
+            " on it, so nothing was changed; let the owner of Sluice's tables do it"
         )
     return done
 

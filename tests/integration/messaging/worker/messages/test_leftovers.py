@@ -160,12 +160,12 @@ def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover
     _assert_as_without(on_postgres_once, misdeed)
 
 
-@pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_of_threads(SQLITE))
+@pytest.mark.parametrize("misdeed", diagonal(2, connection_misdeeds.misdeeds_of_threads(SQLITE)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     """It changed the connection while that was in its pool, and nobody holds it any more."""
     _assert_as_without(on_sqlite, misdeed, is_early=True)
 
 
-@pytest.mark.parametrize("misdeed", connection_misdeeds.misdeeds_of_threads(POSTGRES))
+@pytest.mark.parametrize("misdeed", diagonal(2, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed, is_early=True)
