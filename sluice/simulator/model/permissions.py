@@ -23,9 +23,9 @@ def _one_or_list(values: Iterable[str]) -> str | list[str]:
 
 
 def statements(policy: Mapping[str, Any]) -> list[Policy]:
-    """Return the statements of a policy; a policy may hold a single one without a list."""
-    found = policy.get("Statement", [])
-    return list(found) if isinstance(found, list) else [found]
+    """Return the statements of a policy; a policy may hold a single one without a list, or what is none."""
+    found = policy.get("Statement")
+    return [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
 
 
 def has_label(policy: Mapping[str, Any], label: str) -> bool:

@@ -128,3 +128,46 @@ def test_unsubscribing_after_the_topic_was_deleted_is_no_mistake(service: Servic
     service.sns("DeleteTopic", TopicArn=topic)
 
     assert service.sns("Unsubscribe", SubscriptionArn=subscription) == {}
+
+
+@pytest.mark.parametrize("name", ["Policy", "DeliveryPolicy"])
+@pytest.mark.parametrize("text", ["x", "[]", "null", '"a"', "1"])
+def test_a_policy_that_is_no_object_is_refused(service: Service, name: str, text: str) -> None:
+    """In a text that nobody recorded."""
+    topic = service.sns("CreateTopic", Name="t")["TopicArn"]
+
+    with pytest.raises(Refusal, match=f"InvalidParameter.*{name}"):
+        service.sns("SetTopicAttributes", TopicArn=topic, AttributeName=name, AttributeValue=text)
+    with pytest.raises(Refusal, match=f"InvalidParameter.*{name}"):
+        service.sns("CreateTopic", Name="other", Attributes={name: text})
+
+    service.sns("GetTopicAttributes", TopicArn=topic)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Policy", ""),
+        ("Policy", '{"Statement":null}'),
+        ("Policy", '{"Statement":["a"]}'),
+        ("DeliveryPolicy", ""),
+        ("DeliveryPolicy", '{"http":null}'),
+        ("DeliveryPolicy", '{"http":[]}'),
+        ("DeliveryPolicy", '{"http":{"defaultHealthyRetryPolicy":1}}'),
+    ],
+)
+def test_an_odd_policy_takes_permissions_and_can_be_read(service: Service, name: str, text: str) -> None:
+    topic = service.sns("CreateTopic", Name="t")["TopicArn"]
+    service.sns("SetTopicAttributes", TopicArn=topic, AttributeName=name, AttributeValue=text)
+
+    service.sns("GetTopicAttributes", TopicArn=topic)
+    service.sns("AddPermission", TopicArn=topic, Label="l", AWSAccountId=["111122223333"], ActionName=["Publish"])
+    service.sns("RemovePermission", TopicArn=topic, Label="l")
+
+
+@pytest.mark.parametrize("text", ["", '{"Statement":null}', '{"Statement":["a"]}', '{"Statement":"a"}'])
+def test_an_odd_policy_of_a_queue_takes_permissions(service: Service, text: str) -> None:
+    url = service.queue(Policy=text)
+
+    service.sqs("AddPermission", QueueUrl=url, Label="l", AWSAccountIds=["111122223333"], Actions=["SendMessage"])
+    service.sqs("RemovePermission", QueueUrl=url, Label="l")

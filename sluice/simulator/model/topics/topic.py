@@ -135,7 +135,7 @@ class Topic:
 
     def policy(self) -> dict[str, Any]:
         """Return who may use the topic: its owner, unless told otherwise [SNS-149]."""
-        if "Policy" in self.attributes:
+        if self.attributes.get("Policy"):
             policy: dict[str, Any] = json.loads(self.attributes["Policy"])
             return policy
         owners = {
@@ -150,9 +150,9 @@ class Topic:
 
     def effective_delivery_policy(self) -> dict[str, Any]:
         """Return how deliveries by HTTP are repeated: as given, and by default what is not given."""
-        given = json.loads(self.attributes.get("DeliveryPolicy") or "{}").get("http", {})
+        given = _dict(json.loads(self.attributes.get("DeliveryPolicy") or "{}").get("http"))
         merged = {
-            name: {**default, **(given.get(name) or {})} if isinstance(default, dict) else given.get(name, default)
+            name: {**default, **_dict(given.get(name))} if isinstance(default, dict) else given.get(name, default)
             for name, default in _DELIVERY_POLICY.items()
         }
         return {"http": merged}
@@ -201,6 +201,10 @@ class Topic:
         return str(FIRST_SEQUENCE_NUMBER + self._numbers * SEQUENCE_STEP)
 
 
+def _dict(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _instant(text: str | None) -> float | None:
     return None if text is None else datetime.fromisoformat(text).timestamp()
 
@@ -241,9 +245,18 @@ def check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
     _check_choice(name, value)
     if name == "ArchivePolicy" and value not in ("", "{}") and not (is_fifo and _is_archive_policy(value)):  # [SNS-40]
         raise sns_invalid("Attributes Reason: ArchivePolicy: Invalid policy.")
+    if name in ("Policy", "DeliveryPolicy") and value and not _is_object(value):  # text not recorded
+        raise sns_invalid(f"{name}: failed to parse JSON.")
     sizes = range(limits.MESSAGE_BYTES_MIN, limits.MESSAGE_BYTES_MAX + 1)
     if name == "MaximumMessageSize" and not (value.isdecimal() and int(value) in sizes):
         raise sns_invalid(f"Attributes Reason: MaximumMessageSize: Invalid value [{value}].")
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_archive_policy(value: str) -> bool:
