@@ -7,6 +7,7 @@ Postgres is set up as RDS is: its owner is no superuser, and a member of `rds_ia
 import secrets
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,17 @@ def test_roles_are_made_once_and_rights_that_somebody_changed_are_put_right(tabl
         f"GRANT UPDATE ON sluice_outbox TO {_RELAY}",
         f"REVOKE DELETE ON sluice_inbox_group FROM {_RELAY}",
     ]
+
+
+def test_many_tasks_make_the_roles_at_once(superuser: Engine) -> None:
+    """Each task of a deployment does it before its service starts."""
+    for versioned in _PARTS:
+        list(migrations.upgrade(superuser, versioned))
+    with ThreadPoolExecutor(8) as tasks:
+        done = list(tasks.map(_create, [superuser] * 8))
+
+    assert sorted(map(bool, done)) == [False] * 7 + [True]
+    assert _create(superuser) == []
 
 
 def test_tables_of_the_project_are_the_workers_and_producers_before_and_after(superuser: Engine) -> None:
