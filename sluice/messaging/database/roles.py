@@ -87,6 +87,7 @@ _BECOMES_MEMBER = text(
     "SELECT NOT rolsuper AND CAST(current_setting('server_version_num') AS int) >= 160000"
     " FROM pg_roles WHERE rolname = current_user"
 )
+_LACKS_DATABASE = text("SELECT NOT has_database_privilege(:name, current_database(), 'CONNECT')")
 _LACKS_SCHEMA = text("SELECT NOT has_schema_privilege(:name, CAST(:schema AS regnamespace), 'USAGE')")
 _HELD = text(
     "SELECT pg_get_userbyid(held.grantee), relname, held.privilege_type"
@@ -98,7 +99,7 @@ _THERE = text(
     "SELECT relname FROM pg_class"
     " WHERE relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND relname = ANY(:relations)"
 )
-_SCHEMA_NAME = text("SELECT quote_ident(current_schema())")
+_PLACE = text("SELECT quote_ident(current_database()), quote_ident(current_schema())")
 _OF_PROJECT = text(
     "SELECT quote_ident(nspname) AS schema, quote_ident(nspname) || '.' || quote_ident(relname) AS name,"
     " relkind = 'S' AS is_sequence FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
@@ -144,6 +145,7 @@ def _users(connection: Connection, *, has_iam: bool) -> list[str]:
     """Make the users that are not there, and give the project's own tables to those that are new in this database."""
     there = set(connection.execute(_FOUND, {"names": list(_NAMES)}).scalars())
     known = {name for name, *_ in _held(connection)}  # users are the server's, rights are the database's
+    database, schema = connection.execute(_PLACE).one()
     becomes_member = has_iam and connection.execute(_BECOMES_MEMBER).scalar_one()
     done = _make([name for name in _NAMES if name not in there], connection, becomes_member=becomes_member)
     for role in DatabaseRole:
@@ -151,7 +153,9 @@ def _users(connection: Connection, *, has_iam: bool) -> list[str]:
             done += _give_own_tables(connection, role.value)
         if has_iam and not connection.execute(_IS_IN_IAM, {"name": role.value}).scalar_one():
             done += _executed(connection, f"GRANT rds_iam TO {role.value}")
-        done += _give_schema(connection, role.value, connection.execute(_SCHEMA_NAME).scalar_one())
+        if connection.execute(_LACKS_DATABASE, {"name": role.value}).scalar_one():
+            done += _executed(connection, f"GRANT CONNECT ON DATABASE {database} TO {role.value}")
+        done += _give_schema(connection, role.value, schema)
     return done
 
 

@@ -234,6 +234,19 @@ def test_tables_of_the_project_are_given_whatever_they_are_called_and_in_whateve
     )
 
 
+def test_users_get_into_a_database_that_is_closed_to_all_others(superuser: Engine) -> None:
+    execute(superuser, "REVOKE ALL ON DATABASE shop FROM PUBLIC", "REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    for versioned in _PARTS:
+        list(migrations.upgrade(superuser, versioned))
+    _create(superuser)
+
+    worker = engines.engine(_Tokens(superuser).url_of(_WORKER))
+    execute(worker, "SELECT * FROM sluice_inbox_group")
+
+    worker.dispose()
+    assert _create(superuser) == []
+
+
 def test_a_second_database_of_the_server_gives_its_own_tables_too(tables: Engine) -> None:
     """Roles are the server's: they are there already, as after a restore into a new database."""
     name = f"second_{secrets.token_hex(4)}"
