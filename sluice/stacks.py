@@ -109,6 +109,8 @@ class DatabaseStack(EnvironmentStack):
             SecretArn=self.database.access.secret_arn,
             Endpoint=self.database.cluster.cluster_endpoint.socket_address,
         )
+        # Also where nobody is a user: CloudFormation takes no export away that a later stack still imports.
+        self.export_value(self.database.cluster.cluster_resource_identifier)
         if self.database.access.users_arn is not None:
             self.output(UsersArn=self.database.access.users_arn)
 

@@ -122,7 +122,6 @@ CHANGES = (
     _of("`engine_version` lower", _DATA, database=replace(_DATABASE, engine_version="16.9")),
     _of("`standby` off", _DATA, database=replace(_DATABASE, standby=False)),
     _of("`backup_days` lower", _DATA, database=replace(_DATABASE, backup_days=1)),
-    _of("`database` taken away: its stack stays", _DATA, database=None),
     _of("`cidr`", _DATA, network=NewNetwork(cidr="10.1.0.0/16")),
     _of("`availability_zones` 3 in place of 2", _DATA, network=NewNetwork(availability_zones=3)),
     Change(

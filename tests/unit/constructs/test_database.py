@@ -10,6 +10,7 @@ import pytest
 from aws_cdk import aws_rds as rds
 
 from sluice.declaration import NewDatabase
+from tests.support.templates.environments import CHANGING, OWNED
 from tests.support.templates.resources import Resource, Stacks, of_kind, outputs
 
 CLUSTER, INSTANCE = "AWS::RDS::DBCluster", "AWS::RDS::DBInstance"
@@ -148,3 +149,11 @@ def test_the_outputs_say_what_producers_join_and_log_in_as(stacks: Mapping[str, 
         "UsersArn": users,
     }
     assert of_network == {"ProducersSecurityGroupId": "GroupId(NetworkProducers)"}
+
+
+@pytest.mark.parametrize("users", [CHANGING, OWNED])
+def test_the_way_back_to_the_owner_takes_no_export_away(edited: Mapping[str, Stacks], users: str) -> None:
+    """CloudFormation refuses to, as the stacks of producers and tasks, which are updated later, still import it."""
+    exported = edited[users]["database"].template["Outputs"].values()
+
+    assert [output for output in exported if "DBClusterResourceId" in output.get("Export", {}).get("Name", "")]
