@@ -54,6 +54,7 @@ _COUNTED_COLUMNS = (
 )
 _ID_COLUMNS = (
     *("kind", "outcome", "queue", "message_group_id", "idx", "deduplication_id", "body_hash"),
+    *("sns_message_id", "sqs_message_id"),
     *("invoked_at_us", "responded_at_us"),
 )
 _MOVED_COLUMNS = ("message_group_id", "queue", "message_run", "invoked_at_us", "responded_at_us", "sent_at_us")
@@ -126,7 +127,8 @@ class Engine:
         of_message: dict[tuple[str, int], set[int]] = defaultdict(set)
         for row in rows.sort_by("invoked_at_us").to_pylist():
             message = row["message_group_id"] or "", row["idx"] or 0
-            of_key[row["key"]].append(IdUse(row["invoked_at_us"], row["responded_at_us"], row["queue"], message))
+            id_ = row["sns_message_id"] or row["sqs_message_id"]
+            of_key[row["key"]].append(IdUse(row["invoked_at_us"], row["responded_at_us"], row["queue"], message, id_))
             of_message[message].add(row["key"])
         return {
             message: of_key[ids.pop()]
@@ -312,7 +314,8 @@ def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
 def _publishes_in_part(part: Iterable[Events], *, keys: Sequence[int]) -> list[pa.Table]:
     """Return the publishes under some ids: where to, of which message, and when they may have had their effect."""
     times = dict.fromkeys(("invoked_at_us", "responded_at_us"), pa.int64())
-    names = {"queue": pa.string(), "message_group_id": pa.string(), "idx": pa.int64()}
+    texts = ("queue", "message_group_id", "sns_message_id", "sqs_message_id")
+    names = {**dict.fromkeys(texts, pa.string()), "idx": pa.int64()}
     found = [pa.schema({**names, "key": pa.uint64(), **times}).empty_table()]
     for events in part:
         key = _id_keys(events)

@@ -138,6 +138,7 @@ def _is_lawful(violation: Violation) -> bool:
 
 def _unknowns(group: Group) -> Iterator[str]:
     yield from _unseen(group)
+    yield from _dropped(group)
     yield from _moved(group)
     for (queue, idxs, sentence, _), is_unseen in duplication.miscounts(group):
         if is_unseen:
@@ -168,6 +169,17 @@ def _unseen(group: Group) -> Iterator[str]:
                 unseen[queue, group.expectation.unproven_queues.get(queue, why)].append(missing.idx)
     for (queue, why), idxs in unseen.items():
         yield f"group {group.id}: {len(idxs)} acknowledged message(s), first {min(idxs)}, not seen in {queue}, {why}"
+
+
+def _dropped(group: Group) -> Iterator[str]:
+    dropped: dict[str, list[int]] = defaultdict(list)
+    for queue, idx in group.maybe_dropped():
+        dropped[queue].append(idx)
+    for queue, idxs in sorted(dropped.items()):
+        yield (
+            f"group {group.id}: {len(idxs)} acknowledged message(s), first {min(idxs)}, not seen in {queue}: others"
+            " were published under the same deduplication id, and on its scope rests whether it was dropped as a repeat"
+        )
 
 
 def _moved(group: Group) -> Iterator[str]:

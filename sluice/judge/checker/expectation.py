@@ -129,12 +129,14 @@ class IdUse(NamedTuple):
 
     Args:
         message: its group and idx.
+        id: the message id it was answered with, of a repeat that of the first; None without an answer.
     """
 
     from_us: int
     until_us: int
     queue: str | None
     message: tuple[str, int]
+    id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

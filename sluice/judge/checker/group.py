@@ -18,7 +18,7 @@ Terms, used by all rules as defined here:
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice, permutations
@@ -120,6 +120,7 @@ class Group:
         is_suspicious: bool = False,
     ) -> None:
         self.expectation, self.around, self._is_suspicious = expectation, around, is_suspicious
+        self._dropped: dict[int, tuple[str, ...]] = {}
         if around.shared_ids:
             events = self._unless_shared(events)
         times = [us for event in events for us in (event.invoked_at_us, event.responded_at_us) if us is not None]
@@ -166,13 +167,14 @@ class Group:
                 tries.add(event.idx, event)
             elif event.kind == Kind.RECEIVED:
                 came[event.idx].add(event.queue)
-        doubtful = {
-            id(event)
-            for idx, acked in tries.items()
-            if not came[idx].issuperset(self._sent_to(acked)) or len(set(map(number, acked))) > 1
-            for event in acked
-            if not self._is_first_of_its_id(event)
-        }
+        doubtful = set[int]()
+        for idx, acked in tries.items():
+            sent_to = self._sent_to(acked)
+            if not came[idx].issuperset(sent_to) or len(set(map(number, acked))) > 1:
+                later = [event for event in acked if not self._is_first_of_its_id(event)]
+                doubtful.update(map(id, later))
+                if later and not any(map(self._is_answered_as_repeat, later)):
+                    self._dropped[idx] = sent_to
         ids: dict[str, Any] = dict.fromkeys(
             ("sns_message_id", "sns_sequence_number", "sqs_message_id", "sqs_sequence_number")
         )
@@ -194,6 +196,19 @@ class Group:
             if is_within and use.message != message and not self._are_two_queues(use.queue, event.queue):
                 return False
         return True
+
+    def _is_answered_as_repeat(self, event: Event) -> bool:
+        """Return whether another message was acknowledged with the same message id."""
+        message = event.message_group_id or "", event.idx or 0
+        own = event.sns_message_id or event.sqs_message_id
+        return any(use.id == own is not None and use.message != message for use in self.around.shared_ids[message])
+
+    def maybe_dropped(self) -> Iterator[tuple[str, int]]:
+        """Yield (queue, idx) of what never came from it, and may have been dropped for a repeat of another message."""
+        for idx, queues in self._dropped.items():
+            for queue in queues:
+                if idx not in self.first_received.get(queue, {}) and not self.is_dead_lettered(queue, idx):
+                    yield queue, idx
 
     def _are_two_queues(self, place: str | None, other: str | None) -> bool:
         """Return whether the places are different queues, of which each has ids of its own; a topic sends to many."""

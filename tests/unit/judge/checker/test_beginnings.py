@@ -240,7 +240,7 @@ def test_beside_other_producers_every_copy_may_be_theirs() -> None:
 
 def _shared(by_ms: tuple[int, int]) -> QueueContext:
     """Return that another message was published under the id of message 0 meanwhile."""
-    return QueueContext(shared_ids={("g1", 0): [IdUse(by_ms[0] * 1_000, by_ms[1] * 1_000, "events", ("g2", 0))]})
+    return QueueContext(shared_ids={("g1", 0): [IdUse(by_ms[0] * 1_000, by_ms[1] * 1_000, "events", ("g2", 0), None)]})
 
 
 def test_a_publish_under_an_id_that_another_message_used_first_may_be_its_repeat() -> None:
@@ -257,6 +257,36 @@ def test_a_publish_under_an_id_that_another_message_used_first_may_be_its_repeat
     assert _safety(events, _WHOLE, alone) == {"A2", "C5"}
     assert _safety(events, _WHOLE, first) == set()
     assert _safety(events, _WHOLE, later) == {"A2", "C5"}
+
+
+@pytest.mark.parametrize("place", ["events", "billing"])
+def test_a_lost_message_under_a_shared_id_is_unknown_unless_it_was_answered_as_a_repeat(place: str) -> None:
+    """A repeat is answered with the message id of the first (SNS-18, DED-10): another id is no such answer."""
+    name = "sns_message_id" if place == "events" else "sqs_message_id"
+    mine: dict[str, Any] = {name: "billing 0"}
+    lost = published(0, 1_000, queue=place, deduplication_id="x", **mine)
+    repeated = published(7, 500, queue=place, message_group_id="g2", deduplication_id="x", **mine)
+    other = replace(repeated, sns_message_id="other", sqs_message_id="other")
+    came = received("billing", 0, 1_100, deduplication_id="x")
+
+    found = {}
+    for what, events, also in (
+        ("lost", [lost], other),
+        ("repeat", [lost], repeated),
+        ("came", [lost, came], other),
+    ):
+        around = QueueContext(shared_ids=engine_of([*events, also]).shared_ids())
+        found[what] = check_group(events, _WHOLE, around)
+
+    assert {what: finding.violations for what, finding in found.items()} == {"lost": (), "repeat": (), "came": ()}
+    assert {what: finding.unknowns for what, finding in found.items()} == {
+        "lost": (
+            "group g1: 1 acknowledged message(s), first 0, not seen in billing: others were published under the same"
+            " deduplication id, and on its scope rests whether it was dropped as a repeat",
+        ),
+        "repeat": (),
+        "came": (),
+    }
 
 
 def test_an_id_is_of_one_queue_alone() -> None:

@@ -46,7 +46,7 @@ def _attached(expectation: Expectation, around: QueueContext) -> tuple[Expectati
 
 def _shared(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
     """Return that other messages share their deduplication ids."""
-    use = IdUse(0, 1, "events", ("g3", 0))
+    use = IdUse(0, 1, "events", ("g3", 0), None)
     return expectation, replace(around, shared_ids={("g1", 9_999): [use], ("g2", 0): [use]})
 
 
