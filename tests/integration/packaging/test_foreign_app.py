@@ -11,7 +11,7 @@ import pytest
 from tests.integration.packaging.conftest import done
 from tests.support.project import PROJECT
 
-pytestmark = pytest.mark.xdist_group("packaging")
+pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.slow]  # an app and a pipeline from the wheel
 _GUIDE = (PROJECT / "docs" / "guides" / "your-own-stack.md").read_text(encoding="utf-8")
 
 

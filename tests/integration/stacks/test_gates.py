@@ -1,11 +1,12 @@
 """What stands between a mistake and a deployment: cdk-nag at every synth, cfn-lint, and the app's exit code."""
 
+import functools
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,14 +30,19 @@ from tests.support.templates.synthesis import CONTEXT, synthesize
 
 VARIED = (ENVIRONMENTS["prod"], ENVIRONMENTS["dev"], FULL, HOSTED, EDITED[REDRIVEN])
 """Environments that use every option between them."""
+_VARIED = [
+    pytest.param(environment, id=environment.name, marks=[pytest.mark.slow] * (environment is not FULL))
+    for environment in VARIED
+]
 type RunApp = Callable[[str], None]
+type StacksOf = Callable[[Environment], Stacks]
 
 
 @pytest.fixture(scope="module")
-def varied(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Stacks]:
-    """Return the stacks of VARIED by name."""
+def stacks_of(tmp_path_factory: pytest.TempPathFactory) -> StacksOf:
+    """Return what synthesizes an environment, once."""
     folder = tmp_path_factory.mktemp("varied")
-    return {environment.name: synthesize(environment, folder / environment.name) for environment in VARIED}
+    return functools.cache(lambda environment: synthesize(environment, folder / environment.name))
 
 
 def _findings(checked: cdk.App) -> list[tuple[str, str]]:
@@ -75,10 +81,13 @@ def test_cdk_nag_finds_nothing_that_is_not_acknowledged(tmp_path: Path) -> None:
     checked.synth()
 
 
-def test_every_acknowledgement_says_why(varied: Mapping[str, Stacks]) -> None:
+@pytest.mark.slow  # five environments
+def test_every_acknowledgement_says_why(stacks_of: StacksOf) -> None:
     """The page lists each rule with its reason, and no other: another is another decision."""
     reasons = {
-        (rule.partition("[")[0], reason) for stacks in varied.values() for _, rule, reason in _acknowledged(stacks)
+        (rule.partition("[")[0], reason)
+        for environment in VARIED
+        for _, rule, reason in _acknowledged(stacks_of(environment))
     }
 
     page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
@@ -96,9 +105,9 @@ def test_checkov_skips_what_the_page_gives_a_reason_for() -> None:
     assert all(len(reason) > 20 for _, reason in listed)
 
 
-@pytest.mark.parametrize("environment", VARIED, ids=lambda environment: environment.name)
+@pytest.mark.parametrize("environment", _VARIED)
 def test_no_acknowledgement_is_stale(
-    varied: Mapping[str, Stacks], environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    stacks_of: StacksOf, environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without them cdk-nag finds exactly what they say, where they say it."""
     for name, module in sys.modules.items():
@@ -109,7 +118,7 @@ def test_no_acknowledgement_is_stale(
 
     found = _findings(checked)
 
-    acknowledged = {(path, rule) for path, rule, _ in _acknowledged(varied[environment.name])}
+    acknowledged = {(path, rule) for path, rule, _ in _acknowledged(stacks_of(environment))}
     assert acknowledged == {
         (path, rule) for path, rule in acknowledged for where, seen in found if rule == seen and where.startswith(path)
     }
@@ -125,16 +134,17 @@ def test_names_that_are_too_long_are_refused_before_anything_is_written(tmp_path
     assert not list(tmp_path.rglob("*.template.json"))
 
 
-def test_cfn_lint_finds_nothing(varied: Mapping[str, Stacks]) -> None:
+@pytest.mark.parametrize("environment", _VARIED)
+def test_cfn_lint_finds_nothing(stacks_of: StacksOf, environment: Environment) -> None:
     """With the exceptions .cfnlintrc gives reasons for."""
-    files = [str(stack.file) for stacks in varied.values() for stack in stacks.values()]
+    files = [str(stack.file) for stack in stacks_of(environment).values()]
 
     ended = _run("cfn-lint", "--config-file", ".cfnlintrc", *files)
 
     assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
 
 
-def test_the_app_synthesizes_the_environment_the_context_names(varied: Mapping[str, Stacks], tmp_path: Path) -> None:
+def test_the_app_synthesizes_the_environment_the_context_names(stacks_of: StacksOf, tmp_path: Path) -> None:
     """A process of its own writes what this one made, to the byte, and says only which types die; nor starts Docker."""
     context = json.dumps({**CONTEXT, "env": "prod"})
     docker = tmp_path / "docker"
@@ -154,7 +164,7 @@ def test_the_app_synthesizes_the_environment_the_context_names(varied: Mapping[s
     assert (ended.returncode, ended.stdout) == (0, "")
     assert all(" to its DLQ: " in line for line in ended.stderr.splitlines()), ended.stderr
     assert {part: stack.file.read_bytes() for part, stack in read(tmp_path).items()} == {
-        part: stack.file.read_bytes() for part, stack in varied["prod"].items()
+        part: stack.file.read_bytes() for part, stack in stacks_of(ENVIRONMENTS["prod"]).items()
     }
 
 

@@ -165,6 +165,7 @@ def test_what_is_dead_is_written_down_when_the_database_can_again(
     assert [call.place[0] for call in world.calls] == states
 
 
+@pytest.mark.slow  # an hour of a full disk
 def test_a_disk_that_is_full_for_the_handlers_table_alone_costs_no_attempt_however_long(on_postgres: Engine) -> None:
     """The inbox is elsewhere, and can be written: more is received meanwhile, and each receive would be an attempt."""
     world = World(on_postgres, max_attempts=1)
