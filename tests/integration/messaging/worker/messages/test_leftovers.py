@@ -3,10 +3,11 @@
 import inspect
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, make_url, table, text
+from sqlalchemy import Engine, delete, event, make_url, table, text
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database import engines
@@ -153,6 +154,22 @@ def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = Fa
 @pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_on(SQLITE)))
 def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_sqlite, misdeed)
+
+
+def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_path: Path) -> None:
+    """To open another one costs each message: docs/decisions/0017-sql-by-sqlalchemy.md."""
+    engine = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
+    create_tables(engine)
+    world = World(engine)
+    worker, opened = world.worker(), list[object]()
+    event.listen(engine, "connect", lambda connection, _: opened.append(connection))
+    for _ in range(5):
+        world.send("a")
+        worker.lane.step()
+
+    assert [seq for _, seq in world.effects()] == [1, 2, 3, 4, 5]
+    assert opened == []
+    engine.dispose()
 
 
 @pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_on(POSTGRES)))
