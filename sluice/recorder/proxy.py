@@ -51,6 +51,7 @@ from sluice.simulator import query_protocol
 LOOPBACK = "127.0.0.1"
 AWS = "aws"
 """Stands for AWS's own endpoint, of each service and region."""
+_ANY_OF_AWS = "https://sqs.amazonaws.com"  # which way out leads to all of it
 _HOSTS = (LOOPBACK, "localhost", "::1")
 _ANSWER_SECONDS = 90  # a long poll takes up to 20
 _IDLE_SECONDS = 300
@@ -125,7 +126,7 @@ class RecordingProxy:
         self._models = {service: self._session.get_service_model(service) for service in OPERATIONS}
         self._http = URLLib3Session(
             verify=self._session.get_config_variable("ca_bundle") or True,
-            proxies={} if endpoint == AWS else get_environ_proxies(endpoint),
+            proxies=get_environ_proxies(_ANY_OF_AWS if endpoint == AWS else endpoint),
             timeout=(CONNECT_SECONDS, _ANSWER_SECONDS),
             max_pool_connections=_CONNECTIONS_MAX,
         )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -30,7 +31,7 @@ from sluice.judge.checker.verdict import Status
 from sluice.judge.engine import opened
 from sluice.judge.recording import RecordedQueue, check
 from sluice.recorder import record
-from sluice.recorder.proxy import RecordingProxy
+from sluice.recorder.proxy import AWS, RecordingProxy
 from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
 from tests.support.endpoints.capturing_server import Reply, capturing
@@ -358,6 +359,21 @@ def test_an_endpoint_that_is_not_there_had_no_effect(tmp_path: Path) -> None:
 
     (sent,) = (event for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED)
     assert (sent.outcome, sent.error) == ("fail", "EndpointConnectionError")
+
+
+def test_aws_is_reached_by_the_way_out_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as way_out:
+        way_out.settimeout(10)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way_out.getsockname()[1]}")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with _recording(tmp_path, AWS) as proxy, ThreadPoolExecutor() as threads:
+            answered = threads.submit(_post, proxy, "{}", **_JSON, **{"X-Amz-Target": "AmazonSQS.ListQueues"})
+            connected, _ = way_out.accept()
+            with connected:
+                asked = connected.recv(1_000)
+
+        assert asked.startswith(b"CONNECT sqs.eu-west-1.amazonaws.com:443 ")
+        assert answered.result()[0] == 502
 
 
 def test_a_taken_port_and_absent_credentials_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
