@@ -371,8 +371,11 @@ class HookedConnection(psycopg.Connection[Any]):
         """
         self._require_this_thread()
         self._has_ended = True  # also where it fails: a COMMIT that does is a rollback
+        is_idle = (
+            self.pgconn.transaction_status == TransactionStatus.IDLE
+        )  # the server logs a warning of a ROLLBACK then
         with self.lock:  # without a cursor, which takes as long again
-            answer = self.pgconn.exec_(f"{command}; {_AS_NEW}".encode())
+            answer = self.pgconn.exec_((_AS_NEW if is_idle else f"{command}; {_AS_NEW}").encode())
         if answer.status != ExecStatus.COMMAND_OK:
             if self.closed:
                 raise psycopg.OperationalError(f"the connection was lost: {answer.get_error_message()}")

@@ -183,6 +183,20 @@ def test_a_connection_in_use_while_its_engine_is_disposed_of_is_closed_afterward
     made.dispose()
 
 
+def test_a_connection_that_is_rolled_back_already_warns_nobody_when_it_comes_back(postgres: Engine) -> None:
+    """The server's log would have a line for each message whose handler failed."""
+    notices = list[object]()
+    with postgres.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        connections.lend(connection)
+        driver: Any = connection.connection.driver_connection
+        driver.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        connection.execute(text("SELECT 1"))
+        driver.rollback()
+
+    assert notices == []
+
+
 def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres: Engine) -> None:
     """It was to commit each statement by itself, as one that listens does."""
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
