@@ -75,6 +75,11 @@ class _Lease:
         """Return whether its consumer has deleted or released it."""
         return self.settled_us is not None
 
+    def repeat(self, again: "_Lease") -> None:
+        """Hide the message anew: a receive that is repeated by its attempt id brings the same handle (RCV-28)."""
+        if self.ends_us is not None:
+            self.ends_us = None if again.ends_us is None else max(self.ends_us, again.ends_us)
+
 
 def conduct(history: History, timeouts: Mapping[str, int]) -> dict[str, Any]:
     """Return what the consumers of each queue did, JSON-ready.
@@ -161,8 +166,11 @@ def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> 
             used = leases.get(key)
             if used is not None and used.row.clock == row.clock:
                 _use(used, row, found)
-        elif row.responded_us != NONE and key not in leases:  # a repeat by attempt id has the same handle
-            lease = leases[key] = _leased(row, timeouts)
+        elif row.responded_us != NONE:
+            lease = _leased(row, timeouts)
+            if leases.setdefault(key, lease) is not lease:
+                leases[key].repeat(lease)
+                continue
             found["received", row.queue, 0] += 1
             of_group[row.queue, row.group, row.clock].append(lease)
             if row.message:
