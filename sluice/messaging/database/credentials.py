@@ -87,7 +87,7 @@ def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str])
         variables: of the environment: `VARIABLES`, which say where it is, and `CA_VARIABLE`.
 
     Raises:
-        ConfigError: they do not say where it is.
+        ConfigError: they do not say where it is, or not what can be a place.
         BotoCoreError: this process has no credentials.
 
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.html and
@@ -101,8 +101,14 @@ def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str])
                 f" with {', '.join(VARIABLES.values())}; set them as the outputs of the database's stack say"
             )
     port = found.get("port", str(_PORT))
-    found |= {"username": user, "password": sign(DBHostname=found["host"], Port=port, DBUsername=user)}
-    return _url(found, USER_VARIABLE, variables)
+    try:
+        token = sign(DBHostname=found["host"], Port=port, DBUsername=user)
+    except ValueError as error:  # of `urlsplit`
+        raise ConfigError(
+            f"{VARIABLES['host']} is {printable(found['host'])!r} and {VARIABLES['port']} {printable(port)!r}, allowed"
+            f" is the name of a host and a port from 1 to {_PORT_MAX}; correct them"
+        ) from error
+    return _url(found | {"username": user, "password": token}, USER_VARIABLE, variables)
 
 
 def _given(variables: Mapping[str, str]) -> dict[str, str]:

@@ -399,6 +399,23 @@ def test_a_token_of_rds_is_made_of_what_the_variables_say(monkeypatch: pytest.Mo
         rotation.runtime_engine("eu-west-1")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("HOST", "[shop"), ("PORT", "http"), ("PORT", "0"), ("PORT", "70000"), ("PORT", "5432/x")],
+)
+def test_a_place_that_is_none_is_refused_before_a_token_is_made_for_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    variables = {"USER": _WORKER, "HOST": "shop.example", "PORT": "5432", "NAME": "sluice"} | {name: value}
+    for part, given in variables.items():
+        monkeypatch.setenv(f"SLUICE_DATABASE_{part}", given)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+    with pytest.raises(ConfigError, match=f"SLUICE_DATABASE_{name}"):
+        rotation.runtime_engine("eu-west-1")
+
+
 def test_the_secret_itself_goes_before_the_user_and_the_user_before_the_secrets_arn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
