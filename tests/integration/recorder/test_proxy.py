@@ -370,9 +370,9 @@ def test_aws_is_reached_by_the_way_out_of_the_environment(tmp_path: Path, monkey
             answered = threads.submit(_post, proxy, "{}", **_JSON, **{"X-Amz-Target": "AmazonSQS.ListQueues"})
             connected, _ = way_out.accept()
             with connected:
-                asked = connected.recv(1_000)
+                request = connected.recv(1_000)
 
-        assert asked.startswith(b"CONNECT sqs.eu-west-1.amazonaws.com:443 ")
+        assert request.startswith(b"CONNECT sqs.eu-west-1.amazonaws.com:443 ")
         assert answered.result()[0] == 502
 
 
