@@ -361,7 +361,8 @@ def _valid(params: Mapping[str, Any] | None, operation: OperationModel) -> dict[
     known = {name: value for name, value in params.items() if name in operation.input_shape.members}
     try:
         validate_parameters(known, operation.input_shape)
-    except ParamValidationError:
+        json.dumps(known, ensure_ascii=False).encode()  # JSON can have half a pair of UTF-16, which is no text
+    except (ParamValidationError, UnicodeEncodeError):
         return None
     return known
 

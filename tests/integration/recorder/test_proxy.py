@@ -257,6 +257,19 @@ def test_a_form_that_is_none_of_sns_is_answered_by_the_endpoint(tmp_path: Path, 
         assert len(server.captured) == 1
 
 
+@pytest.mark.parametrize("name", ["MessageBody", "MessageGroupId", "QueueUrl"])
+def test_a_text_that_is_none_stops_no_recording(tmp_path: Path, name: str) -> None:
+    """Half of a pair of UTF-16 can be written in JSON, and nowhere else: SQS refuses it."""
+    params = {"QueueUrl": f"http://localhost/1/{_QUEUE}", "MessageBody": "b", "MessageGroupId": "g"}
+    send = _JSON | {"X-Amz-Target": "AmazonSQS.SendMessage"}
+    with capturing(lambda _: Reply(status=400)) as server, _recording(tmp_path, server.url) as proxy:
+        assert _post(proxy, json.dumps(params | {name: "\ud800"}), **send)[0] == 400
+        assert _post(proxy, json.dumps(params), **send)[0] == 400
+        assert proxy.recording.is_on
+
+    assert Kind.PUBLISHED in {event.kind for event in recorded(tmp_path)}
+
+
 def test_ten_messages_of_the_largest_size_come_in_one_answer(tmp_path: Path) -> None:
     """SQS: a message has up to 1 MiB, and a receive brings up to ten; JSON writes a line break with two bytes."""
     messages = [{"Body": "\n" * limits.MESSAGE_BYTES_MAX} for _ in range(10)]
