@@ -51,6 +51,7 @@ from sluice.simulator import query_protocol
 LOOPBACK = "127.0.0.1"
 AWS = "aws"
 """Stands for AWS's own endpoint, of each service and region."""
+_UNREADABLE: tuple[type[Exception], ...] = (*UNANSWERED, AttributeError, TypeError)  # also JSON of another shape
 _ANY_OF_AWS = "https://sqs.amazonaws.com"  # which way out leads to all of it
 _HOSTS = (LOOPBACK, "localhost", "::1")
 _ANSWER_SECONDS = 90  # a long poll takes up to 20
@@ -244,7 +245,7 @@ class RecordingProxy:
             return answer
         try:
             parsed = self._parsed(call.service, answer, operation)
-        except UNANSWERED as error:
+        except _UNREADABLE as error:
             self.recording.lose(begun, type(error).__name__)
         else:
             self.recording.end(begun, answer.status_code, parsed)
@@ -364,7 +365,16 @@ def _valid(params: Mapping[str, Any] | None, operation: OperationModel) -> dict[
         json.dumps(known, ensure_ascii=False).encode()  # JSON can have half a pair of UTF-16, which is no text
     except (ParamValidationError, UnicodeEncodeError):
         return None
-    return known
+    return known if _are_numbers_small(known) else None
+
+
+def _are_numbers_small(value: object) -> bool:
+    """Return whether a journal can hold every number: SQS takes no larger ones, and no truth for one."""
+    if isinstance(value, Mapping):
+        return all(map(_are_numbers_small, value.values()))
+    if isinstance(value, list):
+        return all(map(_are_numbers_small, value))
+    return not isinstance(value, int) or (not isinstance(value, bool) and abs(value) < 1 << 31)
 
 
 class _Server(ThreadingHTTPServer):

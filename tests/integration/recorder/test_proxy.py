@@ -270,6 +270,26 @@ def test_a_text_that_is_none_stops_no_recording(tmp_path: Path, name: str) -> No
     assert Kind.PUBLISHED in {event.kind for event in recorded(tmp_path)}
 
 
+@pytest.mark.parametrize("seconds", [1 << 31, -(10**30), True])
+def test_a_number_that_is_none_of_sqs_stops_no_recording(tmp_path: Path, seconds: float) -> None:
+    params = {"QueueUrl": f"http://localhost/1/{_QUEUE}"}
+    with capturing(lambda _: Reply(status=400)) as server, _recording(tmp_path, server.url) as proxy:
+        for more in ({"VisibilityTimeout": seconds}, {}):
+            body = json.dumps(params | more)
+            assert _post(proxy, body, **_JSON, **{"X-Amz-Target": "AmazonSQS.ReceiveMessage"})[0] == 400
+
+    (poll,) = {event.call_id: event for event in recorded(tmp_path) if event.kind == Kind.POLL}.values()
+    assert (poll.outcome, poll.visibility_timeout_seconds) == ("fail", None)
+
+
+def test_an_answer_that_is_no_object_is_passed_on_and_tells_nothing(tmp_path: Path) -> None:
+    body = json.dumps({"QueueUrl": f"http://localhost/1/{_QUEUE}", "MessageBody": "b", "MessageGroupId": "g"})
+    with capturing(lambda _: Reply(body=b"[]")) as server, _recording(tmp_path, server.url) as proxy:
+        assert _post(proxy, body, **_JSON, **{"X-Amz-Target": "AmazonSQS.SendMessage"}) == (200, b"[]")
+
+    assert {event.outcome for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED} == {"info"}
+
+
 def test_ten_messages_of_the_largest_size_come_in_one_answer(tmp_path: Path) -> None:
     """SQS: a message has up to 1 MiB, and a receive brings up to ten; JSON writes a line break with two bytes."""
     messages = [{"Body": "\n" * limits.MESSAGE_BYTES_MAX} for _ in range(10)]
