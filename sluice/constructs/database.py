@@ -192,7 +192,11 @@ class Database(Construct):
                 delete_after=cdk.Duration.days(days),
             )
         )
-        plan.add_selection("Cluster", resources=[backup.BackupResource.from_rds_database_cluster(self.cluster)])
+        copied = plan.add_selection(
+            "Cluster", resources=[backup.BackupResource.from_rds_database_cluster(self.cluster)]
+        )
+        policy = "Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSBackupServiceRolePolicyForBackup"
+        acknowledge(copied, f"AwsSolutions-IAM4[{policy}]", "what AWS Backup needs is in AWS's own policy for it")
 
     def _users_arn(self) -> str:
         return cdk.Stack.of(self).format_arn(

@@ -41,7 +41,7 @@ def test_a_consumer_that_comes_and_goes_is_named() -> None:
 
     assert found["consumer"] == ("-", "declared")
     assert found["ceiling"] == ("-", "78.4/s: lanes and tasks")
-    assert float(found["steady: task-hours"][1].replace(",", "")) > 1
+    assert float(found["day: task-hours"][1].replace(",", "")) > 1
 
 
 def test_fields_and_what_comes_of_them_are_told() -> None:

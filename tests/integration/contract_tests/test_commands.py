@@ -95,6 +95,6 @@ def test_contracts_refuse_a_target_that_is_none_in_one_line() -> None:
     )
 
     assert (ended.stdout + ended.stderr).split("\n", 1)[0] == (
-        "ERROR: target is 'moon', allowed is one of localstack, endpoint, simulator, aws; correct --target"
+        "ERROR: target is 'moon', allowed is one of localstack, localemu, endpoint, simulator, aws; correct --target"
     )
     assert "usage" not in ended.stdout + ended.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.project import PROJECT
 
-_ANSWERED = 2  # the run's own questions: whether this is LocalStack, and whether it is SQS
+_ANSWERED = 3  # the run's own questions: whether this is LocalStack, or LocalEmu, and whether it is SQS
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def dying() -> Iterator[str]:
-    """Yield the URL of an endpoint that answers twice, and then nobody listens any more."""
+    """Yield the URL of an endpoint that answers three times, and then nobody listens any more."""
     server = HTTPServer(("127.0.0.1", 0), _Handler)
 
     def serve() -> None:

@@ -19,7 +19,7 @@ from aws_cdk import aws_sqs as sqs
 
 import app
 from sluice.constructs.nag import rule_packs
-from sluice.declaration import Consumer, Environment
+from sluice.declaration import Consumer, DatabaseUsers, Environment, NewDatabase
 from sluice.errors import ConfigError
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
@@ -28,7 +28,12 @@ from tests.support.templates.environments import EDITED, EXTRA, FULL, HOSTED, PL
 from tests.support.templates.resources import Stacks, read
 from tests.support.templates.synthesis import CONTEXT, synthesize
 
-VARIED = (ENVIRONMENTS["prod"], ENVIRONMENTS["dev"], FULL, HOSTED, EDITED[REDRIVEN])
+_DEV = ENVIRONMENTS["dev"]
+assert isinstance(_DEV.database, NewDatabase)
+VARIED = (
+    *(ENVIRONMENTS["prod"], FULL, HOSTED, EDITED[REDRIVEN]),
+    replace(_DEV, database=replace(_DEV.database, users=DatabaseUsers.OWNER)),
+)
 """Environments that use every option between them."""
 _VARIED = [
     pytest.param(environment, id=environment.name, marks=[pytest.mark.slow] * (environment is not FULL))

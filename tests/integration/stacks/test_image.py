@@ -105,7 +105,8 @@ def test_a_task_runs_on_what_its_stack_wrote(command: str, image: Path, packages
     assert not (image / "environments.py").exists()
     assert (completed_process.returncode, untold.returncode) == (3, 3)
     assert completed_process.stderr == (
-        "sluice: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n"
+        "sluice: no database is named: give --dsn, or set SLUICE_DSN, SLUICE_DATABASE_SECRET_ARN or"
+        " SLUICE_DATABASE_USER\n"
     )
     assert untold.stderr.startswith("sluice: there is no declaration environments.py (No such file or directory);")
 

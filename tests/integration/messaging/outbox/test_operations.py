@@ -415,7 +415,8 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) ->
         ),
         ("outbox", "ls"): (
             3,
-            "sluice: no database is named: give --dsn, or set SLUICE_DSN or SLUICE_DATABASE_SECRET_ARN\n",
+            "sluice: no database is named: give --dsn, or set SLUICE_DSN, SLUICE_DATABASE_SECRET_ARN or"
+            " SLUICE_DATABASE_USER\n",
         ),
         ("outbox", "ls", "--dsn", without_tables): (2, no_tables),
         ("outbox", "lag", "--dsn", without_tables): (2, no_tables),
