@@ -44,6 +44,7 @@ def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float
     return Fault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
 
 
+@pytest.mark.slow  # a minute; the short chaos run has these faults, too
 def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
     """Whoever leads meets each of them; a lease of a killed leader runs out first."""
     faults = [

@@ -340,6 +340,7 @@ def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str
     require_all_modules(load, EXTRAS["load"])
 
 
+@pytest.mark.slow  # numba compiles anew in an environment of its own
 def test_rehearse_tries_somebody_elses_template_on_a_profile(install: Callable[[str], Installed]) -> None:
     """Without Spark, Java, CDK and AWS; its steps rest too shortly, and nothing protects its tasks: 1."""
     rehearse = install("rehearse")

@@ -158,6 +158,7 @@ def test_short_handlers_scale_out_and_would_not_on_groups_in_flight() -> None:
     assert _run(traffic, tasks, _clamped_by_groups(tasks)).most_tasks == 1
 
 
+@pytest.mark.slow  # a minute of simulated days
 @settings(
     max_examples=8,
     deadline=None,

@@ -46,6 +46,7 @@ def _work(folder: Path, **others: str) -> str:
     return ended.stdout.strip()
 
 
+@pytest.mark.slow  # a Spark of its own
 def test_a_bare_path_is_a_file_of_this_machine(tmp_path: Path) -> None:
     """Whatever the file system of the cluster is that HADOOP_CONF_DIR tells of."""
     (tmp_path / "core-site.xml").write_text(
@@ -58,6 +59,7 @@ def test_a_bare_path_is_a_file_of_this_machine(tmp_path: Path) -> None:
     assert (tmp_path / "rows" / "_SUCCESS").exists()
 
 
+@pytest.mark.slow  # a Spark of its own
 def test_java_and_python_find_each_other_though_ipv6_is_preferred(tmp_path: Path) -> None:
     assert _work(tmp_path, JAVA_TOOL_OPTIONS="-Djava.net.preferIPv6Addresses=true") == "10"
 

@@ -191,6 +191,7 @@ def test_a_change_is_refused_when_another_environment_was_confirmed(empty: local
     )
 
 
+@pytest.mark.slow  # a deployment for one sentence
 def test_a_difference_is_shown_without_asking(empty: localstack.Running) -> None:
     """Nothing of dev is deployed, so everything is to be added; and nothing is."""
     shown = _change("diff", "dev")

@@ -83,6 +83,7 @@ def test_a_row_that_cannot_be_is_refused_by_file_row_and_field(spark: SparkSessi
         _checked(spark, tmp_path / "journals", KNOWN, "endpoint")
 
 
+@pytest.mark.slow  # a Spark for each damage
 def test_what_spark_says_of_damage_reaches_nobody(tmp_path: Path) -> None:
     """Nor what it logs: one line is left, besides what Java says when it starts."""
     events = sane()
