@@ -33,7 +33,7 @@ def _scaled_on(
     demand = f"MAX([{clamped}, IF(({running} > 0), (({floor} * FILL(inflight, REPEAT)) / {running}), 0)])"
     receives, deletes = "FILL(received, REPEAT)", "FILL(deleted, REPEAT)"
     waits = f"(FILL(inflight, REPEAT) > ({running} * {lanes}))"
-    fails = f"(({receives} > ({deletes} * 2)) OR ({waits} AND ({receives} >= ({deletes} * 1.25))))"
+    fails = f"(({receives} > ({deletes} * 2)) OR ({waits} AND ({receives} >= ({deletes} * 1.5))))"
     return f"MIN([{demand}, IF({fails}, {target}, 1000000000)])"
 
 
