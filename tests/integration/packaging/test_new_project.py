@@ -47,6 +47,7 @@ def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path
     assert "4 passed" in printed
 
 
+@pytest.mark.slow  # the project that is deployed is synthesized, too
 def test_a_new_project_is_synthesized(project: Path) -> None:
     """Five stacks of its environment `dev`, in which cdk-nag finds nothing; `local` is deployed below."""
     done("make", "synth", "ENV=dev", cwd=project)

@@ -185,6 +185,7 @@ def test_assumptions_are_said(run: Run) -> None:
     assert "wrong-queue" not in out
 
 
+@pytest.mark.slow  # half a minute of simulated days
 def test_services_that_do_the_same_are_printed_once_and_are_each_in_json(run: Run) -> None:
     """Two stages are alike, the third one has another bound."""
     text = Path("fine.yaml").read_text()
