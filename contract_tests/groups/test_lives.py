@@ -286,7 +286,8 @@ def test_the_window_ends_whatever_became_of_the_first(resources: Resources, targ
             queue.change_visibility(message, 600 if message["Body"] == "extended" else 0)
     _publish(topic, "m1")
     first["m2"] = _send_in_a_batch(queue, "m2")
-    target.await_age(window_seconds + 3, since=target.clock.monotonic())
+    # Until well after the five seconds: an emulator may lose what is sent just as a message of its group comes back.
+    target.await_age(window_seconds + 8, since=target.clock.monotonic())
 
     again = {name: queue.send(name, group=name)["MessageId"] for name in states}
     changed.send("m1 again", id="m1")

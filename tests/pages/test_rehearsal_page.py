@@ -103,7 +103,7 @@ def test_the_ways_to_scale_have_labels_that_do_not_cover_each_other(page: Any, t
     page.goto((tmp_path / "page.html").as_uri())
 
     boxes = page.locator("svg[aria-labelledby$='compared-told'] text").evaluate_all(
-        """texts => texts.filter(text => /^deployed|minutes/.test(text.textContent))
+        """texts => texts.filter(text => /^deployed|minutes|equally late/.test(text.textContent))
           .map(text => text.getBoundingClientRect()).map(box => [box.left, box.right, box.top, box.bottom])"""
     )
 
