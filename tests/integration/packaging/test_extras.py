@@ -204,7 +204,6 @@ def test_worker_publishes_from_the_outbox_and_handles(
     require_all_modules(shop, EXTRAS["worker"])
 
 
-@pytest.mark.slow  # mypy reads all of SQLAlchemy
 def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Callable[[str], Installed]) -> None:
     """By `mypy --strict`, which finds its one mistake."""
     shop = install("worker")
@@ -214,7 +213,7 @@ def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Ca
     ended = run(*mypy, "orders.py", cwd=shop.project)
 
     found, _ = ended.stdout.splitlines()
-    assert found.startswith("orders.py:16: error: Argument 2 to"), ended
+    assert found.startswith("orders.py:15: error: Argument 2 to"), ended
     assert found.endswith('has incompatible type "str"; expected "Event"  [arg-type]')
 
 
