@@ -21,14 +21,14 @@ trap 'rm -rf "$work"' EXIT
 export BUILDAH_ISOLATION=chroot
 
 make_base() {
-  debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates trixie "$work/root" \
+  debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates trixie "$work/system" \
     "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" > "$work/debootstrap.log" || { tail "$work/debootstrap.log" >&2; exit 2; }
-  rm -rf "$work"/root/usr/lib/python3*/EXTERNALLY-MANAGED "$work"/root/var/cache/apt/archives/*.deb \
-    "$work"/root/var/lib/apt/lists/* "$work"/root/usr/share/{doc,man,locale}
-  ln -s python3 "$work/root/usr/bin/python"
+  rm -rf "$work"/system/usr/lib/python3*/EXTERNALLY-MANAGED "$work"/system/var/cache/apt/archives/*.deb \
+    "$work"/system/var/lib/apt/lists/* "$work"/system/usr/share/{doc,man,locale}
+  ln -s python3 "$work/system/usr/bin/python"
   local container
   container=$(buildah from scratch)
-  buildah add --quiet "$container" "$work/root" / > /dev/null
+  buildah add --quiet "$container" "$work/system" / > /dev/null
   buildah config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$container"
   buildah commit --quiet --rm "$container" "$base" > /dev/null
 }

@@ -345,13 +345,13 @@ def _led_back(body: bytes, origin: str) -> bytes:
         return body
     for name in ("QueueUrl", "QueueUrls", "queueUrls"):
         if isinstance(answer.get(name), str):
-            answer[name] = _moved(answer[name], origin)
+            answer[name] = _with_origin(answer[name], origin)
         elif isinstance(answer.get(name), list):
-            answer[name] = [_moved(str(url), origin) for url in answer[name]]
+            answer[name] = [_with_origin(str(url), origin) for url in answer[name]]
     return json.dumps(answer).encode()
 
 
-def _moved(url: str, origin: str) -> str:
+def _with_origin(url: str, origin: str) -> str:
     return origin + url.removeprefix(_origin_of(url))
 
 

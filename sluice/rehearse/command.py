@@ -345,7 +345,7 @@ def _grouped(subjects: Sequence[Subject], options: Given) -> Sequence[Sequence[S
     """Return the services, those together that do the same with tasks that work the same."""
     found: list[tuple[object, list[Subject]]] = []
     for subject in subjects:
-        key = (subject.service.unnamed, subject.tasks(options), subject.groups(options))
+        key = (subject.service.without_names, subject.tasks(options), subject.groups(options))
         same = next((alike for other, alike in found if other == key), None)
         if same is None:
             found.append((key, [subject]))

@@ -24,7 +24,7 @@ from sluice.rehearse.model.control_loop import USUAL
 from sluice.rehearse.model.policies import Policy, ScaledService, StepScaling, TargetTracking, Watched
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
 from sluice.rehearse.model.traffic import RecordedTraffic
-from sluice.rehearse.tried import IN_FLIGHT, VISIBLE, Mistake, Tried, beside, on_its_own, scales_in, value_with
+from sluice.rehearse.tried import IN_FLIGHT, VISIBLE, Mistake, Tried, comparison, on_its_own, scales_in, value_with
 from sluice.rehearse.watching import WATCHING
 
 _WAKE_MINUTES = 60
@@ -89,7 +89,7 @@ def _opposing_policies(tried: Tried) -> Iterator[Mistake]:
         policy=down,
         found=f"{up} starts tasks, and {down} takes them back while messages wait for them",
         consequence=f"{_CALM[traffic]}: {count:,} times in {len(before.p95_seconds) / 60:.0f} hours; "
-        + beside("all in all", before, tried.on(traffic, repaired)),
+        + comparison("all in all", before, tried.on(traffic, repaired)),
         repair=repair,
     )
 
@@ -129,7 +129,7 @@ def _flapping(tried: Tried) -> Iterator[Mistake]:
         policy=Counter(because for *_, because in before.decisions).most_common(1)[0][0],
         found=f"{_CALM[traffic]}, and scaling turns round {before.flaps} times in {len(before.p95_seconds) / 60:.0f}"
         " hours: tasks that keep up with their work are taken away, and late when they come back",
-        consequence=beside(_CALM[traffic], before, after),
+        consequence=comparison(_CALM[traffic], before, after),
         repair=f"let busy lanes count: target tracking on {steady.watched.text}, TargetValue {steady.target:g}",
     )
 
@@ -155,7 +155,7 @@ def _queue_not_watched(tried: Tried) -> Iterator[Mistake]:
         name="queue-not-watched",
         policy=", ".join(policy.name for policy in service.policies),
         found="no policy looks at the queue's messages: a backlog is not seen where handlers wait for others",
-        consequence=tried.beside("day", repaired, _CALM["day"]),
+        consequence=tried.comparison("day", repaired, _CALM["day"]),
         repair="target tracking on the backlog per task",
     )
 
@@ -195,7 +195,7 @@ def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
             name="cooldown-0" if seconds == 0 else "cooldown-too-short",
             policy=policy.name,
             found=f"it rests {seconds} s after scaling out, and what it did is seen after {blind_seconds:g} s or more",
-            consequence=f"{beside('a burst', *burst)}; {beside(_CALM['day'], *day)}",
+            consequence=f"{comparison('a burst', *burst)}; {comparison(_CALM['day'], *day)}",
             repair=f"a cooldown of {enough_seconds} s",
         )
 
@@ -230,7 +230,7 @@ def _target_off(tried: Tried) -> Iterator[Mistake]:
             policy=policy.name,
             found=f"TargetValue {policy.target:g} is {worth_seconds:.3g} s of work for {tasks.lanes} lanes,"
             f" declared are {tasks.acceptable_latency_seconds:g} s",
-            consequence=tried.beside("steady", repaired, "steady traffic"),
+            consequence=tried.comparison("steady", repaired, "steady traffic"),
             repair=f"TargetValue {wanted:g}: latency x lanes / handler time",
         )
 

@@ -59,9 +59,9 @@ class Tried:
             return self._as_deployed[scenario]
         return simulate(service or self.service, tried.traffic, tried.tasks, own=self.own, variant=variant)
 
-    def beside(self, scenario: str, repaired: ScaledService, traffic: str | None = None) -> str:
+    def comparison(self, scenario: str, repaired: ScaledService, traffic: str | None = None) -> str:
         """Return what comes of the service in that traffic, and of the repaired one, in words."""
-        return beside(traffic or scenario.replace("-", " "), self.on(scenario), self.on(scenario, repaired))
+        return comparison(traffic or scenario.replace("-", " "), self.on(scenario), self.on(scenario, repaired))
 
 
 def on_its_own(service: ScaledService) -> ScaledService:
@@ -96,7 +96,7 @@ def value_with(
     return watched.term.value_at(series, 0)
 
 
-def beside(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
+def comparison(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
     """Return what came of a service, and of the repaired one, in words."""
     was, made = in_short(before), in_short(after)
     return (

@@ -16,7 +16,7 @@ from sluice.rehearse.tried import (
     VISIBLE,
     Mistake,
     Tried,
-    beside,
+    comparison,
     in_short,
     on_its_own,
     scales_in,
@@ -39,7 +39,7 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
             name="in-flight-ignored",
             policy=policy.name,
             found=f"{watched.text} counts {VISIBLE} and not {IN_FLIGHT}: work in progress looks like none",
-            consequence=tried.beside("long-jobs", repaired),
+            consequence=tried.comparison("long-jobs", repaired),
             repair=f"add {IN_FLIGHT} to {VISIBLE}",
         )
 
@@ -59,7 +59,7 @@ def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
                 name="in-flight-ignored",
                 policy=policy.name,
                 found=f"{metric.name} is {tried.own[key].text()}: work in progress looks like none",
-                consequence=beside("long jobs", before, after),
+                consequence=comparison("long jobs", before, after),
                 repair="publish visible and in-flight messages together",
             )
 
@@ -87,7 +87,7 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
             name="filled-with-zero",
             policy=policy.name,
             found=f"FILL({late[0]}, 0) in {watched.text}: the metric comes minutes late, and until then it counts as 0",
-            consequence=tried.beside("burst", repaired, "a burst"),
+            consequence=tried.comparison("burst", repaired, "a burst"),
             repair=f"FILL({late[0]}, REPEAT), inside FILL(…, 0) where no value at all means none",
         )
 
@@ -134,8 +134,8 @@ def _late_counts_as_zero(tried: Tried) -> Iterator[Mistake]:
             name="late-counts-as-0",
             policy=policy.name,
             found=f"in {watched.text} a metric that comes later than the others counts as 0 until then",
-            consequence=f"{tried.beside('steady', repaired, 'steady traffic')}; where all come equally late, which AWS"
-            f" does not document: {equally}",
+            consequence=f"{tried.comparison('steady', repaired, 'steady traffic')}; where all come equally late, which"
+            f" AWS does not document: {equally}",
             repair=f"{', '.join(f'FILL({id_}, REPEAT)' for id_ in late)} in place of {', '.join(late)}",
         )
 
@@ -176,7 +176,7 @@ def _sum_of_a_gauge(tried: Tried) -> Iterator[Mistake]:
             name="sum-of-a-gauge",
             policy=policy.name,
             found=f"Sum of {metrics[min(added)].name} over {minutes} minutes is {minutes} times what there is",
-            consequence=tried.beside("steady", repaired, "steady traffic"),
+            consequence=tried.comparison("steady", repaired, "steady traffic"),
             repair="Statistic Average",
         )
 
@@ -212,7 +212,7 @@ def _not_proportional(tried: Tried) -> Iterator[Mistake]:
             policy=policy.name,
             found=f"{policy.watched.text} is as high with four tasks as with two, and target tracking multiplies the"
             " tasks by how many times the target it is",
-            consequence=tried.beside("steady", repaired, "steady traffic"),
+            consequence=tried.comparison("steady", repaired, "steady traffic"),
             repair=f"divide visible messages and those in flight by the running tasks, TargetValue {wanted:g}",
         )
 
@@ -248,7 +248,7 @@ def _unreported(tried: Tried) -> Iterator[Mistake]:
                 name=name,
                 policy=policy.name,
                 found=found,
-                consequence=tried.beside("steady", on_its_own(service), _UNREPORTED.get(name, "steady traffic")),
+                consequence=tried.comparison("steady", on_its_own(service), _UNREPORTED.get(name, "steady traffic")),
                 repair=repair,
             )
 

@@ -223,17 +223,17 @@ class ScaledService:
         return self.dimensions if namespace in {"AWS/ECS", "ECS/ContainerInsights"} else {}
 
     @property
-    def unnamed(self) -> "ScaledService":
+    def without_names(self) -> "ScaledService":
         """Return it without its names: services of which this is equal do the same."""
         own = {**self.dimensions, **self.queue_dimensions}
 
-        def unnamed(metric: MetricSource) -> MetricSource:
+        def without_name(metric: MetricSource) -> MetricSource:
             dimensions = {name: "" if own.get(name) == value else value for name, value in metric.dimensions.items()}
             return replace(metric, dimensions=dimensions)
 
         policies = []
         for policy in self.policies:
-            metrics = {id_: unnamed(metric) for id_, metric in policy.watched.metrics.items()}
+            metrics = {id_: without_name(metric) for id_, metric in policy.watched.metrics.items()}
             found = policy.looking_at(replace(policy.watched, metrics=metrics))
             if isinstance(found, StepScaling):
                 found = replace(found, alarm=replace(found.alarm, name=""))

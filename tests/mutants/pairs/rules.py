@@ -54,7 +54,7 @@ def _comes_last(original: Rule, when: OfQueue) -> Rule:
 def _after_delivery(change: Callable[[Message, Message, float], None]) -> Callable[[Rule, OfQueue], Rule]:
     """Break what a receive does to a message; `change` is given the message, its copy from before, and the instant."""
 
-    def broken(original: Rule, when: OfQueue) -> Rule:
+    def break_rule(original: Rule, when: OfQueue) -> Rule:
         def deliver(self: Queue, message: Message, *, visibility_seconds: int, now: float) -> None:
             holds, before = when(self, message, now), copy.copy(message)
             original(self, message, visibility_seconds=visibility_seconds, now=now)
@@ -63,7 +63,7 @@ def _after_delivery(change: Callable[[Message, Message, float], None]) -> Callab
 
         return deliver
 
-    return broken
+    return break_rule
 
 
 def _shows(message: Message, _before: Message, now: float) -> None:
@@ -90,7 +90,7 @@ def _by_handle(original: Rule, when: OfQueue) -> Rule:
 
 
 def _change_by(applies: Callable[[int], bool]) -> Callable[[Rule, OfQueue], Rule]:
-    def broken(original: Rule, when: OfQueue) -> Rule:
+    def break_rule(original: Rule, when: OfQueue) -> Rule:
         def change_visibility(self: Queue, handle: str, seconds: int, now: float) -> None:
             message = self.held(handle)
             if message is None or not applies(seconds) or not when(self, message, now):
@@ -98,22 +98,22 @@ def _change_by(applies: Callable[[int], bool]) -> Callable[[Rule, OfQueue], Rule
 
         return change_visibility
 
-    return broken
+    return break_rule
 
 
 def _deletes_if(applies: Callable[[Message, str, float], bool]) -> Callable[[Rule, OfQueue], Rule]:
-    def broken(original: Rule, when: OfQueue) -> Rule:
+    def break_rule(original: Rule, when: OfQueue) -> Rule:
         def check_delete(self: FifoQueue, message: Message, handle: str, now: float) -> None:
             if not (applies(message, handle, now) and when(self, message, now)):
                 original(self, message, handle, now)
 
         return check_delete
 
-    return broken
+    return break_rule
 
 
 def _exhausted(change: Callable[[Message], bool | int]) -> Callable[[Rule, OfQueue], Rule]:
-    def broken(original: Rule, when: OfQueue) -> Rule:
+    def break_rule(original: Rule, when: OfQueue) -> Rule:
         def is_exhausted(self: Queue, message: Message) -> bool:
             if not when(self, message, message.visible_at):  # what may be received is visible
                 return bool(original(self, message))
@@ -124,7 +124,7 @@ def _exhausted(change: Callable[[Message], bool | int]) -> Callable[[Rule, OfQue
 
         return is_exhausted
 
-    return broken
+    return break_rule
 
 
 def _spares(original: Rule, when: OfQueue) -> Rule:
@@ -264,7 +264,7 @@ def _topic_forgets(original: Rule, when: OfPublish) -> Rule:
 def _answer(name: str) -> Callable[[Rule, OfPublish], Rule]:
     """Break a part of the answer to a publish."""
 
-    def broken(original: Rule, when: OfPublish) -> Rule:
+    def break_rule(original: Rule, when: OfPublish) -> Rule:
         def fan_out(self: Delivery, topic: Topic, entry: Mapping[str, Any], now: float) -> Any:
             answer = original(self, topic, entry, now)
             if name in answer and when(_publish_of(self, topic, entry, None)):
@@ -273,7 +273,7 @@ def _answer(name: str) -> Callable[[Rule, OfPublish], Rule]:
 
         return fan_out
 
-    return broken
+    return break_rule
 
 
 def _copies(
@@ -281,7 +281,7 @@ def _copies(
 ) -> Callable[[Rule, OfPublish], Rule]:
     """Break how a copy is delivered; `change` returns what is delivered instead, None for nothing."""
 
-    def broken(original: Rule, when: OfPublish) -> Rule:
+    def break_rule(original: Rule, when: OfPublish) -> Rule:
         def deliver(self: Delivery, topic: Topic, to: Subscription, entry: Any, *more: Any) -> None:
             published, id_, now = more
             if not when(_publish_of(self, topic, entry, to)):
@@ -291,7 +291,7 @@ def _copies(
 
         return deliver
 
-    return broken
+    return break_rule
 
 
 def _other_way(_topic: Topic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:

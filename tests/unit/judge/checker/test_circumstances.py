@@ -29,7 +29,7 @@ def _moved(source: str, destination: str, *, is_finished: bool = True) -> Around
     return lambda expectation, around: (expectation, replace(around, moves=(*around.moves, move)))
 
 
-def _purged(queue: str, *, at_us: int = _BEFORE_US) -> Around:
+def _purge(queue: str, *, at_us: int = _BEFORE_US) -> Around:
     purge = Loss(queue=queue, began_at_us=at_us, ended_at_us=at_us + 60_000_000, is_certain=True)
     return lambda expectation, around: (expectation, replace(around, purges=(*around.purges, purge)))
 
@@ -59,9 +59,9 @@ _CIRCUMSTANCES: Mapping[str, Around] = {
     "a move task between other queues": _moved("elsewhere-dlq", "elsewhere"),
     "a cancelled move task between other queues": _moved("elsewhere-dlq", "elsewhere", is_finished=False),
     "an earlier move task of the queue": _moved("billing-dlq", "billing"),
-    "an earlier purge of the queue": _purged("billing"),
-    "an earlier purge of the DLQ": _purged("billing-dlq"),
-    "a purge of another queue": _purged("elsewhere", at_us=150_000),
+    "an earlier purge of the queue": _purge("billing"),
+    "an earlier purge of the DLQ": _purge("billing-dlq"),
+    "a purge of another queue": _purge("elsewhere", at_us=150_000),
     "a lost receive of another queue": _lost("elsewhere"),
     "a recorder that was attached long before": _attached,
     "deduplication ids that other messages share": _shared,
