@@ -152,11 +152,11 @@ def eventually[T](
         if until(answer):
             return answer
         if last_try:
-            raise NotReached(f"waited {timeout_seconds:g} s for {describe}{_seen(answer)}")
+            raise NotReached(f"waited {timeout_seconds:g} s for {describe}{_answer_text(answer)}")
         clock.sleep(interval_seconds)
 
 
-def _seen(answer: object) -> str:
+def _answer_text(answer: object) -> str:
     """Return the words for the last answer; a condition that only says no has seen nothing to tell."""
     if isinstance(answer, bool):
         return ""

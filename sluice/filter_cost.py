@@ -31,7 +31,7 @@ OPERATORS = frozenset(
 )
 
 
-def compared(data_type: str) -> frozenset[str]:
+def compared_kinds(data_type: str) -> frozenset[str]:
     """Return the kinds of values of an attribute; a type may have a name of one's own behind it: Number.int."""
     return COMPARED[data_type if data_type in COMPARED else data_type.partition(".")[0]]
 

@@ -17,7 +17,7 @@ from sluice.constructs.monitoring.dashboard import Dashboard
 from sluice.constructs.network import Network
 from sluice.constructs.services.consumers import Consumers
 from sluice.declaration import Environment, NewDatabase, NewNetwork, Removal, naming
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.validation import require
 
 
@@ -29,7 +29,7 @@ class EnvironmentStack(cdk.Stack):
         holds: what it holds, for its description.
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, holds: str) -> None:
         self._zones = environment.network.availability_zones if isinstance(environment.network, NewNetwork) else 0
         super().__init__(
@@ -77,7 +77,7 @@ class EnvironmentStack(cdk.Stack):
 class NetworkStack(EnvironmentStack):
     """Holds `network`: a VPC, new or existing, and the security groups of tasks and producers."""
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_, environment=environment, holds="where the tasks run")
         self.network = Network(self, "Network", environment=environment)
@@ -99,7 +99,7 @@ def _tag_what_cdk_leaves(stack: cdk.Stack, environment: Environment) -> None:
 class DatabaseStack(EnvironmentStack):
     """Holds `database`: the cluster with inbox and outbox. An existing database needs no stack."""
 
-    @typed
+    @check_argument_types
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, declared: NewDatabase, network: Network
     ) -> None:
@@ -121,7 +121,7 @@ class MessagingStack(EnvironmentStack):
     `producers` is None where nothing is published: every topic is somebody else's.
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, database: DatabaseAccess | None
     ) -> None:
@@ -168,7 +168,7 @@ class ConsumersStack(EnvironmentStack):
             Dockerfile, or the image would not hold a consumer's handlers.
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self,
         scope: Construct,
@@ -214,7 +214,7 @@ class ObservabilityStack(EnvironmentStack):
             deleted.
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
         require(
             environment,

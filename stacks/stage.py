@@ -10,7 +10,7 @@ import aws_cdk as cdk
 from constructs import Construct
 from sluice.constructs.database import DatabaseAccess
 from sluice.declaration import Environment, ExistingDatabase, NewDatabase, naming
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.stacks import ConsumersStack, DatabaseStack, MessagingStack, NetworkStack, ObservabilityStack
 
 
@@ -23,7 +23,7 @@ class EnvironmentStage(cdk.Stage):
             beside cdk.json.
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, *, environment: Environment, project: Path = Path()) -> None:
         """Make the stacks, each from what those before it hold."""
         region = cdk.Environment(account=environment.account, region=environment.region)

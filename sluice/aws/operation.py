@@ -76,13 +76,13 @@ class Operation:
             if response.status == OK:
                 with suppress(codec.Unusual):
                     return self._decode(response.body, response.headers)
-            return self._parsed(response)
+            return self._parse(response)
         # What botocore's parsers, and Python's, meet in what has another form than the model says.
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
             message = f"the answer is none of {self._model.name} ({type(error).__name__}: {error})"
             raise ResponseParserError(message) from error
 
-    def _parsed(self, response: Response) -> dict[str, Any]:
+    def _parse(self, response: Response) -> dict[str, Any]:
         """Return, or raise, what botocore makes of a response."""
         answer = {
             "status_code": response.status,

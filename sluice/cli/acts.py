@@ -45,9 +45,9 @@ def print_acts(engine: "Engine", owner: "Column[str]", name: str, *, most: int) 
 
     with engines.reading(engine) as connection, engines.explaining_missing_tables():
         for row in audit.acts(connection, owner, name, most=most):
-            output.as_json({**row, "at": written(row["at_us"])}, indent=None)
+            output.as_json({**row, "at": instant_text(row["at_us"])}, indent=None)
 
 
-def written(at_us: int) -> str:
+def instant_text(at_us: int) -> str:
     """Return an instant as people read it."""
     return utc(at_us).isoformat(timespec="milliseconds")

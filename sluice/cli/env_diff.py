@@ -62,7 +62,7 @@ def diff(name: str, against: str, declaration: Path | None, as_json: bool) -> No
     """
     declared = load_declaration(declaration)
     after = declared.environment(name)
-    with _declared_at(against, declared) as path:
+    with _declaration_file(against, declared) as path:
         before = _environment(path, name)
     found = list(differences(before, after))
     if as_json:
@@ -76,7 +76,7 @@ def diff(name: str, against: str, declaration: Path | None, as_json: bool) -> No
 
 
 @contextmanager
-def _declared_at(against: str, declared: Declaration) -> Iterator[Path]:
+def _declaration_file(against: str, declared: Declaration) -> Iterator[Path]:
     """Give the declaration to compare with: a file, or the same file at a revision of git."""
     if Path(against).is_file():
         yield Path(against)
@@ -158,13 +158,13 @@ def differences(before: Environment, after: Environment) -> Iterator[Difference]
             yield Difference(name, "consumer", "declared" if name in was else "-", "declared" if name in now else "-")
             if name in now:
                 of_new = _behaviour(after, now[name], after, now[name])
-                yield from _changed(name, dict.fromkeys(of_new, "-"), of_new)
+                yield from _value_differences(name, dict.fromkeys(of_new, "-"), of_new)
         elif was[name] != now[name]:
             yield from _fields(name, was[name], now[name])
-            yield from _changed(
+            yield from _value_differences(
                 name, _behaviour(before, was[name], before, was[name]), _behaviour(after, now[name], before, was[name])
             )
-    yield from _changed(before.name, _cost(before), _cost(after))
+    yield from _value_differences(before.name, _cost(before), _cost(after))
 
 
 def _fields(of: str, before: object, after: object, *, leaving: Sequence[str] = ()) -> Iterator[Difference]:
@@ -179,7 +179,7 @@ def _text(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _changed(of: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+def _value_differences(of: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
     for name, was in before.items():
         if was != after[name]:
             yield Difference(of, name, was, after[name])

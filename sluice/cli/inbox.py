@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.acts import act, actor, written
-from sluice.cli.options import audited, consumer_options, json_option, limit_option
+from sluice.cli.acts import act, actor, instant_text
+from sluice.cli.options import audit_options, consumer_options, json_option, limit_option
 from sluice.terminal import output
 from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
@@ -71,8 +71,8 @@ def ls(place: "ConsumerTarget", group_id: str | None, most: int, as_json: bool) 
             row["epoch"],
             row["first_seq"],
             row["last_seq"],
-            "" if row["parked_at_us"] is None else f"since {written(row['parked_at_us'])}",
-            written(row["updated_at_us"]),
+            "" if row["parked_at_us"] is None else f"since {instant_text(row['parked_at_us'])}",
+            instant_text(row["updated_at_us"]),
         )
         for row in found
     ]
@@ -83,7 +83,7 @@ def ls(place: "ConsumerTarget", group_id: str | None, most: int, as_json: bool) 
 @inbox.command("lower-baseline")
 @click.argument("group_id", metavar="GROUP")
 @click.argument("seq", metavar="SEQ", type=SEQ)
-@audited
+@audit_options
 @consumer_options
 def lower_baseline(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Expect the numbers of a group from SEQ on: those before its baseline are missing until they come.

@@ -89,9 +89,11 @@ def _write(folder: Path, replacements: dict[str, str]) -> None:
     try:
         project = beside / "project"
         for template in _templates():
-            file = project / _replaced(str(template.relative_to(_TEMPLATES)).replace("dot_", "."), replacements)
+            file = project / _fill_placeholders(
+                str(template.relative_to(_TEMPLATES)).replace("dot_", "."), replacements
+            )
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(_replaced(template.read_text(encoding="utf-8"), replacements), encoding="utf-8")
+            file.write_text(_fill_placeholders(template.read_text(encoding="utf-8"), replacements), encoding="utf-8")
         (project / "wheels").mkdir()
         write_wheel(project / "wheels")
         project.rename(folder)
@@ -104,7 +106,7 @@ def _templates() -> Iterator[Path]:
     return (file for file in sorted(_TEMPLATES.rglob("*")) if file.is_file() and file.parent.name != "__pycache__")
 
 
-def _replaced(text: str, replacements: dict[str, str]) -> str:
+def _fill_placeholders(text: str, replacements: dict[str, str]) -> str:
     for placeholder, instead in replacements.items():
         text = text.replace(placeholder, instead)
     return text

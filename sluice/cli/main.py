@@ -115,7 +115,7 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
-    explained = _explained(error)
+    explained = _explain(error)
     if explained is not None:
         _fail(str(explained), REFUSED if isinstance(explained, ConfigError) else COULD_NOT)
     text = "".join(traceback.format_exception(error)).rstrip()
@@ -123,7 +123,7 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
     sys.exit(COULD_NOT)
 
 
-def _explained(error: Exception) -> MessagingError | None:
+def _explain(error: Exception) -> MessagingError | None:
     """Return what a library raised as the sentence an operator reads; None of an error nobody thought of."""
     if _is_a(error, "sqlalchemy.exc", "SQLAlchemyError"):
         text = str(getattr(error, "orig", None) or error).strip().splitlines()

@@ -35,12 +35,12 @@ def environment_option(intended: str) -> Callable[[Command], Command]:
         )
         @declaration_option
         @wraps(command)
-        def placed(environment_name: str, declaration: Path | None, **given: Any) -> None:
+        def run_in_environment(environment_name: str, declaration: Path | None, **given: Any) -> None:
             from sluice.declaration import load_task_declaration
 
             command(environment=load_task_declaration(declaration).environment(environment_name), **given)
 
-        return placed
+        return run_in_environment
 
     return option
 
@@ -145,13 +145,13 @@ def process_options(recorded: str) -> Callable[[Command], Command]:
         )
         @log_level_option
         @wraps(command)
-        def placed(**given: Any) -> None:
+        def run_with_process(**given: Any) -> None:
             if given["record"] is not None:
                 given["client"] = "boto3"  # whose hooks the recorder needs
             process = ProcessOptions(**{each.name: given.pop(each.name) for each in fields(ProcessOptions)})
             command(process=process, **given)
 
-        return placed
+        return run_with_process
 
     return option
 
@@ -185,7 +185,7 @@ confirmation_option = click.option(
 )
 
 
-def audited(command: Command) -> Command:
+def audit_options(command: Command) -> Command:
     """Give a command what every audited act takes: a reason, and `--yes`."""
     return confirmation_option(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
 
@@ -197,13 +197,13 @@ def database_options(command: Command) -> Command:
     @click.option("--topic", metavar="NAME", help="The topic, as declared.  [default: the first]")
     @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
     @wraps(command)
-    def placed(environment: Any, topic: str | None, dsn: str | None, **given: Any) -> None:
+    def run_on_outbox(environment: Any, topic: str | None, dsn: str | None, **given: Any) -> None:
         from sluice.cli import place
 
         with place.outbox_target(environment, dsn, topic) as found:
             command(place=found, **given)
 
-    return placed
+    return run_on_outbox
 
 
 def consumer_options(command: Command) -> Command:
@@ -223,7 +223,7 @@ def consumer_options(command: Command) -> Command:
     @dsn_option("The database of the consumer's inbox, e.g. sqlite:///billing.db")
     @endpoint_option("SQS")
     @wraps(command)
-    def placed(
+    def run_on_consumer(
         environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
     ) -> None:
         from sluice.cli import place
@@ -231,4 +231,4 @@ def consumer_options(command: Command) -> Command:
         with place.consumer_target(environment, consumer_name, dsn, endpoint_url) as found:
             command(place=found, **given)
 
-    return placed
+    return run_on_consumer

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.acts import act, actor, print_acts, written
-from sluice.cli.options import audited, database_options, json_option, limit_option
+from sluice.cli.acts import act, actor, instant_text, print_acts
+from sluice.cli.options import audit_options, database_options, json_option, limit_option
 from sluice.terminal import output
 from sluice.terminal.groups import Group
 from sluice.terminal.values import SEQ
@@ -53,7 +53,7 @@ def ls(place: "DatabaseTarget", status: str | None, group_id: str | None, most: 
             row["status"],
             row["type"],
             row["attempts"],
-            written(row["created_at_us"]),
+            instant_text(row["created_at_us"]),
             row["last_error"] or "",
         )
         for row in found
@@ -98,7 +98,7 @@ def _operator(place: "DatabaseTarget", reason: str) -> "OutboxOperator":
 @outbox.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
-@audited
+@audit_options
 @database_options
 def resend(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Publish a sent message again, under a fresh deduplication id.
@@ -112,7 +112,7 @@ def resend(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, 
 @outbox.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
-@audited
+@audit_options
 @database_options
 def unquarantine(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Try a quarantined message again as it is, after its cause was mended."""
@@ -123,7 +123,7 @@ def unquarantine(place: "DatabaseTarget", group_id: str, group_seq: int, reason:
 @outbox.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("group_seq", metavar="SEQ", type=SEQ)
-@audited
+@audit_options
 @database_options
 def skip(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
     """Give a quarantined message up: a tombstone with its number is published in its place.
@@ -135,7 +135,7 @@ def skip(place: "DatabaseTarget", group_id: str, group_seq: int, reason: str, co
 
 
 @outbox.command("begin-epoch")
-@audited
+@audit_options
 @database_options
 def begin_epoch(place: "DatabaseTarget", reason: str, confirmed: bool) -> None:
     """Begin another epoch, once, after the database was restored to an earlier state and before producers start.

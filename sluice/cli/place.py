@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Engine
 
 from sluice.declaration import Consumer, Environment, naming
-from sluice.declaration.validation import did_you_mean, nearest, shown
+from sluice.declaration.validation import did_you_mean, nearest, value_text
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
@@ -93,7 +93,7 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
         raise ConfigError(f"no consumer is named, and {allowed}; give --consumer, or set SLUICE_CONSUMER")
     if name not in found:
         intended = did_you_mean(nearest(name, found))
-        raise ConfigError(f"consumer is {shown(name)}{intended}, and {allowed}; correct --consumer, or declare it")
+        raise ConfigError(f"consumer is {value_text(name)}{intended}, and {allowed}; correct --consumer, or declare it")
     return found[name]
 
 

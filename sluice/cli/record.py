@@ -13,7 +13,7 @@ import click
 from sluice.cli.options import json_option
 from sluice.endpoint import checked_url
 from sluice.errors import ConfigError, unwritable
-from sluice.history.delays import measured, percentile
+from sluice.history.delays import measure_delays, percentile
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT
 from sluice.terminal.values import Whole
@@ -143,7 +143,7 @@ def delays(folder: Path, as_json: bool) -> None:
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise ConfigError(f"{folder} holds no journals (*{SUFFIX}); name the folder given to --record")
-    found = measured([event for path in paths for event in events_of(read_journal(path))])
+    found = measure_delays([event for path in paths for event in events_of(read_journal(path))])
     parts = {"outbox wait": found.outbox_wait, "API time": found.api_time, "receive wait": found.receive_wait}
     rows = {
         name: {"count": len(values), **{f"p{share}": percentile(values, share / 100) for share in (50, 95, 99)}}

@@ -36,7 +36,7 @@ from sluice.declaration import (
     Removal,
     naming,
 )
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 
 _NAME = "sluice"
 """Of the database and of its master user."""
@@ -109,7 +109,7 @@ class Database(Construct):
     (read 2026-11-23).
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, declared: NewDatabase, network: Network
     ) -> None:

@@ -25,8 +25,8 @@ from sluice.constructs.nag import acknowledge
 from sluice.constructs.place import require_place
 from sluice.constructs.removal import encryption_key, removal_policy
 from sluice.declaration import Consumer, DatabaseRole, Encryption, Environment, ExistingTopic, Topic, naming, policies
-from sluice.declaration.arguments import typed
-from sluice.declaration.validation import did_you_mean, nearest, shown
+from sluice.declaration.arguments import check_argument_types
+from sluice.declaration.validation import did_you_mean, nearest, value_text
 from sluice.errors import ConfigError
 
 
@@ -39,7 +39,7 @@ class Keys(Construct):
     AWS: https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html (read 2026-11-21).
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         if environment.keys is None:
@@ -67,7 +67,7 @@ class ConsumerQueue(Construct):
     (read 2026-11-20, promise DLQ-01).
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, consumer: Consumer, key: kms.IKey | None
     ) -> None:
@@ -175,7 +175,7 @@ class Fanout(Construct):
     number, is not in the queue (promise SNS-14). Policies of existing topics, queues and keys are left to their owners.
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         set_flags(self)
@@ -277,8 +277,8 @@ class Fanout(Construct):
     def _queues(self, consumer: str) -> ConsumerQueue:
         if consumer not in self.consumers:
             raise ConfigError(
-                f"consumer is {shown(consumer)}{did_you_mean(nearest(consumer, self.consumers))}, allowed is one of"
-                f" {', '.join(self.consumers)}; declare it"
+                f"consumer is {value_text(consumer)}{did_you_mean(nearest(consumer, self.consumers))}, allowed is"
+                f" one of {', '.join(self.consumers)}; declare it"
             )
         return self.consumers[consumer]
 
@@ -338,7 +338,7 @@ class Producers(Construct):
     The second is there with a database, and lets nobody publish: that is the relay's part.
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self,
         scope: Construct,

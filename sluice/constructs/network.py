@@ -12,7 +12,7 @@ from sluice.constructs.endpoints import Allowed, let_through
 from sluice.constructs.logs import log_group, log_key
 from sluice.constructs.place import require_place
 from sluice.declaration import Environment, ExistingDatabase, ExistingNetwork, NewNetwork
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 
 _HTTPS = 443
 
@@ -32,7 +32,7 @@ class Network(Construct):
     AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html (read 2026-11-21).
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         self.environment = environment

@@ -1,8 +1,8 @@
 """Moved: a project has its stage in `stacks/stage.py`, and the stacks are in `sluice.stacks`."""
 
-from sluice.moved import moved
+from sluice.moved import forward_names
 
-__getattr__ = moved(
+__getattr__ = forward_names(
     __name__,
     hint="a project owns its stage: write stacks/stage.py as `sluice init` does; its stacks are in sluice.stacks",
     Consumers="sluice.constructs.services.consumers",

@@ -143,7 +143,9 @@ def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Se
             published=volume.messages * len(topics), delivered=delivered, message_bytes=volume.message_bytes
         ),
         "SQS send, receive, delete": sum(
-            prices.queued(delivered=volume.messages, message_bytes=volume.message_bytes, is_fifo=consumer.fifo)
+            prices.queue_deliveries(
+                delivered=volume.messages, message_bytes=volume.message_bytes, is_fifo=consumer.fifo
+            )
             for _, consumer in own_queues
         ),
         "SQS long polls": sum(

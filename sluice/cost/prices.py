@@ -74,7 +74,7 @@ def queue_request(*, is_fifo: bool) -> float:
     return usd(f"SQS {'FIFO' if is_fifo else 'standard'} request")
 
 
-def queued(*, delivered: int, message_bytes: float, is_fifo: bool) -> float:
+def queue_deliveries(*, delivered: int, message_bytes: float, is_fifo: bool) -> float:
     """Return what messages of one queue cost that a consumer takes one by one, in US dollars.
 
     Args:

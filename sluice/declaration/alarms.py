@@ -265,7 +265,9 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
     if consumer.fifo:
         yield alarm(
             condition="stuck",
-            watches=watched.evaluated(consumer.group_stuck, environment, consumer, label="late while lanes are idle"),
+            watches=watched.consumer_expression(
+                consumer.group_stuck, environment, consumer, label="late while lanes are idle"
+            ),
             minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
             of_minutes=10,
             description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
@@ -273,7 +275,7 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
         )
     yield alarm(
         condition="pinned",
-        watches=watched.evaluated(
+        watches=watched.consumer_expression(
             consumer.capacity_pinned, environment, consumer, label="behind with all tasks at work"
         ),
         minutes=_PINNED_MINUTES,
@@ -373,7 +375,7 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
     if consumer.min_tasks == 0:
         yield alarm(
             condition="asleep",
-            watches=watched.evaluated(
+            watches=watched.consumer_expression(
                 backlog.work_without_workers(), environment, consumer, label="work without workers"
             ),
             missing=Missing.NOT_BREACHING,  # an idle queue reports nothing

@@ -10,12 +10,15 @@ from types import UnionType
 from typing import Any, get_args
 
 from sluice.declaration.environment import Environment
-from sluice.declaration.validation import allowed_type, is_a, refuse, shown
+from sluice.declaration.validation import allowed_type, is_a, refuse, value_text
+from sluice.moved import forward_names
+
+__getattr__ = forward_names(__name__, typed=f"{__name__}:check_argument_types")
 
 _UNKNOWN = (inspect.Parameter.empty, Any)  # classes to Python
 
 
-def typed[**P, T](function: Callable[P, T]) -> Callable[P, T]:
+def check_argument_types[**P, T](function: Callable[P, T]) -> Callable[P, T]:
     """Return a function, or an `__init__`, that refuses arguments of other types than it is annotated with.
 
     Classes are checked, and unions of classes. What a sequence holds and what a protocol asks for are not.
@@ -50,5 +53,5 @@ def _check(function: Callable[..., object], kinds: Mapping[str, Any], given: Map
             called: Any = type(given["self"]) if function.__name__ == "__init__" else function
             allowed = allowed_type(kind)
             if kind is Environment and isinstance(given[name], str):
-                allowed += f"; load_declaration().environment({shown(given[name])}) returns one"
+                allowed += f"; load_declaration().environment({value_text(given[name])}) returns one"
             refuse(called, None, field=name, seen=given[name], allowed=allowed)

@@ -54,14 +54,14 @@ WAKE_COOLDOWN_SECONDS = 900
 _ZERO = Number(0)
 
 
-def repeated(metric: str) -> Fill:
+def fill_with_repeat(metric: str) -> Fill:
     """Return a metric by its id, its gaps filled by the last value before the gap; before the first it has none."""
     return Fill(Metric(metric), "REPEAT")
 
 
-_VISIBLE, _IN_FLIGHT = repeated(VISIBLE), repeated(IN_FLIGHT)
-_RECEIVED, _DELETED = repeated(RECEIVED), repeated(DELETED)
-RUNNING_TASKS = Fill(repeated(RUNNING), _ZERO)
+_VISIBLE, _IN_FLIGHT = fill_with_repeat(VISIBLE), fill_with_repeat(IN_FLIGHT)
+_RECEIVED, _DELETED = fill_with_repeat(RECEIVED), fill_with_repeat(DELETED)
+RUNNING_TASKS = Fill(fill_with_repeat(RUNNING), _ZERO)
 """The running tasks: a gap repeats, and where none was ever reported there is none."""
 _HEADROOM = 1.25
 _IDLE_BELOW = 0.9
@@ -152,7 +152,7 @@ def work_without_workers() -> Term:
     SQS metrics only: a service without tasks reports nothing of itself.
     """
     idle = Operation(_IN_FLIGHT, "<", Number(1))
-    for signs_of_life in (repeated(EMPTY_RECEIVES), repeated(RECEIVED)):
+    for signs_of_life in (fill_with_repeat(EMPTY_RECEIVES), fill_with_repeat(RECEIVED)):
         idle = Operation(idle, "AND", Operation(signs_of_life, "<", Number(1)))
     return If(Operation(Operation(_VISIBLE, ">", _ZERO), "AND", idle), Number(1), _ZERO)
 
@@ -162,7 +162,7 @@ def group_stuck(*, acceptable_latency_seconds: float, lanes: int, processing_sec
 
     More tasks cannot help; somebody has to look at that group.
     """
-    late = Operation(repeated(AGE), ">", Number(acceptable_latency_seconds))
+    late = Operation(fill_with_repeat(AGE), ">", Number(acceptable_latency_seconds))
     idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
     return If(Operation(late, "AND", idle), Number(1), _ZERO)
 

@@ -14,7 +14,7 @@ from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.existing import ExistingQueue
 from sluice.declaration.fields.image import check_image
 from sluice.declaration.metric_math import Term
-from sluice.declaration.validation import between, checked, declared, matching, refuse, require
+from sluice.declaration.validation import between, declaration_class, matching, refuse, require, satisfying
 
 DRAINS_MIN = 2
 """Threads of a worker that drain what was set aside, at least; otherwise as many as it has lanes."""
@@ -46,7 +46,7 @@ class Gaps(Enum):
     HALT = "halt"
 
 
-@declared
+@declaration_class
 class Consumer:
     """One service that gets a topic's messages, through a queue of its own with a DLQ of its own.
 
@@ -92,7 +92,7 @@ class Consumer:
     topic: str | None = None
     fifo: bool = True
     queue: ExistingQueue | None = None
-    types: tuple[str, ...] | None = checked(
+    types: tuple[str, ...] | None = satisfying(
         lambda seen: seen and all(re.fullmatch(r"(?!sluice\.)[A-Za-z0-9_.-]{1,256}", type_) for type_ in seen),
         "one or more types such as 'order.placed': letters, digits and . _ -, not beginning with 'sluice.'; or None",
         default=None,
@@ -102,18 +102,18 @@ class Consumer:
     max_attempts: int = between(limits.MAX_RECEIVE_COUNT_MIN, limits.MAX_RECEIVE_COUNT_MAX, "receives", default=5)
     message_retention_seconds: int = between(*_RETENTION, "seconds", default=345_600)
     dead_letter_retention_seconds: int = between(*_RETENTION, "seconds", default=limits.MESSAGE_RETENTION_SECONDS_MAX)
-    processing_seconds: float = checked(
+    processing_seconds: float = satisfying(
         lambda seen: 0 < seen <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX,
         f"more than 0, at most {limits.VISIBILITY_TIMEOUT_SECONDS_MAX} seconds",
         default=1.0,
     )
     acceptable_latency_seconds: int = 60
     lanes: int = between(1, limits.FIFO_WINDOW_MESSAGES, "message groups", default=4)
-    expected_groups: int = checked(lambda seen: seen >= 1, "1 or more", default=100)
+    expected_groups: int = satisfying(lambda seen: seen >= 1, "1 or more", default=100)
     min_tasks: int = 1
     max_tasks: int = between(1, limits.TASKS_PER_SERVICE_MAX, "tasks", default=10)
     stop_timeout_seconds: int = between(1, limits.STOP_TIMEOUT_SECONDS_MAX, "seconds", default=30)
-    cpu: int = checked(
+    cpu: int = satisfying(
         limits.FARGATE_MEMORY_MIB.__contains__, f"one of {', '.join(map(str, limits.FARGATE_MEMORY_MIB))}", default=256
     )
     memory_mib: int = 512
@@ -124,7 +124,7 @@ class Consumer:
     poison: Poison = Poison.SKIP
     gaps: Gaps = Gaps.RECORD
     gap_wait_seconds: int = between(1, 86_400, "seconds", default=300)
-    joined_at: datetime | None = checked(
+    joined_at: datetime | None = satisfying(
         lambda seen: seen.utcoffset() is not None,
         "an instant with its time zone, such as datetime(2026, 11, 22, tzinfo=UTC), or None",
         default=None,

@@ -17,14 +17,14 @@ from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
 from sluice.declaration.fields.topics import LABEL, RELAY_CONNECTIONS, RELAY_TASKS, ExistingTopic, Topic
 from sluice.declaration.validation import (
     between,
-    checked,
-    declared,
+    declaration_class,
     did_you_mean,
     matching,
     nearest,
     refuse,
     require,
-    shown,
+    satisfying,
+    value_text,
 )
 from sluice.errors import ConfigError
 
@@ -56,7 +56,7 @@ class Encryption(Enum):
     CMK = "cmk"
 
 
-@declared
+@declaration_class
 class Environment:
     """One deployment of the whole fan-out.
 
@@ -108,10 +108,10 @@ class Environment:
 
     name: str = matching(*LABEL)
     application: str = matching(*APPLICATION, default="sluice")
-    consumers: tuple[Consumer, ...] = checked(bool, "at least one Consumer")
+    consumers: tuple[Consumer, ...] = satisfying(bool, "at least one Consumer")
     account: str | None = matching(r"[0-9]{12}", "twelve digits, or None for the caller's account", default=None)
     region: str = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]", "a region name such as 'eu-central-1'", default="us-east-1")
-    topics: tuple[Topic | ExistingTopic, ...] = checked(bool, "at least one Topic", default=(Topic(),))
+    topics: tuple[Topic | ExistingTopic, ...] = satisfying(bool, "at least one Topic", default=(Topic(),))
     removal: Removal = Removal.RETAIN
     encryption: Encryption = Encryption.SQS_MANAGED
     event_bytes_max: int = between(
@@ -125,20 +125,22 @@ class Environment:
     spot: bool = False
     cluster: str | None = matching(r"[A-Za-z0-9_-]{1,255}", "the name of an ECS cluster, or None", default=None)
     database: NewDatabase | ExistingDatabase | None = None
-    migrate: str | tuple[str, ...] | None = checked(
+    migrate: str | tuple[str, ...] | None = satisfying(
         _is_migration,
         "a module such as 'shop.tables', a command such as ('alembic', 'upgrade', 'head'), or None",
         default=None,
     )
     relay: bool = True
     outbox_lag_seconds: int = between(10, 86_400, "seconds", default=60)
-    log_retention_days: int = checked(
+    log_retention_days: int = satisfying(
         limits.LOG_RETENTION_DAYS.__contains__,
         f"one of {', '.join(map(str, limits.LOG_RETENTION_DAYS))} days",
         default=30,
     )
-    alarm_emails: tuple[str, ...] = checked(lambda seen: len(set(seen)) == len(seen), "each address once", default=())
-    alarm_urls: tuple[str, ...] = checked(lambda seen: len(set(seen)) == len(seen), "each address once", default=())
+    alarm_emails: tuple[str, ...] = satisfying(
+        lambda seen: len(set(seen)) == len(seen), "each address once", default=()
+    )
+    alarm_urls: tuple[str, ...] = satisfying(lambda seen: len(set(seen)) == len(seen), "each address once", default=())
     alarm_slack: SlackChannel | None = None
     alarm_topic_arn: str | None = matching(
         r"arn:aws:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_.-]{1,256}", "the ARN of an SNS topic, or None", default=None
@@ -155,7 +157,7 @@ class Environment:
         found = {topic.name: topic for topic in self.topics}
         if name is not None and name not in found:
             raise ConfigError(
-                f"topic is {shown(name)}{did_you_mean(nearest(name, found))}, and environment {self.name!r} has"
+                f"topic is {value_text(name)}{did_you_mean(nearest(name, found))}, and environment {self.name!r} has"
                 f" {', '.join(found)}; name one of them, or declare it"
             )
         return self.topics[0] if name is None else found[name]

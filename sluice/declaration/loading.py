@@ -16,7 +16,7 @@ from types import ModuleType
 
 from sluice.declaration import naming, task_settings
 from sluice.declaration.environment import Environment
-from sluice.declaration.validation import did_you_mean, nearest, shown
+from sluice.declaration.validation import did_you_mean, nearest, value_text
 from sluice.errors import ConfigError, FieldError
 from sluice.terminal.printable import printable
 
@@ -79,7 +79,7 @@ class Declaration(Mapping[str, Environment]):
         """
         if name not in self:
             raise ConfigError(
-                f"environment {shown(name)} is not declared{did_you_mean(nearest(name, self))}, allowed is one of"
+                f"environment {value_text(name)} is not declared{did_you_mean(nearest(name, self))}, allowed is one of"
                 f" {', '.join(self)}; declare it in {self.source}"
             )
         return self[name]
@@ -95,7 +95,7 @@ def load_declaration(path: Path | None = None) -> Declaration:
 
     Runs: in the process's main thread, before anything else is done; a file is read once.
     """
-    return _loaded((_default_path() if path is None else path).resolve())
+    return _load((_default_path() if path is None else path).resolve())
 
 
 def is_declared() -> bool:
@@ -122,8 +122,8 @@ def load_task_declaration(path: Path | None = None) -> Declaration:
 
 
 @cache
-def _loaded(path: Path) -> Declaration:
-    source = _shown(path)
+def _load(path: Path) -> Declaration:
+    source = _path_text(path)
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -176,13 +176,15 @@ def _sentence(error: BaseException, module: ModuleType) -> str:
         text = error.msg
     elif isinstance(error, AttributeError) and isinstance(error.obj, EnumType):
         name, members = error.obj.__name__, " or ".join(map(str, error.obj))
-        return f"{name} has no {shown(error.name)}{did_you_mean(_intended(error, module))}, allowed is {members}"
+        return (
+            f"{name} has no {value_text(error.name)}{did_you_mean(_probable_name(error, module))}, allowed is {members}"
+        )
     elif "Did you mean" not in text:
-        text += did_you_mean(_intended(error, module))
+        text += did_you_mean(_probable_name(error, module))
     return f"{type(error).__name__}: {text}"[:_RAISED_CHARACTERS_MAX]
 
 
-def _intended(error: BaseException, module: ModuleType) -> str | None:
+def _probable_name(error: BaseException, module: ModuleType) -> str | None:
     known: Iterable[str] = ()
     name: object = getattr(error, "name", None)
     if isinstance(error, NameError):
@@ -199,16 +201,16 @@ def _intended(error: BaseException, module: ModuleType) -> str | None:
 def _location(error: BaseException, path: Path) -> str:
     """Return file and line of what is wrong: of the field where it is written out, else of the innermost call."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_shown(Path(error.filename))}:{error.lineno}"
+        return f"{_path_text(Path(error.filename))}:{error.lineno}"
     frames = _project_frames(error, path)
     if not frames:
-        return _shown(path)
+        return _path_text(path)
     if isinstance(error, FieldError):
         for frame in reversed(frames):
             line = _line_of_field(frame, error.field)
             if line is not None:
-                return f"{_shown(Path(frame.filename))}:{line}"
-    return f"{_shown(Path(frames[-1].filename))}:{frames[-1].lineno}"
+                return f"{_path_text(Path(frame.filename))}:{line}"
+    return f"{_path_text(Path(frames[-1].filename))}:{frames[-1].lineno}"
 
 
 def _project_frames(error: BaseException, path: Path) -> Sequence[traceback.FrameSummary]:
@@ -231,7 +233,7 @@ def _line_of_field(frame: traceback.FrameSummary, field: str) -> int | None:
     return None
 
 
-def _shown(path: Path) -> str:
+def _path_text(path: Path) -> str:
     """Return a file as it is called from the working directory."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

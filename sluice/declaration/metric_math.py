@@ -209,7 +209,7 @@ class Function(Term):
         A statistic of a time series without data points is None, but its count is 0.
         """
         if (statistic := STATISTICS.get(self.name)) is not None:
-            values = _known(self.term.value_at(series, each) for each in range(_minutes(series)))
+            values = _without_none(self.term.value_at(series, each) for each in range(_minutes(series)))
             return statistic(values) if values or self.name == "DATAPOINT_COUNT" else None
         value = self.term.value_at(series, minute)
         if value is None:
@@ -217,7 +217,7 @@ class Function(Term):
         if (each := _OF_EACH_VALUE.get(self.name)) is not None:
             return _real(lambda: each(value))
         if self.name == "RUNNING_SUM":
-            return math.fsum(_known(self.term.value_at(series, past) for past in range(minute + 1)))
+            return math.fsum(_without_none(self.term.value_at(series, past) for past in range(minute + 1)))
         before = self.term.last_known(series, minute - 1)
         if before is None:
             return None
@@ -256,7 +256,7 @@ class Combined(Term):
 
     def value_at(self, series: Mapping[str, Series], minute: int) -> float | None:
         """Return the value; None in a minute in which none of them has one."""
-        values = _known(term.value_at(series, minute) for term in self.parts)
+        values = _without_none(term.value_at(series, minute) for term in self.parts)
         if not values:
             return None
         return math.fsum(values) / len(self.parts) if self.name == "AVG" else STATISTICS[self.name](values)
@@ -290,19 +290,19 @@ def metric_ids(term: Term) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ids, *(id_ for part in term.terms() for id_ in metric_ids(part)))))
 
 
-def mapped(term: Term, change: Callable[[Term], Term]) -> Term:
+def map_term(term: Term, change: Callable[[Term], Term]) -> Term:
     """Return the expression with every part replaced by what `change` makes of it, the inner parts first."""
     parts = {field.name: getattr(term, field.name) for field in fields(cast("Any", term))}
-    return change(replace(cast("Any", term), **{name: _mapped_part(part, change) for name, part in parts.items()}))
+    return change(replace(cast("Any", term), **{name: _map_part(part, change) for name, part in parts.items()}))
 
 
-def _mapped_part(part: object, change: Callable[[Term], Term]) -> object:
+def _map_part(part: object, change: Callable[[Term], Term]) -> object:
     if isinstance(part, tuple):
-        return tuple(_mapped_part(each, change) for each in part)
-    return mapped(cast("Term", part), change) if is_dataclass(part) else part
+        return tuple(_map_part(each, change) for each in part)
+    return map_term(cast("Term", part), change) if is_dataclass(part) else part
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _without_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 

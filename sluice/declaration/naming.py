@@ -6,7 +6,7 @@ from sluice import limits
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
 from sluice.declaration.fields.topics import ExistingTopic, Topic
-from sluice.declaration.validation import shown
+from sluice.declaration.validation import value_text
 from sluice.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ def _queue_name(environment: Environment, *parts: str, is_fifo: bool = True) -> 
     name = _name(environment, *parts) + (limits.FIFO_SUFFIX if is_fifo else "")
     most = limits.QUEUE_NAME_CHARACTERS_MAX
     if len(name) > most:
-        raise ConfigError(f"{shown(name)} has {len(name)} characters, allowed are {most}; shorten the names")
+        raise ConfigError(f"{value_text(name)} has {len(name)} characters, allowed are {most}; shorten the names")
     return name
 
 

@@ -53,7 +53,7 @@ def _nobody(environment: Environment) -> Consumer:
 
 def render(environment: Environment) -> str:
     """Return an environment as one line of JSON."""
-    return json.dumps(_encoded(environment), separators=(",", ":"))
+    return json.dumps(_encode(environment), separators=(",", ":"))
 
 
 def parse(text: str) -> Environment:
@@ -65,7 +65,7 @@ def parse(text: str) -> Environment:
     try:
         found = json.loads(text)
         if isinstance(found, dict):
-            environment: Environment = _decoded(found, Environment)
+            environment: Environment = _decode(found, Environment)
             return environment
     except ConfigError as error:
         raise ConfigError(f"{VARIABLE} is wrong: {error}; allowed is {_ALLOWED}") from error
@@ -74,28 +74,28 @@ def parse(text: str) -> Environment:
     raise ConfigError(f"{VARIABLE} is {text[:_SHOWN_CHARACTERS_MAX]!r}, allowed is {_ALLOWED}")
 
 
-def _encoded(value: Any) -> Any:
+def _encode(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _encoded(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {key: _encoded(mapped) for key, mapped in value.items()}
-    return [_encoded(element) for element in value] if isinstance(value, list | tuple) else value
+        return {key: _encode(mapped) for key, mapped in value.items()}
+    return [_encode(element) for element in value] if isinstance(value, list | tuple) else value
 
 
-def _decoded(value: Any, kind: Any) -> Any:
+def _decode(value: Any, kind: Any) -> Any:
     """Return a value of that type; what it cannot be made of is returned as it is, and refused where it is put."""
     if get_origin(kind) is UnionType:
         kinds = [arg for arg in get_args(kind) if arg is not NoneType]
         kind = next((member for member in kinds if _fits(value, member)), kinds[0])
     if isinstance(value, dict) and is_dataclass(kind):
         types = {field.name: field.type for field in fields(kind)}
-        return kind(**{name: _decoded(encoded, types.get(name)) for name, encoded in value.items()})  # type: ignore[operator]
+        return kind(**{name: _decode(encoded, types.get(name)) for name, encoded in value.items()})  # type: ignore[operator]
     if isinstance(value, list) and get_origin(kind) is tuple:
-        return tuple(_decoded(element, get_args(kind)[0]) for element in value)
+        return tuple(_decode(element, get_args(kind)[0]) for element in value)
     if isinstance(value, str) and (isinstance(kind, EnumType) or kind is datetime):
         with suppress(ValueError):
             return kind(value) if isinstance(kind, EnumType) else datetime.fromisoformat(value)

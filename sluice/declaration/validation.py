@@ -34,23 +34,23 @@ def rule_of(declared_field: Field[Any]) -> Rule | None:
     return declared_field.metadata.get(_RULE)
 
 
-def checked(is_met: Callable[[Any], object], allowed: str, *, default: Any = MISSING) -> Any:
+def satisfying(is_met: Callable[[Any], object], allowed: str, *, default: Any = MISSING) -> Any:
     """Return a field whose values have to meet a rule of their own; None, where its type takes None, always does."""
     return field(default=default, metadata={_RULE: Rule(is_met, allowed)})
 
 
 def between(lowest: float, highest: float, unit: str = "", *, default: Any = MISSING) -> Any:
     """Return a field with bounds, both of them allowed."""
-    return checked(lambda seen: lowest <= seen <= highest, f"{lowest} to {highest} {unit}".strip(), default=default)
+    return satisfying(lambda seen: lowest <= seen <= highest, f"{lowest} to {highest} {unit}".strip(), default=default)
 
 
 def matching(pattern: str, allowed: str, *, default: Any = MISSING) -> Any:
     """Return a field whose whole text matches a pattern."""
-    return checked(lambda seen: re.fullmatch(pattern, seen), allowed, default=default)
+    return satisfying(lambda seen: re.fullmatch(pattern, seen), allowed, default=default)
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field, checked, between, matching))
-def declared[T](cls: type[T]) -> type[T]:
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field, satisfying, between, matching))
+def declaration_class[T](cls: type[T]) -> type[T]:
     """Make a frozen, slotted, keyword-only dataclass of a class, which refuses wrong fields in one line.
 
     `__post_init__` is left to what relates fields to each other, and finds each of them right by itself.
@@ -81,15 +81,15 @@ def refuse(
     kind: type, name: object, *, field: str, seen: object, allowed: str, intended: str | None = None
 ) -> NoReturn:
     """Refuse a field of a declared value in one line."""
-    label = kind.__name__ if name is None or field == "name" else f"{kind.__name__}({shown(name)})"
-    found = shown(seen, characters_max=_SEEN_CHARACTERS_MAX)
+    label = kind.__name__ if name is None or field == "name" else f"{kind.__name__}({value_text(name)})"
+    found = value_text(seen, characters_max=_SEEN_CHARACTERS_MAX)
     raise FieldError(
         f"{label}.{field} is {found}{did_you_mean(intended)}, allowed is {allowed}",
         field=field.partition("[")[0],
     )
 
 
-def shown(seen: object, *, characters_max: int = _NAME_CHARACTERS_MAX) -> str:
+def value_text(seen: object, *, characters_max: int = _NAME_CHARACTERS_MAX) -> str:
     """Return a value as a refusal shows it: its text in Python, cut."""
     text = text_of(seen)
     return text if len(text) <= characters_max else f"{text[:characters_max]}…"
@@ -110,15 +110,15 @@ def _check_fields(kind: Any, unnamed: tuple[object, ...], values: dict[str, Any]
     known: dict[str, Any] = {declared_field.name: declared_field for declared_field in fields(kind)}
     if unnamed:
         raise FieldError(
-            f"{kind.__name__} is given {shown(unnamed[0])} without a name, allowed is NAME=VALUE, such as"
-            f" {next(iter(known))}={shown(unnamed[0])}",
+            f"{kind.__name__} is given {value_text(unnamed[0])} without a name, allowed is NAME=VALUE, such as"
+            f" {next(iter(known))}={value_text(unnamed[0])}",
             field="",
         )
     for name in values:
         if name not in known:
             raise FieldError(
-                f"{kind.__name__} has no field {shown(name)}{did_you_mean(nearest(name, known))}, allowed is one of"
-                f" {', '.join(known)}",
+                f"{kind.__name__} has no field {value_text(name)}{did_you_mean(nearest(name, known))}, allowed is"
+                f" one of {', '.join(known)}",
                 field=name,
             )
     for name, declared_field in known.items():
@@ -133,7 +133,7 @@ def _check_fields(kind: Any, unnamed: tuple[object, ...], values: dict[str, Any]
 def _check_field(kind: type, name: object, declared_field: Any, seen: object) -> None:
     field_type, rule = declared_field.type, rule_of(declared_field)
     if not is_a(seen, field_type):
-        intended = _intended(seen, field_type)
+        intended = _probable_value(seen, field_type)
         refuse(kind, name, field=declared_field.name, seen=seen, allowed=allowed_type(field_type), intended=intended)
     if rule is not None and seen is not None and not rule.is_met(seen):
         refuse(kind, name, field=declared_field.name, seen=seen, allowed=rule.allowed)
@@ -147,14 +147,14 @@ def allowed_type(kind: Any) -> str:
     return f"a value of type {text}"
 
 
-def _intended(seen: object, kind: Any) -> str | None:
+def _probable_value(seen: object, kind: Any) -> str | None:
     """Return what a value of a wrong type was probably to be: a member for its word, a tuple for what it is of."""
     found = None
     if isinstance(kind, EnumType) and isinstance(seen, str):
         members: list[Enum] = list(kind)
         found = next((str(enum) for enum in members if seen.lower() in (enum.value, enum.name.lower())), None)
     elif get_origin(kind) is tuple and is_a(seen, get_args(kind)[0]):
-        found = f"({shown(seen)},)" if isinstance(seen, str) else f"({type(seen).__name__}(…),)"
+        found = f"({value_text(seen)},)" if isinstance(seen, str) else f"({type(seen).__name__}(…),)"
     return found
 
 

@@ -91,7 +91,7 @@ def inputs(environment: Environment, consumer: Consumer) -> dict[str, Metric]:
     return of_queue | {backlog.RUNNING: running_tasks(environment, consumer.name)}
 
 
-def evaluated(term: Term, environment: Environment, consumer: Consumer, *, label: str) -> Expression:
+def consumer_expression(term: Term, environment: Environment, consumer: Consumer, *, label: str) -> Expression:
     """Return an expression about a consumer, with the metrics it names and no others."""
     named = metric_ids(term)
     known = inputs(environment, consumer)

@@ -69,11 +69,11 @@ class Account:
         """
         bundled = bundled_schemas()
 
-        def known(kind: str) -> frozenset[str] | None:
+        def property_names(kind: str) -> frozenset[str] | None:
             found = bundled(kind)
             return self._describe(kind) if found is None and kind.startswith("AWS::") else found
 
-        return known
+        return property_names
 
     def _describe(self, kind: str) -> frozenset[str] | None:
         if kind not in self._described:

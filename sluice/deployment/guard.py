@@ -161,12 +161,12 @@ class _Change:
             elif key in self._replaced:
                 yield self._finding(key, Harm.REPLACE, self._replaced[key], held)
             else:
-                yield from self._weakened(key, old, new, held)
+                yield from self._weakenings(key, old, new, held)
 
     def _find_replaced(self) -> dict[Key, str]:
         """Return why each replaced resource is, references to replaced resources followed to their end."""
         reasons: dict[Key, str] = {}
-        changed = {key: self._changed(key) for key in self._old if key in self._new}
+        changed = {key: self._changed_properties(key) for key in self._old if key in self._new}
         waiting = [*changed]
         while waiting:
             for key in waiting:
@@ -200,7 +200,7 @@ class _Change:
         )
         return next(others, None)
 
-    def _changed(self, key: Key) -> frozenset[str]:
+    def _changed_properties(self, key: Key) -> frozenset[str]:
         """Return the names of properties that differ, values of parameters, mappings and conditions included."""
         old, new = self._old[key].get("Properties", {}), self._new[key].get("Properties", {})
         before, after = self._before[key[0]], self._after[key[0]]
@@ -222,7 +222,7 @@ class _Change:
             if target in replaced or (target in self._new) != (target in self._old):
                 yield target[1]
 
-    def _weakened(self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], held: str) -> Iterator[Finding]:
+    def _weakenings(self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], held: str) -> Iterator[Finding]:
         was, now = old.get("Properties", {}), new.get("Properties", {})
         if old["Type"].startswith("AWS::RDS::") and _is_lower(now.get("EngineVersion"), was.get("EngineVersion")):
             versions = f"EngineVersion {was.get('EngineVersion')} becomes {now.get('EngineVersion')}"

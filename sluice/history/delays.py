@@ -26,7 +26,7 @@ class Delays:
     receive_wait: list[float] = field(default_factory=list)
 
 
-def measured(events: Iterable[Event]) -> Delays:
+def measure_delays(events: Iterable[Event]) -> Delays:
     """Return the delays a settled history shows. Of repeats only the first counts: the others waited for a reason."""
     delays = Delays()
     seen: set[tuple[str, str | None, str | None, int | None]] = set()

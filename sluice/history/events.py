@@ -126,7 +126,7 @@ class Identity:
     idx: int
 
 
-def unwrapped(body: str) -> tuple[str, dict[str, Any]]:
+def unwrap(body: str) -> tuple[str, dict[str, Any]]:
     """Return the message in the envelope of a subscription without raw delivery, and the envelope; else the body.
 
     AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html (read 2026-11-21).

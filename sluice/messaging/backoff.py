@@ -6,10 +6,10 @@ https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter
 
 from math import inf
 
-from sluice.declaration.validation import checked, declared, require
+from sluice.declaration.validation import declaration_class, require, satisfying
 
 
-@declared
+@declaration_class
 class Backoff:
     """Delays that double.
 
@@ -23,8 +23,8 @@ class Backoff:
     """
 
     base_seconds: float
-    cap_seconds: float = checked(lambda seen: seen < inf, "a finite number of seconds")
-    floor_seconds: float = checked(lambda seen: seen > 0, "more than 0 seconds")
+    cap_seconds: float = satisfying(lambda seen: seen < inf, "a finite number of seconds")
+    floor_seconds: float = satisfying(lambda seen: seen > 0, "more than 0 seconds")
 
     def __post_init__(self) -> None:
         bounds = f"{self.floor_seconds:g} to {self.cap_seconds:g} seconds, floor_seconds to cap_seconds"

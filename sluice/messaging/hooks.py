@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Concatenate
 
 from sluice.terminal.logger import Logger
-from sluice.terminal.printable import raised
+from sluice.terminal.printable import exception_text
 
 _log = Logger()
 
@@ -32,4 +32,4 @@ def harmless(hook: object, event: str = "a hook failed") -> Iterator[None]:
     try:
         yield
     except Exception as error:  # somebody else's code
-        _log.warning(event, hook=type(hook).__name__, error=raised(error))
+        _log.warning(event, hook=type(hook).__name__, error=exception_text(error))

@@ -153,12 +153,12 @@ def lines(
         ),
     )
     course: dict[str, Any] = {"interpolate": "step"} if is_stepped else {}
-    layers = [*_shaded(shade), *_behind(behind, x), encoded.mark_line(strokeWidth=1.6, **course)]
+    layers = [*_warm_up_layers(shade), *_behind(behind, x), encoded.mark_line(strokeWidth=1.6, **course)]
     has_dots = max((len(line.points) for line in of), default=0) <= _DOTS_MAX
     dots = rows if has_dots else [row for line in of for row in _alone(line)]
     if dots:
         layers.append(encoded.mark_point(size=14, filled=True, opacity=1).properties(data=_data(dots)))
-    return _layered(layers, size)
+    return _layer(layers, size)
 
 
 def _right(field: str, x: Axis, **options: Any) -> alt.X:
@@ -194,7 +194,7 @@ def _behind(of: Sequence[Band], x: Axis) -> list[alt.Chart]:
 
 def bands(of: Sequence[Band], *, x: Axis) -> alt.LayerChart:
     """Return stretches and instants with their labels, in as few rows as keep them apart; `x` has its domain."""
-    rows, count = _packed(of, x)
+    rows, count = _pack(of, x)
 
     def layer(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
         up = alt.Y("row:O", axis=None, scale=alt.Scale(domain=list(range(count))))
@@ -214,10 +214,10 @@ def bands(of: Sequence[Band], *, x: Axis) -> alt.LayerChart:
             for align, dx in _SIDES
         ),
     ]
-    return _layered(drawn, (WIDTH, max(30, 15 * count)))
+    return _layer(drawn, (WIDTH, max(30, 15 * count)))
 
 
-def _packed(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
+def _pack(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
     """Return each band with its row and where its label begins or ends, and how many rows there are.
 
     A label stands behind its band, or before it where there is no room; then it may still leave the chart.
@@ -248,7 +248,7 @@ def _packed(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
     return rows, len(taken)
 
 
-def stacked(panels: Sequence[alt.LayerChart]) -> alt.VConcatChart:
+def stack(panels: Sequence[alt.LayerChart]) -> alt.VConcatChart:
     """Return charts below each other, whose x are one below the other, too."""
     chart: alt.VConcatChart = alt.vconcat(*panels, spacing=8).resolve_scale(
         color="independent", strokeDash="independent"
@@ -279,7 +279,7 @@ def _scale(domain: tuple[float, float] | None, *, is_log: bool) -> alt.Scale:
     return alt.Scale(domain=list(domain), type="log" if is_log else "linear", nice=False)
 
 
-def _shaded(shade: tuple[float, float] | None) -> list[alt.Chart]:
+def _warm_up_layers(shade: tuple[float, float] | None) -> list[alt.Chart]:
     if shade is None:
         return []
     where = alt.Chart(_data([{"from": shade[0], "to": shade[1], "text": "warm-up"}])).encode(x="from:Q")
@@ -336,7 +336,7 @@ def timeline(
         layer(instants).mark_tick(thickness=2, size=14),
     ]
     layers = [drawing for drawing, of in zip(drawn, (thin, stretches, instants), strict=True) if of]
-    return _layered(layers, (WIDTH, max(40, 17 * len(rows))))
+    return _layer(layers, (WIDTH, max(40, 17 * len(rows))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
     assert x.domain is not None, "without a domain no place can be told"
     assert y.domain is not None, "without a domain no place can be told"
     up = _up(y, y.domain)
-    rows = _labelled(of, x.domain, y, size)
+    rows = _place_labels(of, x.domain, y, size)
     first_last = [point.label for point in reversed(of)]
     backwards = sorted(rows, key=lambda row: first_last.index(row["label"]))
     base = alt.Chart(_data(rows)).encode(x=_right("x:Q", x), y=up, color=alt.Color("colour:N", scale=None))
@@ -383,10 +383,12 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
             if any(row["align"] == align for row in rows)
         ),
     ]
-    return _layered(layers, size)
+    return _layer(layers, size)
 
 
-def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: tuple[int, int]) -> list[dict[str, Any]]:
+def _place_labels(
+    of: Sequence[Point], across: tuple[float, float], y: Axis, size: tuple[int, int]
+) -> list[dict[str, Any]]:
     """Return each point with where its label begins or ends: beside it, and a line of text below the label above."""
     assert y.domain is not None, "without a domain no place can be told"
     scale = math.log if y.is_log else float
@@ -418,7 +420,7 @@ def _labelled(of: Sequence[Point], across: tuple[float, float], y: Axis, size: t
     return rows
 
 
-def _layered(layers: Sequence[alt.Chart], size: tuple[int, int]) -> alt.LayerChart:
+def _layer(layers: Sequence[alt.Chart], size: tuple[int, int]) -> alt.LayerChart:
     width, height = size
     return alt.LayerChart(layer=list(layers), width=width, height=height)
 

@@ -32,7 +32,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def drawn(
+def draw_figure(
     chart: alt.LayerChart | alt.VConcatChart, *, name: str, title: str, description: str, svg_title: str | None = None
 ) -> Figure:
     """Return a chart as a figure; `name` is unique on the page."""
@@ -40,7 +40,7 @@ def drawn(
     return Figure(title, description, svg)
 
 
-def filled(template: Path, parts: Mapping[str, str]) -> str:
+def fill(template: Path, parts: Mapping[str, str]) -> str:
     """Return a page: base.html with its links to what has a heading in the template, and each `{{name}}` replaced.
 
     Args:
@@ -48,13 +48,13 @@ def filled(template: Path, parts: Mapping[str, str]) -> str:
         parts: by name, escaped: those of the template, and of base.html: title, status (a class), heading, word, means,
             reasons (items of a list), and what is under them.
     """
-    main = _replaced(template, parts)
+    main = _replace_parts(template, parts)
     sections = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title in _HEADING.findall(main))
     style = _STYLE.read_text(encoding="utf-8")
-    return _replaced(_BASE, {**parts, "style": style, "sections": sections, "main": main})
+    return _replace_parts(_BASE, {**parts, "style": style, "sections": sections, "main": main})
 
 
-def _replaced(template: Path, parts: Mapping[str, str]) -> str:
+def _replace_parts(template: Path, parts: Mapping[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template.read_text(encoding="utf-8"))
 
 

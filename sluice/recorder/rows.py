@@ -16,7 +16,7 @@ from sluice.history.events import (
     pad_sequence_number,
     short_hash,
     size_detail,
-    unwrapped,
+    unwrap,
 )
 from sluice.recorder.move_tasks import MoveTasks
 
@@ -139,7 +139,7 @@ class Rows:
         """Return the event of one of the received messages, and remember its receipt handle."""
         attributes = message.get("Attributes", {})
         whole = message.get("Body", "")
-        body, envelope = unwrapped(whole)
+        body, envelope = unwrap(whole)
         deduplication_id = attributes.get("MessageDeduplicationId")
         of_message = {
             **self.of_message(

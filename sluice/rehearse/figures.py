@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Line, Point
-from sluice.pages.parts import Figure, drawn
+from sluice.pages.parts import Figure, draw_figure
 from sluice.rehearse import shown
 from sluice.rehearse.model.control_loop import USUAL
 from sluice.rehearse.rehearsal import DEPLOYED, Row
@@ -37,7 +37,7 @@ def over_time(row: Row, *, name: str) -> list[Figure]:
 
     def chart(part: str, title: str, description: str, of: Sequence[Line], y: str) -> Figure:
         made = charts.lines(of, x=x, y=Axis(title=y), size=_SMALL)
-        return drawn(made, name=f"{name}-{part}", title=title, description=description)
+        return draw_figure(made, name=f"{name}-{part}", title=title, description=description)
 
     def most(values: _Values) -> float:
         return max((value or 0.0 for value in values), default=0.0)
@@ -139,7 +139,7 @@ def compared(rows: Sequence[Row], *, name: str) -> Figure | None:
         else "The fewest task-hours that keep the declared latency:"
         f" {cheapest.policy}, {cheapest.result.task_hours:,.1f}."
     )
-    return drawn(made, name=name, title="Ways to scale", description=description)
+    return draw_figure(made, name=name, title="Ways to scale", description=description)
 
 
 def _label(row: Row) -> str:

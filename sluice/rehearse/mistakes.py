@@ -169,7 +169,7 @@ def _sees_work(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
 
 def _on_all_work(service: ScaledService, policy: Policy) -> ScaledService:
     """Return the service with a policy that looks at visible messages and at those in flight."""
-    work = Operation(backlog.repeated(backlog.VISIBLE), "+", backlog.repeated(backlog.IN_FLIGHT))
+    work = Operation(backlog.fill_with_repeat(backlog.VISIBLE), "+", backlog.fill_with_repeat(backlog.IN_FLIGHT))
     everything = declared.watched(work, queue=service.queue_dimensions, service=service.dimensions)
     return service.exchange(policy, policy.looking_at(everything))
 

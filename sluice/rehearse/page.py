@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from sluice.pages.parts import figure_html, filled, list_items, pairs, rows_html
+from sluice.pages.parts import figure_html, fill, list_items, pairs, rows_html
 from sluice.rehearse import figures, shown
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
@@ -66,7 +66,7 @@ def html(done: Sequence[Rehearsal], origin: Origin) -> str:
         "points_max": str(figures.POINTS_MAX),
         "reading": list_items(shown.READING),
     }
-    return filled(_TEMPLATE, parts)
+    return fill(_TEMPLATE, parts)
 
 
 def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:

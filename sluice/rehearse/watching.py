@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from sluice.declaration import backlog
-from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, mapped, metric_ids
+from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, map_term, metric_ids
 from sluice.rehearse import declared
 from sluice.rehearse.model.control_loop import EQUALLY_LATE, USUAL
 from sluice.rehearse.model.policies import MetricSource, TargetTracking, Watched
@@ -53,7 +53,7 @@ def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
             if "visible" not in named or "inflight" in named or not scales_in(policy):
                 continue
             both = Operation(Metric("visible"), "+", Metric("inflight"))
-            repaired = mapped(tried.own[key], lambda part, both=both: both if part == Metric("visible") else part)  # type: ignore[misc]
+            repaired = map_term(tried.own[key], lambda part, both=both: both if part == Metric("visible") else part)  # type: ignore[misc]
             before, after = tried.on("long-jobs"), replace(tried, own={**tried.own, key: repaired}).on("long-jobs")
             yield Mistake(
                 name="in-flight-ignored",
@@ -67,7 +67,7 @@ def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
 def _with_in_flight(watched: Watched, visible: str) -> Watched:
     in_flight = replace(watched.metrics[visible], name=IN_FLIGHT)
     both = Operation(Metric(visible), "+", Metric("notvisible"))
-    term = mapped(watched.term, lambda part: both if part == Metric(visible) else part)
+    term = map_term(watched.term, lambda part: both if part == Metric(visible) else part)
     return replace(watched, term=term, metrics={**watched.metrics, "notvisible": in_flight}, text=term.text())
 
 
@@ -81,7 +81,7 @@ def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
         ]
         if not late:
             continue
-        repeated = mapped(watched.term, _repeating)
+        repeated = map_term(watched.term, _repeating)
         repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
         yield Mistake(
             name="filled-with-zero",
@@ -127,7 +127,7 @@ def _late_counts_as_zero(tried: Tried) -> Iterator[Mistake]:
         late = _late_as_zero(watched)
         if not late or any(_is_filled_with_zero(watched.term, id_) for id_ in late):
             continue
-        repeated = mapped(watched.term, partial(_repeating_any, [*map(Metric, late)]))
+        repeated = map_term(watched.term, partial(_repeating_any, [*map(Metric, late)]))
         repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
         equally = in_short(tried.on("steady", variant=EQUALLY_LATE))
         yield Mistake(

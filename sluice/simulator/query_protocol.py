@@ -17,22 +17,22 @@ def decode(body: str | bytes, operation: OperationModel) -> dict[str, Any]:
 
 def _decode(shape: Shape, prefix: str, form: Mapping[str, str]) -> Any:
     if shape.type_name == "structure":
-        named = {name: prefix + _named(member, name) for name, member in shape.members.items()}
+        named = {name: prefix + _field_name(member, name) for name, member in shape.members.items()}
         return {
             name: _decode(shape.members[name], f"{key}.", form) for name, key in named.items() if _is_given(key, form)
         }
     if shape.type_name == "list":
-        keys = _numbered(f"{prefix}{_named(shape.member, 'member')}.", form)
+        keys = _entry_prefixes(f"{prefix}{_field_name(shape.member, 'member')}.", form)
         return [_decode(shape.member, f"{key}.", form) for key in keys]
     if shape.type_name == "map":
-        key_name, value_name = _named(shape.key, "key"), _named(shape.value, "value")
-        keys = _numbered(f"{prefix}entry.", form)
+        key_name, value_name = _field_name(shape.key, "key"), _field_name(shape.value, "value")
+        keys = _entry_prefixes(f"{prefix}entry.", form)
         return {form[f"{key}.{key_name}"]: _decode(shape.value, f"{key}.{value_name}.", form) for key in keys}
     value = form[prefix.removesuffix(".")]
     return value == "true" if shape.type_name == "boolean" else value
 
 
-def _named(shape: Shape, name: str) -> str:
+def _field_name(shape: Shape, name: str) -> str:
     return str(shape.serialization.get("name", name))
 
 
@@ -40,7 +40,7 @@ def _is_given(key: str, form: Mapping[str, str]) -> bool:
     return any(field == key or field.startswith(f"{key}.") for field in form)
 
 
-def _numbered(prefix: str, form: Mapping[str, str]) -> list[str]:
+def _entry_prefixes(prefix: str, form: Mapping[str, str]) -> list[str]:
     numbers = {int(field[len(prefix) :].split(".")[0]) for field in form if field.startswith(prefix)}
     return [f"{prefix}{number}" for number in sorted(numbers)]
 
@@ -69,14 +69,14 @@ def _encode(value: Any, shape: Shape, into: ET.Element) -> None:
     if shape.type_name == "structure":
         for name, member in shape.members.items():
             if value.get(name) is not None:
-                _encode(value[name], member, ET.SubElement(into, _named(member, name)))
+                _encode(value[name], member, ET.SubElement(into, _field_name(member, name)))
     elif shape.type_name == "list":
         for element in value:
-            _encode(element, shape.member, ET.SubElement(into, _named(shape.member, "member")))
+            _encode(element, shape.member, ET.SubElement(into, _field_name(shape.member, "member")))
     elif shape.type_name == "map":
         for key, mapped in value.items():
             entry = ET.SubElement(into, "entry")
-            ET.SubElement(entry, _named(shape.key, "key")).text = key
-            _encode(mapped, shape.value, ET.SubElement(entry, _named(shape.value, "value")))
+            ET.SubElement(entry, _field_name(shape.key, "key")).text = key
+            _encode(mapped, shape.value, ET.SubElement(entry, _field_name(shape.value, "value")))
     else:
         into.text = str(value)

@@ -32,12 +32,12 @@ def with_traceback(logger: Any, name: str, line: Line) -> Line:
         return rest | {_EXCEPTION: f"{printable(raised)}, whose traceback cannot be had: {type(error).__name__}"}
 
 
-def bounded(_: Any, __: str, line: Line) -> Line:
+def limit_texts(_: Any, __: str, line: Line) -> Line:
     """Bound every text of a line; JSON escapes it."""
     return {name: _each(value, _cut) for name, value in line.items()}
 
 
-def shown(_: Any, __: str, line: Line) -> Line:
+def make_printable(_: Any, __: str, line: Line) -> Line:
     """Bound every text of a line and make it printable; an exception keeps its line breaks."""
     plain = {name: _each(value, _printable) for name, value in line.items() if name != _EXCEPTION}
     plain["event"] = str(plain["event"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from sluice.terminal.printable import raised
+from sluice.terminal.printable import exception_text
 
 
 class Logger:
@@ -56,4 +56,4 @@ class Logger:
 
 def _write_plainly(event: str, logged: BaseException) -> None:
     with contextlib.suppress(Exception):
-        structlog.get_logger().warning(event, error=raised(logged))  # noqa: TID251
+        structlog.get_logger().warning(event, error=exception_text(logged))  # noqa: TID251

@@ -48,10 +48,10 @@ def as_json(value: object, *, indent: int | None = 2) -> None:
 
 
 def _printable_json(text: str) -> str:
-    return text if text.isprintable() else "".join(map(_escaped, text))
+    return text if text.isprintable() else "".join(map(_escape, text))
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character.isprintable():
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()  # JSON escapes UTF-16, two units beyond U+FFFF

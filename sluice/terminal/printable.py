@@ -21,7 +21,7 @@ def printable(value: object, *, characters_max: int = CHARACTERS_MAX) -> str:
         characters_max: of what is returned.
     """
     text = value if type(value) is str else text_of(value, str)
-    shown = "".join(map(_escaped, text[: characters_max + 1]))
+    shown = "".join(map(_escape, text[: characters_max + 1]))
     if len(shown) <= characters_max:
         return shown
     end = f"… (of {len(text)} characters)"
@@ -36,10 +36,10 @@ def text_of(value: object, convert: Callable[[object], str] = repr) -> str:
         return f"{type(value).__name__}, whose text cannot be had: {type(error).__name__}"
 
 
-def raised(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """Return an exception's type and text as one line, whatever its `__str__` does."""
     return printable(f"{type(error).__name__}: {printable(error)}")
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -39,12 +39,12 @@ class _Output(io.FileIO):
             if self._left_out_bytes and self._is_ready(0):
                 noted, self._left_out_bytes = self._left_out_bytes, 0
                 super().write(_LEFT_OUT.format(noted).encode())
-            self._left_out_bytes += self._left_after(whole)
+            self._left_out_bytes += self._write_in_time(whole)
         except OSError as error:
             self.error = self.error or error
         return len(whole)
 
-    def _left_after(self, left: memoryview) -> int:
+    def _write_in_time(self, left: memoryview) -> int:
         """Write as much as somebody reads in time, and return how many bytes are left."""
         while left and self._is_ready(0 if self._left_out_bytes else self.wait_milliseconds):
             left = left[super().write(left[:_PIPE_BYTES]) or 0 :]  # None where somebody made it non-blocking
@@ -81,7 +81,7 @@ def stream(descriptor: int, before: Any) -> io.TextIOWrapper:
     return io.TextIOWrapper(writer, encoding=encoding, errors="backslashreplace", line_buffering=is_direct)
 
 
-def _installed(name: str) -> _Output | None:
+def _find_output(name: str) -> _Output | None:
     raw = getattr(getattr(getattr(sys, name), "buffer", None), "raw", None)
     return raw if isinstance(raw, _Output) else None
 
@@ -92,13 +92,13 @@ def bound_waits() -> None:
     For processes whose work is worth more than their log. What was left out is said when somebody reads again.
     """
     for name in _OUTPUTS:
-        if (found := _installed(name)) is not None:
+        if (found := _find_output(name)) is not None:
             found.wait_milliseconds = WAIT_MILLISECONDS
 
 
 def failure() -> OSError | None:
     """Return why a part of standard output was not written; None where all was, or where its reader ended first."""
-    found = _installed("stdout")
+    found = _find_output("stdout")
     if found is None or found.wait_milliseconds is not None:
         return None
     sys.stdout.flush()

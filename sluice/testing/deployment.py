@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.declaration import Consumer, Environment, naming
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.limits import FIFO_SUFFIX
 
 _HIGH_THROUGHPUT = {
@@ -36,7 +36,7 @@ class Deployed:
     undelivered_queues: Mapping[str, str]
 
 
-@typed
+@check_argument_types
 def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_seconds: int | None = None) -> Deployed:
     """Make an environment's topics and, for each consumer, its queue, both DLQs and the subscription with its filter.
 

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from sluice.clock import VirtualClock
 from sluice.declaration import Consumer, Environment, naming
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
@@ -83,7 +83,7 @@ class WorkerHarness:
         ConfigError: there are no such handlers.
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self,
         handlers: HandlersLike,
@@ -159,7 +159,7 @@ class WorkerHarness:
         """Work until nothing is left to do, and return the events whose effects were committed, in that order.
 
         Time passes where a message waits: for its backoff, for the visibility timeout of a worker that died, for the
-        end of `gap_wait_seconds`. What waits for an operator stays where it is: see `parked` and `dead_letters`.
+        end of `gap_wait_seconds`. What waits for an operator stays where it is: see `parked_events` and `dead_letters`.
 
         Args:
             for_seconds: stop after so much virtual time, whatever is left.
@@ -169,7 +169,7 @@ class WorkerHarness:
         """
         first = len(self.attempts)
         self._work(self.clock.monotonic() + for_seconds)
-        return self._committed_since(first)
+        return self._events_committed_since(first)
 
     def redeliver(self) -> list[Event]:
         """Deliver the last acknowledged message again, as SQS may; return what was handled, which should be nothing.
@@ -182,7 +182,7 @@ class WorkerHarness:
         first = len(self.attempts)
         again = replace(message, receive_count=message.receive_count + 1)
         self._worker.parts.processor.process(again)
-        return self._committed_since(first)
+        return self._events_committed_since(first)
 
     def crash_before_commit(self) -> None:
         """Work until a handler is done and its effect about to be committed, and let the worker die there.
@@ -218,7 +218,7 @@ class WorkerHarness:
     @property
     def parked(self) -> list[Event]:
         """Return what is set aside until the number before it is back, in order."""
-        return inbox_view.parked(self.engine, self.consumer.name)
+        return inbox_view.parked_events(self.engine, self.consumer.name)
 
     def close(self) -> None:
         """Close the database, unless it was given as an engine."""
@@ -315,7 +315,7 @@ class WorkerHarness:
             f"the outbox is not published after {_STEPS_MAX} steps of its relay; does another one lead?"
         )
 
-    def _committed_since(self, first: int) -> list[Event]:
+    def _events_committed_since(self, first: int) -> list[Event]:
         return [attempt.event for attempt in self.attempts[first:] if isinstance(attempt.outcome, Ack)]
 
     def _dead_letter(self, body: str) -> DeadLetter:

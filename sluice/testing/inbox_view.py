@@ -8,7 +8,7 @@ from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.awaiting import NEVER_US
 
 
-def parked(engine: Engine, consumer: str) -> list[Event]:
+def parked_events(engine: Engine, consumer: str) -> list[Event]:
     """Return what is set aside, by group, in order."""
     columns = tables.parked.c
     found = select(columns.body).where(columns.consumer == consumer)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Line
-from sluice.pages.parts import Figure, drawn, figure_html, filled, list_items, rows_html
+from sluice.pages.parts import Figure, draw_figure, figure_html, fill, list_items, rows_html
 from sluice.terminal.files import write_whole
 from spark_load.baselines.trend import BEFORE_MIN, LEVEL, RATIO_MIN, Row, Trend
 
@@ -24,7 +24,7 @@ def html(found: Trend) -> str:
     where = ", ".join(f"{name} {value}" for name, value in result.kind.items())
     what = escape(f"Profile {result.profile_name} ({result.profile_digest}), {where}.")
     slower_first = sorted(found.rows, key=lambda row: (not row.is_slower, row.name))
-    return filled(
+    return fill(
         _TEMPLATE,
         {
             "title": escape(f"{found.word}: {result.run}"),
@@ -76,7 +76,7 @@ def figure(row: Row, number: int) -> Figure:
     )
     answer = "slower" if row.is_slower else "not slower"
     description = f"{answer}: ratio {row.ratio:.2f}, p {row.p:.2g}; one run shows {row.detectable:.2f} or more."
-    return drawn(made, name=f"time-{number}", title=row.name, description=description)
+    return draw_figure(made, name=f"time-{number}", title=row.name, description=description)
 
 
 def _table(rows: tuple[Row, ...]) -> str:

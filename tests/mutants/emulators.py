@@ -141,7 +141,7 @@ def _forget_other_groups(self: FifoQueue, key: fifo.DeduplicationKey, sent: Mess
 
 
 def _delete_and_forget(self: Queue, handle: str, now: float) -> None:
-    held = self.held(handle)
+    held = self.message_of(handle)
     _DELETE(self, handle, now)
     if isinstance(self, FifoQueue) and held is not None:
         self._remembered.pop(self.deduplication_key(held), None)
@@ -172,7 +172,7 @@ def _keep_last_body(result: Message, self: FifoQueue, sent: Message, *_: Any, **
 
 
 def _hide_again(self: Queue, handle: str, seconds: int, now: float) -> None:
-    held = self.held(handle)
+    held = self.message_of(handle)
     if held is None:
         raise self._not_available(handle)
     held.visible_at = now + seconds

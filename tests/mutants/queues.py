@@ -17,7 +17,7 @@ _CHANGE = Queue.change_visibility
 _CHANGE_ATTRIBUTES = Queue.change_attributes
 _SETTLE = Queue.settle
 _DELETE = Queue.delete
-_HELD = Queue.held
+_HELD = Queue.message_of
 _CHECK = settings.check
 _CREATE = Sqs._create_queue
 _LIST = Sqs._list_queues
@@ -39,7 +39,7 @@ def _only_to_zero(self: Queue, handle: str, seconds: int, now: float) -> None:
 
 def _added(self: Queue, handle: str, seconds: int, now: float) -> None:
     """Add the seconds to what is left."""
-    held = self.held(handle)
+    held = self.message_of(handle)
     before = None if held is None else held.visible_at
     _CHANGE(self, handle, seconds, now)
     if held is not None and before is not None and seconds:
@@ -47,7 +47,7 @@ def _added(self: Queue, handle: str, seconds: int, now: float) -> None:
 
 
 def _not_below(self: Queue, handle: str, seconds: int, now: float) -> None:
-    held = self.held(handle)
+    held = self.message_of(handle)
     before = now if held is None else held.visible_at
     _CHANGE(self, handle, seconds, now)
     if held is not None and held.is_in_flight(now):
@@ -68,7 +68,7 @@ def _settle_by_first_receive(self: Queue, now: float) -> None:
 
 
 def _silent_delete(self: Queue, handle: str, now: float) -> None:
-    held = self.held(handle)
+    held = self.message_of(handle)
     if held is not None and not held.is_in_flight(now):
         return
     _DELETE(self, handle, now)
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant("shortening-ignored", "a visibility timeout cannot be shortened", Queue, "change_visibility", _not_below),
     Mutant("extension-for-ever", "a message may be held longer than twelve hours", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, read_by=(Queue, "change_visibility")),
     Mutant("late-delete-silent", "a late delete is ignored without an error", Queue, "delete", _silent_delete),
-    Mutant("any-handle", "what is no receipt handle is taken for an old one", Queue, "held", _any_handle),
+    Mutant("any-handle", "what is no receipt handle is taken for an old one", Queue, "message_of", _any_handle),
     Mutant("retention-spares-in-flight", "retention spares what is in flight", Queue, "settle", _settle_sparing_in_flight),
     Mutant("retention-from-first-receive", "retention begins with the first receive", Queue, "settle", _settle_by_first_receive),
     # Counters.

@@ -2,11 +2,11 @@
 
 import pytest
 
-from sluice.moved import moved
+from sluice.moved import forward_names
 
 
 def test_a_name_is_found_where_it_was_with_a_warning_that_says_where_it_is() -> None:
-    find = moved("old.place", Path="pathlib")
+    find = forward_names("old.place", Path="pathlib")
 
     with pytest.warns(
         DeprecationWarning, match=r"^old\.place\.Path goes with the next version: import it from pathlib$"
@@ -17,11 +17,16 @@ def test_a_name_is_found_where_it_was_with_a_warning_that_says_where_it_is() -> 
     assert [warning.filename for warning in warned] == [__file__]
 
 
+def test_a_name_that_changed_is_found_by_its_old_one() -> None:
+    with pytest.warns(DeprecationWarning, match=r"next version: import PurePath from pathlib$"):
+        assert forward_names("old.place", Path="pathlib:PurePath")("Path").__name__ == "PurePath"
+
+
 def test_a_hint_says_what_to_do_instead() -> None:
     with pytest.warns(DeprecationWarning, match="next version: read the guide$"):
-        moved("old.place", hint="read the guide", Path="pathlib")("Path")
+        forward_names("old.place", hint="read the guide", Path="pathlib")("Path")
 
 
 def test_other_names_are_unknown() -> None:
     with pytest.raises(AttributeError, match=r"module 'old\.place' has no attribute 'Window'"):
-        moved("old.place", Path="pathlib")("Window")
+        forward_names("old.place", Path="pathlib")("Window")

@@ -51,7 +51,7 @@ class _Guarded:
         self.failpoint("after_claim")
         return self.destination.send(dead_letter, deduplication_id=deduplication_id)
 
-    def left(self) -> dict[str, int]:
+    def refusal_counts(self) -> dict[str, int]:
         """Return how many messages may not be brought back, by why."""
         kept = [verdict for verdict in self.verdicts.values() if verdict is not Verdict.BRING_BACK]
         return {verdict.name.lower(): count for verdict, count in Counter(kept).items()}
@@ -59,7 +59,7 @@ class _Guarded:
 
 def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
     """Bring back what the guard lets, print a line of JSON, and end with 1 where something is left to look at."""
-    declared = _declared(dlq.place.consumer)
+    declared = _automatic_redrive(dlq.place.consumer)
     if dlq.is_undelivered:
         raise ConfigError(
             "--undelivered is given, allowed is the consumer's own DLQ: no inbox knows the other's messages"
@@ -78,14 +78,14 @@ def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
             result = _bring_back(queue, guarded, declared, clock, stop)
         finally:
             guard.end()
-    fields = {"run": run, "source": queue.name, "moved": len(result.moved), "left": guarded.left()}
+    fields = {"run": run, "source": queue.name, "moved": len(result.moved), "left": guarded.refusal_counts()}
     ended = {"is_off": guard.is_off, "is_whole": result.is_whole, "error": result.error}
     output.as_json(fields | ended, indent=None)
     if guard.is_off or not result.is_whole or _FAILED & set(result.left.values()):
         sys.exit(PARTLY)
 
 
-def _declared(consumer: Consumer) -> AutomaticRedrive:
+def _automatic_redrive(consumer: Consumer) -> AutomaticRedrive:
     if consumer.automatic_redrive is None:
         raise ConfigError(
             f"Consumer({consumer.name!r}).automatic_redrive is None, allowed is AutomaticRedrive(…); declare it, or use"
@@ -120,5 +120,5 @@ def _bring_back(
 
 def operator(place: ConsumerTarget, reason: str) -> RedriveOperator:
     """Return who switches a consumer's automatic redrive on and off, where it is declared."""
-    _declared(place.consumer)
+    _automatic_redrive(place.consumer)
     return RedriveOperator(consumer=place.consumer.name, actor=actor(), reason=reason)

@@ -9,7 +9,7 @@ from sluice import limits
 from sluice.cli.acts import act, actor, print_acts
 from sluice.cli.options import (
     Command,
-    audited,
+    audit_options,
     confirmation_option,
     consumer_options,
     dsn_option,
@@ -56,13 +56,13 @@ def dlq_options(command: Command) -> Command:
         "--force", is_flag=True, help="Also when the DLQ has a DLQ itself, so that inspecting it can move messages."
     )
     @wraps(command)
-    def placed(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
+    def run_on_dlq(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
         from sluice.cli.dlq.place import DlqTarget
 
         dlq = DlqTarget(place=place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
         command(dlq=dlq, **given)
 
-    return placed
+    return run_on_dlq
 
 
 @click.group(cls=Group)
@@ -178,7 +178,7 @@ def automatic_redrive(dlq: "DlqTarget", older_than: int | None) -> None:
 
 
 @dlq.command("automatic-on")
-@audited
+@audit_options
 @consumer_options
 def automatic_on(place: "ConsumerTarget", reason: str, confirmed: bool) -> None:
     """Let automatic redrive go on, after a message that was brought back died again, or after a run died.
@@ -192,7 +192,7 @@ def automatic_on(place: "ConsumerTarget", reason: str, confirmed: bool) -> None:
 
 
 @dlq.command("automatic-off")
-@audited
+@audit_options
 @consumer_options
 def automatic_off(place: "ConsumerTarget", reason: str, confirmed: bool) -> None:
     """Let automatic redrive bring nothing back until it is switched on. A run that has begun sends nothing more."""
@@ -214,7 +214,7 @@ def _operator(place: "ConsumerTarget", reason: str) -> "InboxOperator":
 @click.option("--data", type=click.File(encoding="utf-8"), help="The event's data, as JSON; `-` reads standard input.")
 @click.option("--message-id", metavar="ID", help="The message, where it is not an envelope; see `dlq inspect`.")
 @click.option("--body", type=click.File(encoding="utf-8"), help="Its whole body; `-` reads standard input.")
-@audited
+@audit_options
 @dlq_options
 def replace(dlq: "DlqTarget", reason: str, **options: Any) -> None:
     """Bring a message back with other data, as the same event with the same number.
@@ -233,7 +233,7 @@ def replace(dlq: "DlqTarget", reason: str, **options: Any) -> None:
 
 @dlq.command("purge-one")
 @click.option("--message-id", metavar="ID", required=True, help="The message; see `dlq inspect`.")
-@audited
+@audit_options
 @dlq_options
 def purge_one(dlq: "DlqTarget", message_id: str, reason: str, confirmed: bool) -> None:
     """Delete one message of the DLQ for good. The audit keeps its body.
@@ -248,7 +248,7 @@ def purge_one(dlq: "DlqTarget", message_id: str, reason: str, confirmed: bool) -
 @dlq.command()
 @click.argument("group_id", metavar="GROUP")
 @click.argument("seq", metavar="SEQ", type=SEQ)
-@audited
+@audit_options
 @consumer_options
 def retry(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Try a held message again as it is: its attempts were used up while its group was parked."""
@@ -266,7 +266,7 @@ def retry(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirm
     metavar="EPOCH",
     help="All missing numbers that parked groups wait for in earlier epochs, of GROUP or of all groups.",
 )
-@audited
+@audit_options
 @consumer_options
 def skip(
     place: "ConsumerTarget",

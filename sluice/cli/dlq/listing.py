@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from sluice.cli.acts import print_intent, written
+from sluice.cli.acts import instant_text, print_intent
 from sluice.cli.dlq.place import DlqTarget, queue_client, stoppable
 from sluice.cli.place import ConsumerTarget, consumer_of, inbox_database
 from sluice.declaration import Consumer, Environment, naming
@@ -31,7 +31,7 @@ def list_queues(
     consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:
-        found = [_listed(sqs, environment, consumer, database) for consumer in consumers]
+        found = [_dead_letter_queues(sqs, environment, consumer, database) for consumer in consumers]
     if not any(queue["is_there"] for listed in found for queue in listed["queues"]):
         names = ", ".join(queue["queue"] for listed in found for queue in listed["queues"])
         raise EndpointError(
@@ -45,7 +45,9 @@ def list_queues(
             _show_listed(listed)
 
 
-def _listed(sqs: Any, environment: Environment, consumer: Consumer, database: Engine | None) -> dict[str, Any]:
+def _dead_letter_queues(
+    sqs: Any, environment: Environment, consumer: Consumer, database: Engine | None
+) -> dict[str, Any]:
     names = {
         "dead": naming.dead_letter_queue_name(environment, consumer),
         "undelivered": naming.undelivered_queue_name(environment, consumer),
@@ -77,7 +79,7 @@ def _show_listed(listed: dict[str, Any]) -> None:
     for group in listed.get("parked", ()):
         waits = f"waits for number {group['last_seq'] + 1} of epoch {group['epoch']}"
         output.line(
-            f"  parked       group {group['group_id']} {waits} since {written(group['parked_at_us'])};"
+            f"  parked       group {group['group_id']} {waits} since {instant_text(group['parked_at_us'])};"
             f" {group['parked_count']} set aside"
         )
         for held in group["held"]:
@@ -90,7 +92,7 @@ def _show_listed(listed: dict[str, Any]) -> None:
         why = f": {gap['reason']}" if gap["reason"] else ""
         output.line(
             f"  {gap['state']:<12} group {gap['group_id']} number {numbers} of epoch {gap['epoch']}"
-            f" since {written(gap['seen_at_us'])}{why}"
+            f" since {instant_text(gap['seen_at_us'])}{why}"
         )
 
 
@@ -112,7 +114,7 @@ def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
         dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
         for dead_letter in dead_letters:
-            fields = _dead_letter_fields(dead_letter, **_known(dlq.place, dead_letter))
+            fields = _dead_letter_fields(dead_letter, **_inbox_facts(dlq.place, dead_letter))
             groups.setdefault(dead_letter.message_group_id, []).append(fields)
     if as_json:
         groups_shown = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
@@ -129,7 +131,7 @@ def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
         sys.exit(PARTLY)
 
 
-def _known(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, Any]:
+def _inbox_facts(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, Any]:
     if place.database is None:
         return {"known": None, "is_done_with": None}
     with engines.reading(place.database) as connection, engines.explaining_missing_tables():
@@ -144,7 +146,7 @@ def _dead_letter_fields(
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "sqs_message_id": dead_letter.sqs_message_id,
-        "in_dlq_since": written(dead_letter.sent_at_us),
+        "in_dlq_since": instant_text(dead_letter.sent_at_us),
         "receive_count": dead_letter.receive_count,
         "attributes": {
             name: attribute.get("StringValue", "(binary)") for name, attribute in dead_letter.attributes.items()
@@ -170,7 +172,7 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
         output.line(f"    here since {row['in_dlq_since']}, received {row['receive_count']} times")
         if row["known"] is not None:
             known = row["known"]
-            output.line(f"    {known['state']} since {written(known['seen_at_us'])}: {known['reason']}")
+            output.line(f"    {known['state']} since {instant_text(known['seen_at_us'])}: {known['reason']}")
         if row["is_done_with"]:
             output.line("    its number is handled or given up: the inbox drops it if it is brought back")
         shown = row["body"] if "undecodable" in row else json.dumps(row["data"], ensure_ascii=False)
@@ -208,7 +210,7 @@ def cancel_move_task(dlq: DlqTarget, *, confirmed: bool) -> None:
 def _move_task_fields(task: MoveTask) -> dict[str, Any]:
     return {
         "status": task.status,
-        "started_at": written(task.started_at_us),
+        "started_at": instant_text(task.started_at_us),
         "moved": task.moved,
         "to_move": task.to_move,
         "rate": task.rate,

@@ -47,7 +47,7 @@ def replace(
     """Bring a message of the DLQ back with other data, or another whole body; change the data of one that is held."""
     numbered = (group_id, seq, data)
     if numbered == (None, None, None) and message_id is not None and body is not None:
-        _replace_dead(dlq, operator, _named(message_id, _text(body, "--body").strip()), confirmed=confirmed)
+        _replace_dead(dlq, operator, _by_message_id(message_id, _text(body, "--body").strip()), confirmed=confirmed)
         return
     if (message_id, body) != (None, None) or group_id is None or seq is None or data is None:
         raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
@@ -60,7 +60,7 @@ def replace(
             confirmed=confirmed,
         )
     else:
-        _replace_dead(dlq, operator, _numbered(group_id, seq, new_data), confirmed=confirmed)
+        _replace_dead(dlq, operator, _by_group_and_number(group_id, seq, new_data), confirmed=confirmed)
 
 
 def _text(given: TextIO, option: str) -> str:
@@ -84,7 +84,7 @@ def _is_parked(place: ConsumerTarget, group_id: str, seq: int) -> bool:
         return operations.parked_message(connection, place.consumer.name, group_id, seq) is not None
 
 
-def _named(message_id: str, body: str) -> _Wanted:
+def _by_message_id(message_id: str, body: str) -> _Wanted:
     return _Wanted(
         described=f"message {message_id}",
         matches=lambda dead_letter: dead_letter.sqs_message_id == message_id,
@@ -92,7 +92,7 @@ def _named(message_id: str, body: str) -> _Wanted:
     )
 
 
-def _numbered(group_id: str, seq: int, data: object) -> _Wanted:
+def _by_group_and_number(group_id: str, seq: int, data: object) -> _Wanted:
     def matches(dead_letter: DeadLetter) -> bool:
         return (
             dead_letter.message_group_id == group_id

@@ -53,11 +53,11 @@ def measuring(
 
         sinks.append(InstrumentMetrics(meter(), names, dimensions))
     if prometheus is not None:
-        sinks.append(_served(prometheus, names, dimensions, interval_seconds))
+        sinks.append(_serve_prometheus(prometheus, names, dimensions, interval_seconds))
     return EveryMetrics(sinks)
 
 
-def _served(
+def _serve_prometheus(
     address: tuple[str, int], names: Sequence[str], dimensions: Mapping[str, str], interval_seconds: float
 ) -> Metrics:
     try:
@@ -151,7 +151,7 @@ def log_to(stream: Any, level: str = "info") -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             log_text.with_traceback,
-            log_text.shown if is_terminal else log_text.bounded,
+            log_text.make_printable if is_terminal else log_text.limit_texts,
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),

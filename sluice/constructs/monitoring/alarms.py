@@ -13,7 +13,7 @@ from sluice.constructs.monitoring.alarm import make_alarm
 from sluice.constructs.nag import acknowledge
 from sluice.declaration import Environment, naming
 from sluice.declaration.alarms import Hearer, alarms
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 
 
 class OperatorTopic(Construct):
@@ -25,7 +25,7 @@ class OperatorTopic(Construct):
     (read 2026-11-21).
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None) -> None:
         super().__init__(scope, id_)
         if environment.alarm_topic_arn is None:
@@ -71,7 +71,7 @@ class OperatorTopic(Construct):
 class Alarms(Construct):
     """Every alarm of an environment that operators hear, when it rings and when it is over."""
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, topic: sns.ITopic) -> None:
         super().__init__(scope, id_)
         action = actions.SnsAction(topic)

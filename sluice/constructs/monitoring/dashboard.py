@@ -7,7 +7,7 @@ from constructs import Construct
 
 from sluice.constructs.monitoring.alarm import MINUTE, to_cloudwatch
 from sluice.declaration import Consumer, Environment, ExistingTopic, NewDatabase, Topic, backlog, naming, watched
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
 from sluice.declaration.watched import Expression, Metric
 
@@ -17,7 +17,7 @@ _WIDTH = 8
 class Dashboard(Construct):
     """One page for an environment: topic, outbox and database where they are its own, and two rows a consumer."""
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         self.dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=naming.dashboard_name(environment))
@@ -131,8 +131,8 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
     inputs = watched.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
     groups = watched.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
-    per_task = watched.evaluated(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
-    scaled_on = watched.evaluated(consumer.demand_per_task, environment, consumer, label="what scaling sees")
+    per_task = watched.consumer_expression(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
+    scaled_on = watched.consumer_expression(consumer.demand_per_task, environment, consumer, label="what scaling sees")
     drain = Expression(
         text="IF(deleted > sent, visible / (deleted - sent))",
         metrics={

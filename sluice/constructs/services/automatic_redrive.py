@@ -25,7 +25,7 @@ from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, naming
 from sluice.declaration.alarms import Hearer, of_consumer
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 
 
 class AutomaticRedriveRule(Construct):
@@ -37,7 +37,7 @@ class AutomaticRedriveRule(Construct):
         key_arn: the KMS key of the queues, where they have one.
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self,
         scope: Construct,

@@ -13,7 +13,7 @@ from sluice.constructs.place import require_place
 from sluice.constructs.services.images import Images
 from sluice.constructs.services.task_service import ConsumerService, RelayService, TaskPlace
 from sluice.declaration import Environment, naming
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 
 
 class Consumers(Construct):
@@ -35,7 +35,7 @@ class Consumers(Construct):
         relays: a `RelayService` for each topic that is published to, by its name.
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self,
         scope: Construct,

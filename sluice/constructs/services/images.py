@@ -20,7 +20,7 @@ from constructs import Construct
 
 from sluice.constructs.services.dockerfile import copies
 from sluice.declaration import Architecture, Consumer, Environment
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.fields.image import parse_image
 from sluice.declaration.validation import require
 
@@ -52,7 +52,7 @@ class Images(Construct):
         project: the folder with the Dockerfile. All of it but what `.dockerignore` keeps back goes to the builder.
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, project: Path) -> None:
         super().__init__(scope, id_)
         self._environment, self._file = environment, project.resolve() / "Dockerfile"

@@ -15,7 +15,7 @@ from constructs import Construct
 from sluice.constructs.monitoring.alarm import make_alarm
 from sluice.declaration import Consumer, Environment, backlog, naming, watched
 from sluice.declaration.alarms import Hearer, of_consumer
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.metric_math import metric_ids
 
 
@@ -27,7 +27,7 @@ class BacklogScaling(Construct):
     (read 2026-11-21).
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self,
         scope: Construct,

@@ -38,7 +38,7 @@ from sluice.declaration import (
     task_settings,
 )
 from sluice.declaration.alarms import Hearer, of_consumer
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.fields.topics import RELAY_TASKS
 
 _USER = "10001"
@@ -78,7 +78,7 @@ class Task(Construct):
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/healthcheck.html (read 2026-11-23).
     """
 
-    @typed
+    @check_argument_types
     def __init__(
         self,
         scope: Construct,
@@ -246,7 +246,7 @@ class Task(Construct):
 class ConsumerService(Construct):
     """A consumer's workers: a service that may receive from its queue and delete, scaled on the queue's backlog."""
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, consumer: Consumer) -> None:
         super().__init__(scope, id_)
         environment = place.environment
@@ -335,7 +335,7 @@ class RelayService(Task):
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-rebalancing.html (read 2026-11-23).
     """
 
-    @typed
+    @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, topic: Topic | ExistingTopic) -> None:
         environment = place.environment
         # By literal ARN, as the queues: the relay can then be switched off in one deployment.

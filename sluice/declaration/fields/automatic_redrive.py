@@ -1,12 +1,12 @@
 """Whether and how far a consumer's dead letters are brought back without an operator."""
 
-from sluice.declaration.validation import between, checked, declared
+from sluice.declaration.validation import between, declaration_class, satisfying
 from sluice.limits import ALARM_SECONDS_MAX
 
 _MINUTE_SECONDS, _HOUR_SECONDS = 60, 3_600
 
 
-@declared
+@declaration_class
 class AutomaticRedrive:
     """Bring dead letters back once the DLQ has held some for a while; never what its handler refused.
 
@@ -18,7 +18,7 @@ class AutomaticRedrive:
         attempts_max: times that one message is brought back at most, over all runs.
     """
 
-    quiet_seconds: int = checked(
+    quiet_seconds: int = satisfying(
         lambda seen: seen % _MINUTE_SECONDS == 0 and _MINUTE_SECONDS <= seen <= ALARM_SECONDS_MAX,
         f"whole minutes from {_MINUTE_SECONDS} to {ALARM_SECONDS_MAX} seconds",
         default=300,

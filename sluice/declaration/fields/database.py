@@ -5,7 +5,7 @@ from enum import Enum
 from itertools import pairwise
 
 from sluice import limits
-from sluice.declaration.validation import between, checked, declared, matching, require
+from sluice.declaration.validation import between, declaration_class, matching, require, satisfying
 
 _VERSION = re.compile(r"(\d{2})\.(\d{1,2})")
 
@@ -38,7 +38,7 @@ class DatabaseUsers(Enum):
     OWNER = "owner"
 
 
-@declared
+@declaration_class
 class NewDatabase:
     """An Aurora PostgreSQL Serverless v2 cluster of the environment's own, in its network, with its password rotated.
 
@@ -63,10 +63,10 @@ class NewDatabase:
             and relays; all together have to be fewer than an instance takes.
     """
 
-    min_acus: float = checked(
+    min_acus: float = satisfying(
         _is_capacity, f"0 to {limits.AURORA_ACUS_MAX} Aurora capacity units in steps of 0.5", default=0.5
     )
-    max_acus: float = checked(
+    max_acus: float = satisfying(
         lambda seen: seen >= 1 and _is_capacity(seen),
         f"1 to {limits.AURORA_ACUS_MAX} Aurora capacity units in steps of 0.5",
         default=4.0,
@@ -77,13 +77,13 @@ class NewDatabase:
     standby: bool = False
     backup_days: int = between(1, limits.AURORA_BACKUP_DAYS_MAX, "days", default=7)
     vault_days: int | None = between(1, limits.VAULT_DAYS_MAX, "days, or None", default=None)
-    engine_version: str = checked(
+    engine_version: str = satisfying(
         _is_current,
         "a version from {}.{} on such as '17.9': those before cannot pause".format(*limits.AURORA_VERSION_MIN),
         default="17.9",
     )
     users: DatabaseUsers = DatabaseUsers.ROLES
-    other_connections: int = checked(lambda seen: seen >= 0, "0 or more", default=50)
+    other_connections: int = satisfying(lambda seen: seen >= 0, "0 or more", default=50)
 
     @property
     def connections_max(self) -> int:
@@ -111,7 +111,7 @@ class NewDatabase:
         )
 
 
-@declared
+@declaration_class
 class ExistingDatabase:
     """A PostgreSQL database somebody else looks after, which the existing network's subnets reach.
 

@@ -4,14 +4,14 @@ Their policies are their owner's, too: nothing is attached to them, and `sluice 
 have to allow. `cdk destroy` leaves them as they are.
 """
 
-from sluice.declaration.validation import declared, matching, require
+from sluice.declaration.validation import declaration_class, matching, require
 from sluice.limits import FIFO_SUFFIX
 
 KEY_ARN = (r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", "the whole ARN of a KMS key")
 _QUEUE = (r"arn:aws:sqs:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,80}(\.fifo)?", "the ARN of an SQS queue")
 
 
-@declared
+@declaration_class
 class ExistingQueue:
     """A queue and its DLQ that somebody else looks after, in the environment's account and region.
 
@@ -48,7 +48,7 @@ class ExistingQueue:
         )
 
 
-@declared
+@declaration_class
 class ExistingKeys:
     """The two KMS keys of an environment with `Encryption.CMK`, where somebody else looks after them.
 

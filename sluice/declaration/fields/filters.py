@@ -123,7 +123,7 @@ def _fault_of_match(name: str, condition: object) -> Fault | None:
     values = list(_operands(operand))
     kinds = {"number"} if operator == "numeric" else set(map(filter_cost.kind_of, values))
     is_whole = operator in ("", "equals-ignore-case", "wildcard", "anything-but")
-    if not kinds <= filter_cost.compared(filter_cost.SENT_TYPE) or (is_whole and "" in values):
+    if not kinds <= filter_cost.compared_kinds(filter_cost.SENT_TYPE) or (is_whole and "" in values):
         return Fault(f"[{name!r}]", condition, _MATCHING)
     if (
         name == _TYPE

@@ -4,7 +4,7 @@ import ipaddress
 import re
 
 from sluice import limits
-from sluice.declaration.validation import between, checked, declared, matching
+from sluice.declaration.validation import between, declaration_class, matching, satisfying
 
 # CDK's own: what stands for an id until it is deployed, and for one that `Vpc.from_lookup` has not looked up yet.
 _PENDING = r"\$\{Token\[[^\]]+\]\}"
@@ -21,7 +21,7 @@ def _is_network(cidr: str) -> bool:
     return limits.VPC_PREFIX_LENGTH_MIN <= prefix_length <= 24 and cidr.endswith(f"/{prefix_length}")
 
 
-@declared
+@declaration_class
 class NewNetwork:
     """A VPC of its own: private subnets, no way to the internet, endpoints for the AWS services the tasks call.
 
@@ -35,17 +35,17 @@ class NewNetwork:
             deploy time.
     """
 
-    cidr: str = checked(_is_network, "an IPv4 network from /16 to /24 such as '10.0.0.0/16'", default="10.0.0.0/16")
+    cidr: str = satisfying(_is_network, "an IPv4 network from /16 to /24 such as '10.0.0.0/16'", default="10.0.0.0/16")
     availability_zones: int = between(1, limits.ZONES_MAX, "zones", default=2)
     restrict_default_security_group: bool = True
-    producer_resources: tuple[str, ...] = checked(
+    producer_resources: tuple[str, ...] = satisfying(
         lambda seen: all(re.fullmatch(_RESOURCE, arn) for arn in seen),
         f"ARNs of {', '.join(_ENDPOINTS)}, such as 'arn:aws:logs:eu-central-1:111122223333:log-group:/ecs/shop*'",
         default=(),
     )
 
 
-@declared
+@declaration_class
 class ExistingNetwork:
     """A VPC somebody else looks after, endpoints or NAT included.
 
@@ -55,7 +55,7 @@ class ExistingNetwork:
     """
 
     vpc_id: str = matching(rf"vpc-([0-9a-f]{{8,17}}|[0-9]{{5}})|{_PENDING}", "a VPC id such as 'vpc-0a1b2c3d4e5f60718'")
-    subnet_ids: tuple[str, ...] = checked(
+    subnet_ids: tuple[str, ...] = satisfying(
         lambda seen: seen and len(set(seen)) == len(seen) and all(re.fullmatch(_SUBNET, id_) for id_ in seen),
         "one or more subnet ids such as 'subnet-0a1b2c3d4e5f60718', each once",
     )

@@ -1,13 +1,13 @@
 """Who hears the alarms of an environment."""
 
-from sluice.declaration.validation import declared, matching
+from sluice.declaration.validation import declaration_class, matching
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 HTTPS = rf"https://({_LABEL}\.)+{_LABEL}(:[0-9]{{1,5}})?(/[!-~]*)?"
 
 
-@declared
+@declaration_class
 class SlackChannel:
     """A Slack channel to which AWS Chatbot posts alarms. Somebody authorizes the workspace once, in Chatbot's console.
 

@@ -8,7 +8,7 @@ AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-acc
 import re
 
 from sluice.declaration.fields.existing import KEY_ARN
-from sluice.declaration.validation import checked, declared, matching
+from sluice.declaration.validation import declaration_class, matching, satisfying
 from sluice.limits import FIFO_SUFFIX
 
 # Without hyphens, or `dev-eu` with consumer `billing` would name its queue as `dev` with `eu-billing` does.
@@ -21,7 +21,7 @@ RELAY_CONNECTIONS = 4
 
 def _accounts() -> tuple[str, ...]:
     """Return a field that holds accounts."""
-    accounts: tuple[str, ...] = checked(
+    accounts: tuple[str, ...] = satisfying(
         lambda seen: len(set(seen)) == len(seen) and all(re.fullmatch(r"[0-9]{12}", account) for account in seen),
         "accounts of twelve digits, each once",
         default=(),
@@ -29,7 +29,7 @@ def _accounts() -> tuple[str, ...]:
     return accounts
 
 
-@declared
+@declaration_class
 class Topic:
     """A FIFO topic that the environment makes.
 
@@ -49,7 +49,7 @@ class Topic:
         return bool(self.producer_accounts)
 
 
-@declared
+@declaration_class
 class ExistingTopic:
     """A FIFO topic that somebody else looks after, in the environment's region and in any account.
 

@@ -9,7 +9,7 @@ from sluice.judge.folder.series_schema import Series
 from sluice.judge.report.summary import recovery
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Band, Line
-from sluice.pages.parts import Figure, Table, drawn
+from sluice.pages.parts import Figure, Table, draw_figure
 
 _QUEUE_COLOURS = 6
 _QUEUE_DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4))
@@ -68,7 +68,7 @@ def _over_time(
     """Return lines over the time of a run as a figure."""
     _, x, warm_up = _time(series)
     chart = charts.lines(lines, x=x, y=y, shade=warm_up, is_stepped=is_stepped)
-    return drawn(chart, name=name, title=title, description=description, svg_title=f"{title} over time")
+    return draw_figure(chart, name=name, title=title, description=description, svg_title=f"{title} over time")
 
 
 def throughput(series: Series) -> Figure:
@@ -158,7 +158,7 @@ def ranks(series: Series, queue: str, *, name: str) -> Figure | None:
         f" and {units.duration(coldest)} in the coldest {_groups(series['ranks'][-1])}."
     )
     title = f"Latency by group, {names(series)[queue]}"
-    return drawn(chart, name=name, title=title, description=description)
+    return draw_figure(chart, name=name, title=title, description=description)
 
 
 def _rank_points(values: Sequence[int | None]) -> list[tuple[float, float | None]]:
@@ -224,8 +224,8 @@ def faults(series: Series, done: Sequence[Mapping[str, Any]]) -> Figure | None:
         "Each fault, and as a thin line how long until a call of each of its queues had succeeded after it. Below,"
         " messages waiting, p99 of the latency, and tasks at work, from the first event each wrote down to its last."
     )
-    return drawn(
-        charts.stacked([charts.bands(bands, x=bare), *panels]), name="faults", title="Faults", description=description
+    return draw_figure(
+        charts.stack([charts.bands(bands, x=bare), *panels]), name="faults", title="Faults", description=description
     )
 
 

@@ -33,7 +33,7 @@ from sluice.judge.report.summary import (
     witness_lines,
 )
 from sluice.pages import units
-from sluice.pages.parts import Figure, figure_html, filled, list_items, pairs, rows_html, table_html
+from sluice.pages.parts import Figure, figure_html, fill, list_items, pairs, rows_html, table_html
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {
@@ -81,7 +81,7 @@ def html(verdict: Verdict, run_series: Series) -> str:
         else "A recording has none.",
         "measuring": _measuring(verdict, run_series),
     }
-    return filled(_TEMPLATE, parts)
+    return fill(_TEMPLATE, parts)
 
 
 def _but(verdict: Verdict) -> str:

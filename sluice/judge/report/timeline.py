@@ -12,7 +12,7 @@ from sluice.judge.checker.verdict import Violation
 from sluice.judge.folder.series_schema import Series
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Bar
-from sluice.pages.parts import Figure, drawn
+from sluice.pages.parts import Figure, draw_figure
 
 _MESSAGES_MAX = 6
 _US = 1_000_000
@@ -37,7 +37,7 @@ def draw(violation: Violation, run_series: Series, *, name: str) -> Figure | Non
     if laid is None:
         return None
     title = f"{ANOMALIES[violation.anomaly].name} in group {violation.message_group_id}"
-    return drawn(laid, name=name, title=title, description=violation.sentence)
+    return draw_figure(laid, name=name, title=title, description=violation.sentence)
 
 
 def lay_out(violation: Violation, series: Series) -> alt.LayerChart | None:

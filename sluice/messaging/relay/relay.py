@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sluice import limits
 from sluice.clock import Clock, SystemClock
-from sluice.declaration.validation import between, checked, declared, require
+from sluice.declaration.validation import between, declaration_class, require, satisfying
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines, failures
@@ -53,7 +53,7 @@ _FORGET_SECONDS = 30
 _FORGET_TIMES_MAX = 100
 
 
-@declared
+@declaration_class
 class RelaySettings:
     """How a relay goes about it.
 
@@ -71,14 +71,14 @@ class RelaySettings:
     """
 
     poll_seconds: float = between(0.001, 60, "seconds; change --poll", default=0.1)
-    lease_seconds: float = checked(
+    lease_seconds: float = satisfying(
         lambda seen: 2 * publisher.CALL_SECONDS_MAX < seen <= _LEASE_SECONDS_MAX,
         f"more than {2 * publisher.CALL_SECONDS_MAX}, up to {_LEASE_SECONDS_MAX} seconds: a call may take"
         f" {publisher.CALL_SECONDS_MAX}, and nobody may take over meanwhile; change --lease",
         default=30,
     )
     keep_sent_seconds: float = 7 * 86_400
-    keep_groups_seconds: float = checked(
+    keep_groups_seconds: float = satisfying(
         lambda seen: 0 < seen <= _KEEP_GROUPS_SECONDS_MAX,
         f"more than 0, up to {_KEEP_GROUPS_SECONDS_MAX} seconds; correct inbox_retention_seconds in the declaration",
         default=60 * 86_400,

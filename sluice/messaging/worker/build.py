@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from sluice.aws.client import LIGHT
 from sluice.clock import Clock, SystemClock
 from sluice.declaration import Consumer
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import connections, engines
@@ -62,7 +62,7 @@ class Options(TypedDict, total=False):
     agent_uri: str | None
 
 
-@typed
+@check_argument_types
 def build_worker(
     consumer: Consumer,
     *,
@@ -140,7 +140,7 @@ def _region(url: str) -> str:
     return str(region)
 
 
-@typed
+@check_argument_types
 def assemble_worker(
     *,
     queue: Queue,

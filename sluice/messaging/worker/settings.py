@@ -5,7 +5,7 @@ from math import inf
 
 from sluice import limits
 from sluice.declaration import RETRY_SECONDS_MAX, Consumer
-from sluice.declaration.validation import checked, declared, require
+from sluice.declaration.validation import declaration_class, require, satisfying
 from sluice.messaging.backoff import Backoff
 
 _TIMEOUTS_MAX = 10
@@ -18,7 +18,7 @@ def _is_duration(seconds: float) -> bool:
     return 0 <= seconds < inf
 
 
-@declared
+@declaration_class
 class ProcessorSettings:
     """How messages are worked on.
 
@@ -53,7 +53,7 @@ class ProcessorSettings:
         )
 
 
-@declared
+@declaration_class
 class WorkerSettings:
     """How a worker goes about it.
 
@@ -67,12 +67,14 @@ class WorkerSettings:
         FieldError: a value, or their relation, cannot be right.
     """
 
-    lanes: int = checked(lambda seen: seen >= 1, "1 or more; change --lanes")
+    lanes: int = satisfying(lambda seen: seen >= 1, "1 or more; change --lanes")
     wait_seconds: int
-    drain_seconds: float = checked(_is_duration, "0 or more seconds, and finite")
-    keep_inbox_seconds: float = checked(_is_duration, "0 or more seconds, and finite")
+    drain_seconds: float = satisfying(_is_duration, "0 or more seconds, and finite")
+    keep_inbox_seconds: float = satisfying(_is_duration, "0 or more seconds, and finite")
     backoff: Backoff = field(default_factory=lambda: Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1))
-    idle_seconds: float | None = checked(_is_duration, "0 or more seconds, or None; change --until-idle", default=None)
+    idle_seconds: float | None = satisfying(
+        _is_duration, "0 or more seconds, or None; change --until-idle", default=None
+    )
 
     def __post_init__(self) -> None:
         longest = max(_WAIT_SECONDS_MIN, min(limits.WAIT_SECONDS_MAX, self.drain_seconds))

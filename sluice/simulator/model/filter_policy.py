@@ -73,7 +73,7 @@ def accepts_body(policy: Policy, body: str) -> bool:
 
 def _values(attribute: Mapping[str, Any]) -> list[Any]:
     """Return what is compared of an attribute: of a binary one nothing."""
-    text, kinds = attribute.get("StringValue", ""), filter_cost.compared(attribute["DataType"])
+    text, kinds = attribute.get("StringValue", ""), filter_cost.compared_kinds(attribute["DataType"])
     try:
         if len(kinds) > 1:
             return [value for _, value in _leaves(json.loads(text), "") if filter_cost.kind_of(value) in kinds]
@@ -85,7 +85,7 @@ def _values(attribute: Mapping[str, Any]) -> list[Any]:
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _leaves(inner, _joined(path, name))
+            yield from _leaves(inner, _join(path, name))
     elif isinstance(value, list):
         for element in value:
             yield from _leaves(element, path)
@@ -93,7 +93,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _joined(path: str, name: str) -> str:
+def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
@@ -105,8 +105,8 @@ def _accepts_key(name: str, rules: Any, values: Values, path: str) -> bool:
     if is_or(name, rules):
         return any(_accepts(side, values, path) for side in rules)
     if isinstance(rules, Mapping):
-        return _accepts(rules, values, _joined(path, name))
-    found = values.get(_joined(path, name), [])
+        return _accepts(rules, values, _join(path, name))
+    found = values.get(_join(path, name), [])
     return any(_fits(rule, found) for rule in rules)
 
 
@@ -127,7 +127,7 @@ def _fits_value(rule: Any, value: Any) -> bool:
         pairs = zip(argument[::2], argument[1::2], strict=True)
         return _is_number(value) and all(_COMPARE[sign](value, bound) for sign, bound in pairs)
     if kind == "anything-but":
-        return value is not None and not any(_fits_value(unwanted, value) for unwanted in _listed(argument))
+        return value is not None and not any(_fits_value(unwanted, value) for unwanted in _as_list(argument))
     return isinstance(value, str) and _STRINGS[kind](value, argument)
 
 
@@ -140,7 +140,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _listed(argument: Any) -> list[Any]:
+def _as_list(argument: Any) -> list[Any]:
     return argument if isinstance(argument, list) else [argument]
 
 
@@ -156,7 +156,7 @@ def check_policy(text: str, *, is_of_body: bool, reason: str = "") -> None:
     def invalid(problem: str) -> Refusal:
         return sns_invalid(f"{reason}FilterPolicy: {problem}")
 
-    policy = _parsed(text, invalid)
+    policy = _parse(text, invalid)
     if len(policy) > limits.FILTER_POLICY_ATTRIBUTES_MAX:
         raise invalid(f"Filter policy can not have more than {limits.FILTER_POLICY_ATTRIBUTES_MAX} keys")
     for rules in _rules(policy, invalid):
@@ -172,7 +172,7 @@ def check_policy(text: str, *, is_of_body: bool, reason: str = "") -> None:
 type _Invalid = Callable[[str], Refusal]
 
 
-def _parsed(text: str, invalid: _Invalid) -> Policy:
+def _parse(text: str, invalid: _Invalid) -> Policy:
     if len(text.encode()) > limits.FILTER_POLICY_BYTES_MAX:  # text not recorded
         raise invalid("Filter policy is too long")
     try:
@@ -248,7 +248,7 @@ def _check_network(text: str, invalid: _Invalid) -> None:
 
 
 def _check_anything_but(argument: Any, invalid: _Invalid) -> None:
-    for unwanted in _listed(argument):
+    for unwanted in _as_list(argument):
         if isinstance(unwanted, Mapping):
             for kind in unwanted:
                 if kind not in _NEGATED:

@@ -44,7 +44,7 @@ def decide(policy: Mapping[str, Any], request: Request) -> Decision:
     Raises:
         ValueError: the policy uses something this evaluator does not know; then nothing is known.
     """
-    statements = _listed(policy.get("Statement", []))
+    statements = _as_list(policy.get("Statement", []))
     effects = {statement["Effect"] for statement in statements if _matches(statement, request)}
     if "Deny" in effects:
         return Decision.DENY
@@ -54,13 +54,13 @@ def decide(policy: Mapping[str, Any], request: Request) -> Decision:
 def _matches(statement: Mapping[str, Any], request: Request) -> bool:
     if unknown := sorted(statement.keys() - _KNOWN):
         raise ValueError(f"the policy has {unknown}, known are {sorted(_KNOWN)}")
-    actions, resources = (_listed(statement.get(name, "*")) for name in ("Action", "Resource"))
+    actions, resources = (_as_list(statement.get(name, "*")) for name in ("Action", "Resource"))
     return (
         not {"*", request.principal}.isdisjoint(_principals(statement.get("Principal", "*")))
         and any(_is_like(request.action.lower(), pattern.lower()) for pattern in actions)
         and any(_is_like(request.resource, pattern) for pattern in resources)
         and all(
-            _holds(operator, request.context.get(key.lower()), list(map(str, _listed(allowed))))
+            _holds(operator, request.context.get(key.lower()), list(map(str, _as_list(allowed))))
             for operator, conditions in statement.get("Condition", {}).items()
             for key, allowed in conditions.items()
         )
@@ -70,10 +70,10 @@ def _matches(statement: Mapping[str, Any], request: Request) -> bool:
 def _principals(principal: str | Mapping[str, Any]) -> Iterable[str]:
     if isinstance(principal, str):
         return [principal]
-    return [name for names in principal.values() for name in _listed(names)]
+    return [name for names in principal.values() for name in _as_list(names)]
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

@@ -10,6 +10,6 @@ from sluice.messaging.handlers import ANY
 
 
 @handler(ANY)
-def done(_session: Session, _event: Event, _context: Context) -> Outcome:
+def acknowledge(_session: Session, _event: Event, _context: Context) -> Outcome:
     """Have no effect of its own: what is judged is the inbox's mark, which is committed with every effect."""
     return Ack()

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sluice.declaration import Consumer, backlog
-from sluice.declaration.metric_math import Combined, Fill, Metric, Number, Term, mapped
+from sluice.declaration.metric_math import Combined, Fill, Metric, Number, Term, map_term
 from sluice.rehearse.declared import service_of
 from sluice.rehearse.model.control_loop import VARIANTS, Variant
 from sluice.rehearse.model.policies import TargetTracking
@@ -55,7 +55,7 @@ def _clamped_by_groups(tasks: TaskWork) -> Term:
 
 def _filled_with_zero(term: Term) -> Term:
     """Return the expression with every gap of running tasks filled with 0, the late ones too."""
-    return mapped(
+    return map_term(
         term, lambda part: Fill(Metric(backlog.RUNNING), Number(0)) if part == backlog.RUNNING_TASKS else part
     )
 

@@ -82,7 +82,7 @@ def _by_handle(original: Rule, when: OfQueue) -> Rule:
     """Confirm a call by handle and do nothing."""
 
     def call(self: Queue, handle: str, *more: Any) -> None:
-        message = self.held(handle)
+        message = self.message_of(handle)
         if message is None or not when(self, message, more[-1]):
             original(self, handle, *more)
 
@@ -92,7 +92,7 @@ def _by_handle(original: Rule, when: OfQueue) -> Rule:
 def _change_by(applies: Callable[[int], bool]) -> Callable[[Rule, OfQueue], Rule]:
     def break_rule(original: Rule, when: OfQueue) -> Rule:
         def change_visibility(self: Queue, handle: str, seconds: int, now: float) -> None:
-            message = self.held(handle)
+            message = self.message_of(handle)
             if message is None or not applies(seconds) or not when(self, message, now):
                 original(self, handle, seconds, now)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.cost.bill import Bill, MonthlyMessages, bill
-from sluice.cost.prices import fan_out, queued, requests
+from sluice.cost.prices import fan_out, queue_deliveries, requests
 from sluice.declaration import (
     AutomaticRedrive,
     Consumer,
@@ -180,7 +180,9 @@ def test_tasks_follow_from_the_messages_and_the_handlers_time(
 def test_sqs_counts_a_request_for_each_64_kib_begun() -> None:
     """Of the send and of the receive; a delete is one."""
     assert [requests(size) for size in (1, 65_536, 65_537, 131_072, 1_048_576)] == [1, 1, 2, 2, 16]
-    million = [queued(delivered=1_000_000, message_bytes=size, is_fifo=True) for size in (65_536, 65_537, 1_048_576)]
+    million = [
+        queue_deliveries(delivered=1_000_000, message_bytes=size, is_fifo=True) for size in (65_536, 65_537, 1_048_576)
+    ]
     assert million == pytest.approx([1.50, 2.50, 16.50])
 
 
@@ -189,7 +191,7 @@ def test_a_million_messages_to_three_consumers() -> None:
     assert fan_out(published=1_000_000, delivered=3_000_000, message_bytes=1_000) == pytest.approx(
         {"SNS publish": 0.317, "SNS delivery": 0.033}
     )
-    assert queued(delivered=3_000_000, message_bytes=1_000, is_fifo=True) == pytest.approx(4.50)
+    assert queue_deliveries(delivered=3_000_000, message_bytes=1_000, is_fifo=True) == pytest.approx(4.50)
 
 
 def _differences(environment: Environment, before: Environment) -> dict[str, float]:

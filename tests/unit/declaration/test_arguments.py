@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from sluice.declaration import Consumer, Environment
-from sluice.declaration.arguments import typed
+from sluice.declaration.arguments import check_argument_types
 from sluice.errors import FieldError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.waiting import Wait
@@ -15,7 +15,7 @@ from tests.support.project import PROJECT
 
 
 class Made:
-    @typed
+    @check_argument_types
     def __init__(
         self,
         scope: Any,
@@ -72,7 +72,7 @@ def test_every_construct_and_stack_refuses_wrong_types() -> None:
         if isinstance(found, ast.ClassDef)
         for method in found.body
         if isinstance(method, ast.FunctionDef) and method.name == "__init__"
-        if [ast.unparse(decorator) for decorator in method.decorator_list] != ["typed"]
+        if [ast.unparse(decorator) for decorator in method.decorator_list] != ["check_argument_types"]
     ]
 
     assert unchecked == []

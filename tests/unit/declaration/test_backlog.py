@@ -21,7 +21,7 @@ from sluice.declaration.backlog import (
     RECEIVED,
     RUNNING,
     VISIBLE,
-    repeated,
+    fill_with_repeat,
 )
 from sluice.declaration.metric_math import Fill, If, Metric, Number, Operation, Series, Term, metric_ids
 from tests.support.declaration import ENVIRONMENTS
@@ -110,7 +110,7 @@ def test_no_late_metric_is_filled_with_zero(term: Term) -> None:
         (PINNED, ("running", "visible", "inflight")),
         (DEMAND, ("inflight", "running", "visible", "received", "deleted")),
         (Number(1), ()),
-        (repeated("visible"), ("visible",)),
+        (fill_with_repeat("visible"), ("visible",)),
     ],
 )
 def test_an_expression_names_each_metric_once_in_the_order_of_its_text(term: Term, ids: tuple[str, ...]) -> None:
@@ -372,7 +372,7 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
     """Signals are 0 or 1; the clamp is finite, and no more than the backlog known; gaps give None or 0."""
     for minute in range(6):
         known = _known(series, minute, lags)
-        whole = Operation(repeated(VISIBLE), "+", repeated(IN_FLIGHT)).value_at(known, minute)
+        whole = Operation(fill_with_repeat(VISIBLE), "+", fill_with_repeat(IN_FLIGHT)).value_at(known, minute)
         clamped = CLAMPED.value_at(known, minute)
 
         assert {WAKE.value_at(known, minute), STUCK.value_at(known, minute), PINNED.value_at(known, minute)} <= {

@@ -76,7 +76,7 @@ def test_every_class_of_the_declaration_has_a_section() -> None:
         class_def.name
         for module in modules
         for class_def in module.body
-        if isinstance(class_def, ast.ClassDef) and "declared" in map(ast.unparse, class_def.decorator_list)
+        if isinstance(class_def, ast.ClassDef) and "declaration_class" in map(ast.unparse, class_def.decorator_list)
     }
 
     assert dataclasses == {item.__name__ for item in declared_fields.DECLARED}

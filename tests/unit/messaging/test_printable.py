@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.messaging.hooks import harmless
-from sluice.terminal.printable import CHARACTERS_MAX, printable, raised
+from sluice.terminal.printable import CHARACTERS_MAX, exception_text, printable
 
 
 class Silent:
@@ -54,7 +54,10 @@ class UnspeakableError(Exception):
 
 
 def test_an_error_without_a_text_is_named_by_its_type() -> None:
-    assert raised(UnspeakableError()) == "UnspeakableError: UnspeakableError, whose text cannot be had: RuntimeError"
+    assert (
+        exception_text(UnspeakableError())
+        == "UnspeakableError: UnspeakableError, whose text cannot be had: RuntimeError"
+    )
 
 
 def test_a_hook_that_raises_such_an_error_harms_nothing() -> None:

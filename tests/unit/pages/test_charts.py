@@ -34,7 +34,7 @@ def test_a_value_that_no_line_reaches_is_a_dot() -> None:
 def test_no_label_covers_another_or_leaves_the_chart(height: float, is_log: bool) -> None:  # noqa: FBT001 (a case)
     points = [Point(f"way {idx} to scale", 10 - idx, height, "red") for idx in range(10)]
     domain = (1.0, 100.0)
-    rows = charts._labelled(points, (0, 12), Axis(title="p95", domain=domain, is_log=is_log), _SIZE)
+    rows = charts._place_labels(points, (0, 12), Axis(title="p95", domain=domain, is_log=is_log), _SIZE)
 
     scale = math.log if is_log else float
     pixels = sorted(
@@ -49,7 +49,7 @@ def test_no_label_covers_another_or_leaves_the_chart(height: float, is_log: bool
 def test_a_label_that_would_leave_the_chart_to_the_right_ends_before_its_point() -> None:
     points = [Point("a", 1, 1, "red"), Point("a very long label of a point", 11, 2, "red")]
 
-    rows = charts._labelled(points, (0, 12), Axis(title="p95", domain=(0, 3)), _SIZE)
+    rows = charts._place_labels(points, (0, 12), Axis(title="p95", domain=(0, 3)), _SIZE)
 
     assert {row["label"]: row["align"] for row in rows} == {"a": "left", "a very long label of a point": "right"}
 
@@ -61,7 +61,7 @@ def test_labels_of_faults_cover_nothing_and_stay_in_the_chart_where_they_can() -
         for began, lasts in ((0, 5), (2, 0), (3, 9), (40, 1), (98, 1))
     ]
 
-    rows, count = charts._packed(bands, Axis(title="seconds", domain=(0, 100)))
+    rows, count = charts._pack(bands, Axis(title="seconds", domain=(0, 100)))
 
     spans = {}
     for row in rows:

@@ -307,7 +307,7 @@ class _CountedReads(Sequence[float | None]):
         return self.values[index]
 
 
-@pytest.mark.parametrize("term", [backlog.repeated("visible"), parse("FILL(visible + 0, REPEAT)")])
+@pytest.mark.parametrize("term", [backlog.fill_with_repeat("visible"), parse("FILL(visible + 0, REPEAT)")])
 def test_a_filled_gap_of_two_minutes_reads_those_and_the_value_before(term: Term) -> None:
     visible = _CountedReads([*range(1_438), GAP, GAP])
 

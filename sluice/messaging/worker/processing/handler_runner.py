@@ -26,7 +26,7 @@ from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.process_state import process_state
 from sluice.terminal.logger import Logger
-from sluice.terminal.printable import printable, raised, text_of
+from sluice.terminal.printable import exception_text, printable, text_of
 
 _log = Logger()
 CALLED = "sluice_handler_called"
@@ -158,7 +158,7 @@ def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction
         return act()
     except HoldLost as error:
         hold.check()
-        return Retry(reason=raised(error))
+        return Retry(reason=exception_text(error))
     except PermanentError as error:
         return Reject(_reason(error))
     except (TransientError, TransactionEnded) as error:
@@ -171,7 +171,7 @@ def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction
         if failures.may_pass(error):
             raise DatabaseFailed from error
         _log.warning("the handler failed", exc_info=True)
-        return Retry(reason=raised(error))
+        return Retry(reason=exception_text(error))
 
 
 @contextmanager

@@ -140,7 +140,7 @@ class Queue:
             f"{self.name} {message.id} {message.number} {message.receives_here}".encode()
         ).decode()
 
-    def held(self, handle: str) -> Message | None:
+    def message_of(self, handle: str) -> Message | None:
         """Return the message a receipt handle was given for, None when it is gone.
 
         Raises:
@@ -158,7 +158,7 @@ class Queue:
 
     def delete(self, handle: str, now: float) -> None:
         """Delete by any handle ever given; deleting again is not an error [VIS-02, VIS-07]."""
-        message = self.held(handle)
+        message = self.message_of(handle)
         if message is not None:
             self.check_delete(message, handle, now)
             del self.messages[message.id]
@@ -170,7 +170,7 @@ class Queue:
         """Hide a message in flight for that long from now, once [VIS-09]."""
         if not 0 <= seconds <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX:
             raise self._beyond_limit(seconds)
-        message = self.held(handle)
+        message = self.message_of(handle)
         if message is None:  # [VIS-06]
             raise self._not_available(handle)
         if not message.is_in_flight(now):

@@ -43,7 +43,7 @@ class Sqs:
         self.operations: Mapping[str, Operation] = {
             "CreateQueue": self._create_queue,
             "DeleteQueue": self._delete_queue,
-            "GetQueueUrl": lambda params, _: {"QueueUrl": self._named(params["QueueName"]).url},
+            "GetQueueUrl": lambda params, _: {"QueueUrl": self._queue_by_name(params["QueueName"]).url},
             "ListQueues": self._list_queues,
             "GetQueueAttributes": self._get_queue_attributes,
             "SetQueueAttributes": self._set_queue_attributes,
@@ -84,9 +84,9 @@ class Sqs:
         return int(params.get("WaitTimeSeconds", own))
 
     def _of(self, params: Params) -> Queue:
-        return self._named(params["QueueUrl"].rpartition("/")[2])
+        return self._queue_by_name(params["QueueUrl"].rpartition("/")[2])
 
-    def _named(self, name: str) -> Queue:
+    def _queue_by_name(self, name: str) -> Queue:
         queue = self.queues.get(self._arn_prefix + name)
         if queue is None:
             raise unknown_queue()

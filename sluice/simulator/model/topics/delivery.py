@@ -48,7 +48,7 @@ class Delivery:
 
     def replay(self, topic: Topic, subscription: Subscription, now: float) -> None:
         """Deliver to one subscription again what its replay policy asks of the archive [SNS-103, SNS-104]."""
-        for kept in topic.archived(subscription.replay_policy()):
+        for kept in topic.messages_to_replay(subscription.replay_policy()):
             entry = {**kept.entry, "Replayed": True}
             if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
                 self._deliver(topic, subscription, entry, kept.published, kept.deduplication_id, now)

@@ -238,10 +238,16 @@ class Sns:
         return {}
 
     def _list_subscriptions(self, params: Params, _: float) -> Answer:
-        return _page("Subscriptions", [_listed(subscription) for subscription in self._living_subscriptions()], params)
+        return _page(
+            "Subscriptions",
+            [_subscription_entry(subscription) for subscription in self._living_subscriptions()],
+            params,
+        )
 
     def _list_subscriptions_by_topic(self, params: Params, _: float) -> Answer:
-        listed = [_listed(subscription) for subscription in self.subscriptions_of(self._topic(params["TopicArn"]))]
+        listed = [
+            _subscription_entry(subscription) for subscription in self.subscriptions_of(self._topic(params["TopicArn"]))
+        ]
         return _page("Subscriptions", listed, params)
 
     def _get_subscription_attributes(self, params: Params, now: float) -> Answer:
@@ -322,7 +328,7 @@ def _tags(pairs: list[Mapping[str, str]]) -> dict[str, str]:
     return tags
 
 
-def _listed(subscription: Subscription) -> Answer:
+def _subscription_entry(subscription: Subscription) -> Answer:
     return {
         "SubscriptionArn": subscription.arn,
         "Owner": subscription.arn.split(":")[4],

@@ -183,7 +183,7 @@ class Topic:
         if self.has_archive():
             self._archive.append(archived)
 
-    def archived(self, policy: Mapping[str, str]) -> list[Archived]:
+    def messages_to_replay(self, policy: Mapping[str, str]) -> list[Archived]:
         """Return what a replay policy asks for, the oldest first."""
         if not policy:
             return []
