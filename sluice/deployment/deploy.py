@@ -47,9 +47,15 @@ class Deployment:
 
     def check(self, stacks: Sequence[SynthesizedStack], account: Account) -> list[Finding]:
         """Return what a deployment would harm in an account."""
+        named = {stack.name: stack for stack in stacks}
         before = {stack.name: found for stack in stacks if (found := account.template(stack)) is not None}
-        findings = judge(before, {stack.name: stack.template for stack in stacks}, account.schemas())
-        return account.with_what_is_there(findings, {stack.name: stack for stack in stacks})
+        findings = judge(
+            before,
+            {stack.name: stack.template for stack in stacks},
+            account.schemas(),
+            importers=lambda name, export: account.importers(named[name], export),
+        )
+        return account.with_what_is_there(findings, named)
 
     def run(self, account: Account, *, allowed: Collection[str]) -> None:
         """Deploy the environment.

@@ -19,7 +19,14 @@ from sluice.errors import ConfigError, EndpointError
 
 _CONFIG = sdk.config(answer_seconds=30, tries=3)
 _NEVER_DEPLOYED = ("REVIEW_IN_PROGRESS", "DELETE_COMPLETE")
-_PROTECTED = ("AWS::SQS::Queue", "AWS::SNS::Topic", "AWS::KMS::Key", "AWS::RDS::DBCluster", "AWS::RDS::DBInstance")
+_PROTECTED = (
+    "AWS::SQS::Queue",
+    "AWS::SNS::Topic",
+    "AWS::KMS::Key",
+    "AWS::RDS::DBCluster",
+    "AWS::RDS::DBInstance",
+    "AWS::Backup::BackupVault",
+)
 
 
 class Account:
@@ -87,6 +94,28 @@ class Account:
             else:
                 self._described[kind] = replacing_properties(schema)
         return self._described[kind]
+
+    def importers(self, stack: SynthesizedStack, export: str) -> list[str]:
+        """Return the stacks that import what a stack exports, those of other apps included.
+
+        Of an export that nobody imports CloudFormation returns ValidationError.
+        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_ListImports.html (read 2026-11-27).
+
+        Raises:
+            ConfigError: they cannot be read.
+        """
+        pages = self._client("cloudformation", stack.lookup_role_arn).get_paginator("list_imports")
+        try:
+            return [name for page in pages.paginate(ExportName=export) for name in page["Imports"]]
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ValidationError":
+                return []
+            raise ConfigError(
+                f"who imports {export} cannot be read ({_first_line(error)}), so nobody knows whether it may change;"
+                f" allow cloudformation:ListImports to {stack.lookup_role_arn or 'your role'}"
+            ) from error
+        except BotoCoreError as error:
+            raise EndpointError(f"CloudFormation does not answer for {stack.name} ({_first_line(error)})") from error
 
     def with_what_is_there(self, findings: Iterable[Finding], stacks: Mapping[str, SynthesizedStack]) -> list[Finding]:
         """Return findings with the physical names of their resources, and with how many messages a queue has."""

@@ -9,7 +9,7 @@ AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-up
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
@@ -22,6 +22,8 @@ type Key = tuple[str, str]
 """A stack's name, and a logical id in it."""
 type Schemas = Callable[[str], frozenset[str] | None]
 """A resource type to the properties for which CloudFormation replaces it, always or at times; None if unknown."""
+type Importers = Callable[[str, str], Collection[str]]
+"""A stack's name and that of one of its exports to the stacks that import it."""
 
 STATE: Mapping[str, str] = {
     "AWS::SQS::Queue": "the messages in it",
@@ -30,6 +32,7 @@ STATE: Mapping[str, str] = {
     "AWS::KMS::Key": "whatever is encrypted with it",
     "AWS::RDS::DBCluster": "inbox, outbox and every other table",
     "AWS::RDS::DBInstance": "its data, or of a cluster the connections and the readers",
+    "AWS::Backup::BackupVault": "the copies of the database in it",
     "AWS::ECS::Cluster": "the running tasks",
     "AWS::ECS::Service": "the deployment: a second service of that name cannot be made beside the first",
     "AWS::EC2::VPC": "the network of running tasks and of the database",
@@ -58,16 +61,17 @@ class Harm(Enum):
     DOWNGRADE = "given an older engine"
     UNPROTECT = "left without deletion protection and retention"
     SHORTEN = "kept for a shorter time"
+    WITHDRAW = "taken away or given another value"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A resource that a change would harm.
+    """A resource, or an export, that a change would harm.
 
     Args:
         stack: its stack's name.
         logical_id: in that stack.
-        kind: its resource type.
+        kind: its resource type, or `export`.
         name: its physical name where it is known, else its logical id.
         harm: what would happen to it.
         because: the property or reference that causes it.
@@ -105,21 +109,28 @@ def state_of(kind: str, resource: Mapping[str, Any]) -> str | None:
     return _RETAINED if keeps and kind not in _LEFT_BEHIND else None
 
 
-def judge(before: Mapping[str, Template], after: Mapping[str, Template], schemas: Schemas) -> list[Finding]:
+def judge(
+    before: Mapping[str, Template],
+    after: Mapping[str, Template],
+    schemas: Schemas,
+    *,
+    importers: Importers | None = None,
+) -> list[Finding]:
     """Return what the change from one set of stacks to another would harm.
 
     Args:
         before: the deployed templates by their stack's name. A stack that is only here is not deployed, and so stays.
-        after: the templates that are to be deployed.
+        after: the templates that are to be deployed, in that order.
         schemas: of every type.
+        importers: of what is exported, besides those among `before`; called for exports that change. None: no others.
 
     Raises:
         ConfigError: a template leaves its resources to a macro, so that they are not known.
     """
     for name, template in (*before.items(), *after.items()):
         _require_plain(name, template)
-    change = _Change(before, after, schemas)
-    return sorted(change.findings(), key=lambda found: (list(after).index(found.stack), found.logical_id))
+    found = [*_Change(before, after, schemas).findings(), *_withdrawn(before, after, importers)]
+    return sorted(found, key=lambda found: (list(after).index(found.stack), found.logical_id))
 
 
 def _require_plain(stack: str, template: Template) -> None:
@@ -243,6 +254,42 @@ class _Change:
         return Finding(
             stack=key[0], logical_id=key[1], kind=resource["Type"], name=name, harm=harm, because=because, lost=lost
         )
+
+
+def _withdrawn(
+    before: Mapping[str, Template], after: Mapping[str, Template], importers: Importers | None
+) -> Iterator[Finding]:
+    """Yield the exports that change while a stack, as it is deployed then, imports them.
+
+    CloudFormation refuses that, when the stacks before are changed already.
+    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html (read 2026-11-27).
+    """
+    imported = {stack: {*_imports(template)} for stack, template in before.items()}
+    for stack, template in after.items():
+        exports = _export_values(template)
+        for id_, output in before.get(stack, {}).get("Outputs", {}).items():
+            name = output.get("Export", {}).get("Name")
+            if isinstance(name, str) and exports.get(name) != output["Value"]:
+                others = set() if importers is None else {*importers(stack, name)} - imported.keys()
+                if users := sorted(others | {user for user, names in imported.items() if name in names}):
+                    yield Finding(
+                        stack=stack,
+                        logical_id=id_,
+                        kind="export",
+                        name=name,
+                        harm=Harm.WITHDRAW,
+                        because=f"it is imported by {', '.join(users)}",
+                        lost="the deployment, which CloudFormation refuses there; deploy first what imports it no more",
+                    )
+        imported[stack] = {*_imports(template)}
+
+
+def _export_values(template: Template) -> dict[str, Any]:
+    return {
+        output["Export"]["Name"]: output["Value"]
+        for output in template.get("Outputs", {}).values()
+        if isinstance(output.get("Export", {}).get("Name"), str)
+    }
 
 
 def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Template) -> list[Finding]:

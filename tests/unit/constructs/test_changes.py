@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sluice.deployment.guard import bundled_schemas
 from tests.support.templates.resources import Stacks
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
@@ -92,6 +93,15 @@ def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mappin
         "ConsumersConsumershippingWorkerTaskDefinition",
         "FanoutConsumershippingQueue",
     ]
+
+
+def test_the_guard_of_deployments_knows_every_type(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+    """Of an unknown type every change counts as replacement; without an account nobody can be asked for its schema."""
+    every = [*stacks.values(), *edited.values()]
+    kinds = {resource["Type"] for parts in every for resource in _resources(parts).values()} | {DASHBOARD}
+    schemas = bundled_schemas()
+
+    assert {kind for kind in kinds if schemas(kind) is None} <= {"AWS::CDK::Metadata", "Custom::VpcRestrictDefaultSG"}
 
 
 def _may_replace(before: Stacks, after: Stacks) -> dict[str, set[str]]:

@@ -96,6 +96,58 @@ def test_a_replacement_is_followed_through_references_into_the_next_stack() -> N
     assert judge(before, before, bundled_schemas()) == []
 
 
+def _exporting(**exported: str) -> dict[str, Any]:
+    """Return a stack that exports a queue's attribute under each name."""
+    values = {name: {"Fn::GetAtt": ["Q", attribute]} for name, attribute in exported.items()}
+    outputs = {f"Of{name}": {"Value": value, "Export": {"Name": name}} for name, value in values.items()}
+    return {"Resources": {"Q": QUEUE}, "Outputs": outputs}
+
+
+def _importing(*names: str) -> dict[str, Any]:
+    metadata = {"Imported": [{"Fn::ImportValue": name} for name in names]}
+    return {"Resources": {"W": {"Type": "AWS::CloudFormation::WaitConditionHandle", "Metadata": metadata}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"net": _exporting(a="Arn"), "app": _importing("a")}, {"net": _exporting(), "app": _importing()}),
+        ({"net": _exporting(a="Arn"), "app": _importing("a")}, {"net": _exporting()}),  # it stays as it is
+        ({"net": _exporting(a="Arn"), "app": _importing("a")}, {"net": _exporting(a="QueueName"), "app": _importing()}),
+        ({"net": _exporting(a="Arn"), "app": _importing("a")}, {"app": _importing("a"), "net": _exporting()}),
+    ],
+)
+def test_an_export_stays_as_long_as_it_is_imported(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """CloudFormation refuses to change it, after it has changed the stacks before."""
+    (finding,) = judge(before, after, bundled_schemas())
+
+    assert str(finding).startswith(
+        "net: export a (Ofa) would be taken away or given another value: it is imported by app;"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"net": _exporting(a="Arn"), "app": _importing()}, {"net": _exporting(), "app": _importing()}),
+        ({"net": _exporting(a="Arn"), "app": _importing("a")}, {"app": _importing(), "net": _exporting()}),  # before it
+        ({"net": _exporting(a="Arn"), "app": _importing("a")}, {"net": _exporting(a="Arn", b="Arn"), "app": {}}),
+        ({}, {"net": _exporting(a="Arn"), "app": _importing("a")}),
+    ],
+)
+def test_an_export_that_nobody_imports_any_more_may_go(before: dict[str, Any], after: dict[str, Any]) -> None:
+    assert judge(before, after, bundled_schemas()) == []
+
+
+def test_an_account_knows_who_else_imports() -> None:
+    """Stacks of other apps, whose templates are not read."""
+    before, after = ({"net": _exporting(a="Arn")}, {"net": _exporting()})
+
+    (finding,) = judge(before, after, bundled_schemas(), importers=lambda stack, name: {f"shop-{stack}-{name}", "net"})
+
+    assert finding.because == "it is imported by shop-net-a"
+
+
 def test_a_parameter_with_another_default_is_another_value() -> None:
     queue = with_properties(QUEUE, QueueName={"Ref": "Name"})
 
