@@ -89,6 +89,8 @@ _UNITS_OF = {
     "SlackChannel.channel_id": "Slack channel id",
     "NewNetwork.cidr": "IPv4 network",
     "NewNetwork.producer_resources": "ARNs",
+    "NewNetwork.availability_zones_max": "zones",
+    "NewDatabase.generated_identifier": "identifier of a cluster",
     "ExistingNetwork.vpc_id": "VPC id",
     "ExistingNetwork.subnet_ids": "subnet ids",
     "ExistingDatabase.security_group_id": "security group id",
@@ -110,6 +112,7 @@ _SOUND: dict[type, Mapping[str, object]] = {
     Consumer: {"name": "billing"},
     ExistingQueue: {"arn": _QUEUE.arn, "dead_letter_queue_arn": _QUEUE.dead_letter_queue_arn},
     NewDatabase: {},
+    NewNetwork: {},
 }
 # What breaks a relation between fields, which no field's own rule says; with what else it takes to be wrong.
 _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
@@ -181,6 +184,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"automatic_redrive": AutomaticRedrive()},
         {"automatic_redrive": AutomaticRedrive(), "fifo": False, "handlers": "orders.billing"},
     ),
+    "NewNetwork.availability_zones": ({"availability_zones": 2, "availability_zones_max": 1},),
     "NewDatabase.min_acus": ({"min_acus": 4.5},),
     "NewDatabase.max_acus": (),
     "NewDatabase.pause_after_seconds": ({"pause_after_seconds": 300},),

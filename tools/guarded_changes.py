@@ -49,6 +49,8 @@ BASE = Environment(
 )
 _MESSAGING, _DATA, _TASKS = ("messaging",), ("network", "database"), ("network", "consumers")
 _ALL = ("network", "database", "messaging")
+_HOLD_NOTHING = ("AWS::Chatbot::SlackChannelConfiguration", "AWS::CloudWatch::Dashboard", "AWS::Events::Rule")
+"""What our stacks have besides what the changes meet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,19 @@ CHANGES = (
         database=replace(_DATABASE, engine_version="17.10", min_acus=1, max_acus=8),
     ),
     _of("`engine_version` lower", _DATA, database=replace(_DATABASE, engine_version="16.9")),
+    _of("`vault_days`", _DATA, database=replace(_DATABASE, vault_days=35)),
+    Change(
+        title="`vault_days` back to None",
+        before=replace(BASE, database=replace(_DATABASE, vault_days=35)),
+        after=lambda: BASE,
+        parts=_DATA,
+    ),
+    Change(
+        title="`generated_identifier` back to None",
+        before=replace(BASE, database=replace(_DATABASE, generated_identifier="prod-databasecluster-1a2b3c")),
+        after=lambda: BASE,
+        parts=_DATA,
+    ),
     _of("`standby` off", _DATA, database=replace(_DATABASE, standby=False)),
     _of("`backup_days` lower", _DATA, database=replace(_DATABASE, backup_days=1)),
     _of("`cidr`", _DATA, network=NewNetwork(cidr="10.1.0.0/16")),
@@ -130,6 +145,7 @@ CHANGES = (
         after=lambda: BASE,
         parts=_DATA,
     ),
+    _of("`availability_zones_max`", _DATA, network=NewNetwork(availability_zones_max=2)),
     _of(
         "`network` of somebody else",
         _DATA,
@@ -164,7 +180,9 @@ def schemas_text() -> str:
         for template in _templates(environment, change.parts).values()
         for resource in template["Resources"].values()
     }
-    known = {kind: sorted(found) for kind in sorted(kinds | {*STATE}) if (found := _schema(kind)) is not None}
+    known = {
+        kind: sorted(found) for kind in sorted({*kinds, *STATE, *_HOLD_NOTHING}) if (found := _schema(kind)) is not None
+    }
     return json.dumps(known, indent=1) + "\n"
 
 

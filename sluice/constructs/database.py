@@ -128,7 +128,7 @@ class Database(Construct):
         self.cluster = rds.DatabaseCluster(
             self,
             "Cluster",
-            cluster_identifier=name,
+            cluster_identifier=name if declared.generated_identifier is None else None,
             engine=rds.DatabaseClusterEngine.aurora_postgres(version=_version(declared)),
             parameters={"rds.force_ssl": "1"},
             default_database_name=_NAME,
@@ -180,11 +180,11 @@ class Database(Construct):
         vault = backup.BackupVault(
             self,
             "Vault",
-            backup_vault_name=naming.database_name(environment),
+            backup_vault_name=naming.vault_name(environment),
             encryption_key=self.key,
             removal_policy=removal_policy(environment),
         )
-        plan = backup.BackupPlan(self, "Copies", backup_plan_name=naming.database_name(environment), backup_vault=vault)
+        plan = backup.BackupPlan(self, "Copies", backup_plan_name=naming.vault_name(environment), backup_vault=vault)
         plan.add_rule(
             backup.BackupPlanRule(
                 rule_name="daily",

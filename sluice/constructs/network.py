@@ -7,7 +7,6 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice import limits
 from sluice.constructs.endpoints import Allowed, let_through
 from sluice.constructs.logs import log_group, log_key
 from sluice.constructs.place import require_place
@@ -107,7 +106,7 @@ class Network(Construct):
             ip_addresses=ec2.IpAddresses.cidr(declared.cidr),
             max_azs=declared.availability_zones,
             # Addresses stay free for zones that are declared later, so that no subnet changes its own.
-            reserved_azs=limits.ZONES_MAX - declared.availability_zones,
+            reserved_azs=declared.availability_zones_max - declared.availability_zones,
             nat_gateways=0,
             subnet_configuration=[ec2.SubnetConfiguration(name="Tasks", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
             restrict_default_security_group=declared.restrict_default_security_group,

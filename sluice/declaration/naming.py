@@ -5,6 +5,7 @@ import re
 from sluice import limits
 from sluice.declaration.consumer import Consumer
 from sluice.declaration.environment import Environment
+from sluice.declaration.fields.database import NewDatabase
 from sluice.declaration.fields.topics import ExistingTopic, Topic
 from sluice.declaration.validation import value_text
 from sluice.errors import ConfigError
@@ -84,10 +85,18 @@ def cluster_name(environment: Environment) -> str:
 def database_name(environment: Environment) -> str:
     """Return the identifier of the database cluster. Every environment whose queues have names has a short enough one.
 
-    It is fixed, so that CloudFormation fails where it would otherwise replace the cluster by an empty one.
+    It is fixed, or declared as it was generated, so that CloudFormation fails where it would otherwise replace the
+    cluster by an empty one.
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBCluster.html (1 to 63 letters, digits and
     hyphens; read 2026-11-26).
     """
+    database = environment.database
+    generated = database.generated_identifier if isinstance(database, NewDatabase) else None
+    return _name(environment) if generated is None else generated
+
+
+def vault_name(environment: Environment) -> str:
+    """Return the name of the vault with the database's copies, and of the plan that makes them."""
     return _name(environment)
 
 

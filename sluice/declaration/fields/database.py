@@ -54,6 +54,9 @@ class NewDatabase:
         backup_days: how many days back it can be restored to any second.
         vault_days: how many days AWS Backup keeps a copy that it makes each day, in a vault that stays when the cluster
             goes; None makes no copies.
+        generated_identifier: what CloudFormation called the cluster of an environment that was deployed by a version
+            which left the name to it; the template then names none, so that the cluster stays. None calls it as the
+            environment.
         engine_version: Aurora PostgreSQL's version. Aurora installs none by itself: raise it here.
         users: who tasks and producers are in the environment's own database. ROLES: each has its own user and logs in
             with a token of IAM; the owner's secret reaches the step that makes the tables, alone. OWNER: all are the
@@ -77,6 +80,11 @@ class NewDatabase:
     standby: bool = False
     backup_days: int = between(1, limits.AURORA_BACKUP_DAYS_MAX, "days", default=7)
     vault_days: int | None = between(1, limits.VAULT_DAYS_MAX, "days, or None", default=None)
+    generated_identifier: str | None = matching(
+        r"(?=.{1,63}\Z)[a-z][a-z0-9]*(-[a-z0-9]+)*",
+        "the identifier of a cluster, as `aws rds describe-db-clusters` says it, or None",
+        default=None,
+    )
     engine_version: str = satisfying(
         _is_current,
         "a version from {}.{} on such as '17.9': those before cannot pause".format(*limits.AURORA_VERSION_MIN),

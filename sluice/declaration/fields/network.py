@@ -4,7 +4,7 @@ import ipaddress
 import re
 
 from sluice import limits
-from sluice.declaration.validation import between, declaration_class, matching, satisfying
+from sluice.declaration.validation import between, declaration_class, matching, require, satisfying
 
 # CDK's own: what stands for an id until it is deployed, and for one that `Vpc.from_lookup` has not looked up yet.
 _PENDING = r"\$\{Token\[[^\]]+\]\}"
@@ -28,6 +28,8 @@ class NewNetwork:
     Args:
         cidr: its addresses.
         availability_zones: how many it spans. More can be declared later; fewer, only while nothing runs in them.
+        availability_zones_max: how many its addresses are divided among, for good: with another number each subnet
+            would be another. One that was deployed by a version without this option has as many as it spans.
         producer_resources: ARNs, `*` in them included, of what your own services in this network reach through its
             endpoints besides: their queues, topics, log groups, repositories, secrets and buckets. The endpoints let
             nothing else through.
@@ -37,12 +39,21 @@ class NewNetwork:
 
     cidr: str = satisfying(_is_network, "an IPv4 network from /16 to /24 such as '10.0.0.0/16'", default="10.0.0.0/16")
     availability_zones: int = between(1, limits.ZONES_MAX, "zones", default=2)
+    availability_zones_max: int = between(1, limits.ZONES_MAX, "zones", default=limits.ZONES_MAX)
     restrict_default_security_group: bool = True
     producer_resources: tuple[str, ...] = satisfying(
         lambda seen: all(re.fullmatch(_RESOURCE, arn) for arn in seen),
         f"ARNs of {', '.join(_ENDPOINTS)}, such as 'arn:aws:logs:eu-central-1:111122223333:log-group:/ecs/shop*'",
         default=(),
     )
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            self.availability_zones <= self.availability_zones_max,
+            field="availability_zones",
+            allowed=f"at most availability_zones_max, {self.availability_zones_max}",
+        )
 
 
 @declaration_class

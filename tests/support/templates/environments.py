@@ -159,6 +159,8 @@ ALONE = "full, alone"
 EXTRA = {environment.name: environment for environment in (FULL, HOSTED, PLAIN, SHARED)}
 
 OWNED, CHANGING = "staging, all as the owner", "full, all as owner or user"
+GENERATED = "sluice-owned-database-databasecluster5b53a178-1a2b3c4d5e6f"
+"""What CloudFormation called the cluster of an environment that was deployed by an earlier version."""
 REDRIVEN = "full, with automatic redrive"
 _REDRIVEN = replace(
     FULL,
@@ -183,7 +185,12 @@ EDITED = {
     "local, with 45 tags": replace(_LOCAL, tags={f"key{number}": "" for number in range(45)}),
     "dev, on spot": replace(_DEV, spot=True),
     "dev, with keys": replace(_DEV, encryption=Encryption.CMK),
-    OWNED: replace(_STAGING, name="owned", database=NewDatabase(users=DatabaseUsers.OWNER)),
+    OWNED: replace(
+        _STAGING,
+        name="owned",
+        network=NewNetwork(availability_zones_max=2),
+        database=NewDatabase(users=DatabaseUsers.OWNER, generated_identifier=GENERATED),
+    ),
     CHANGING: replace(_REDRIVEN, name="changing", database=NewDatabase(users=DatabaseUsers.EITHER)),
     "staging, without billing": replace(_STAGING, consumers=_STAGING.consumers[1:]),
 }

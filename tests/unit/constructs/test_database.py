@@ -10,8 +10,8 @@ import pytest
 from aws_cdk import aws_rds as rds
 
 from sluice.declaration import NewDatabase
-from tests.support.templates.environments import CHANGING, OWNED
-from tests.support.templates.resources import Resource, Stacks, of_kind, outputs
+from tests.support.templates.environments import CHANGING, GENERATED, OWNED
+from tests.support.templates.resources import Resource, Stacks, of_kind, outputs, resources
 
 CLUSTER, INSTANCE = "AWS::RDS::DBCluster", "AWS::RDS::DBInstance"
 PARAMETERS, SUBNETS = "AWS::RDS::DBClusterParameterGroup", "AWS::RDS::DBSubnetGroup"
@@ -149,6 +149,26 @@ def test_the_outputs_say_what_producers_join_and_log_in_as(stacks: Mapping[str, 
         "UsersArn": users,
     }
     assert of_network == {"ProducersSecurityGroupId": "GroupId(NetworkProducers)"}
+
+
+def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(edited: Mapping[str, Stacks]) -> None:
+    """Its template names no cluster, as then; alarms and log group know what CloudFormation called it."""
+    parts = edited[OWNED]
+    (cluster,) = of_kind(resources(parts), CLUSTER).values()
+    subnets = of_kind(resources(parts), "AWS::EC2::Subnet").values()
+    alarms = of_kind(resources(parts), "AWS::CloudWatch::Alarm").values()
+    watched = {
+        dimension["Value"]
+        for alarm in alarms
+        for dimension in alarm.get("Dimensions", ())
+        if dimension["Name"] == "DBClusterIdentifier"
+    }
+
+    assert "DBClusterIdentifier" not in cluster
+    assert [subnet["CidrBlock"] for subnet in subnets] == ["10.0.0.0/17", "10.0.128.0/17"]
+    assert watched == {GENERATED}
+    groups = of_kind(resources(parts), "AWS::Logs::LogGroup").values()
+    assert f"/aws/rds/cluster/{GENERATED}/postgresql" in {group.get("LogGroupName") for group in groups}
 
 
 @pytest.mark.parametrize("users", [CHANGING, OWNED])
