@@ -35,7 +35,7 @@ def init(name: str) -> None:
     What is written is yours: no other command, and no later version of Sluice, changes a file of it.
       sluice init order-invoices
       cd order-invoices
-      make setup test
+      make try
     """
     folder = Path(name)
     _check_name(name)
@@ -46,7 +46,7 @@ def init(name: str) -> None:
         next_step = "nothing is left of it; look at the disk's space and the permissions of the working directory"
         raise unwritable(f"folder {name!r}", error, next_step) from error
     output.line(f"{name}/ is written, and yours: no version of Sluice changes a file in it. Next:")
-    for command in (f"cd {name}", "make setup test", "make synth ENV=dev"):
+    for command in (f"cd {name}", "make try", "make setup test", "make synth ENV=dev"):
         output.line(f"  {command}")
 
 

@@ -46,6 +46,8 @@ COMMANDS = {
     "relay": Lazy("sluice.cli.services.commands:relay", "Publish what is committed to the outbox."),
     "report": Lazy("spark_load.cli.report:report", "Draw the page of a judged run again.", "checker"),
     "schema": Lazy("sluice.cli.schema:schema", "Create or upgrade the tables of outbox and inbox."),
+    "simulator": Lazy("sluice.cli.simulator:simulator", "Run SQS and SNS in memory, as a server for development."),
+    "topology": Lazy("sluice.cli.topology:topology", "Make an environment's topics and queues on an emulator."),
     "worker": Lazy("sluice.cli.services.commands:worker", "Hand a consumer's messages to its handlers."),
 }
 

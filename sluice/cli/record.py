@@ -1,9 +1,7 @@
 """`sluice record`, a program run as it is and its calls recorded; `sluice delays`, where a recording's time went."""
 
 import os
-import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +14,7 @@ from sluice.errors import ConfigError, unwritable
 from sluice.history.delays import measure_delays, percentile
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT
+from sluice.terminal.programs import require_program, run_program
 from sluice.terminal.values import Whole
 
 
@@ -96,23 +95,11 @@ def _record_program(folder: Path, command: tuple[str, ...], one_group_in: int) -
     """Run a program to its end, and end as it does."""
     from sluice.recorder import every_client
 
-    if shutil.which(command[0]) is None:
-        raise ConfigError(f"there is no program {command[0]!r}; name one, as after `--`")
+    require_program(command)
     _make(folder)
     earlier = _journals(folder)
     environment = every_client.environment(folder, one_group_in, os.environ)
-    try:
-        child = subprocess.Popen(command, env=environment)
-    except OSError as error:
-        raise ConfigError(f"cannot run {command[0]!r} ({error.strerror}); name a program, as after `--`") from error
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the child as well, which decides
-
-    def forward(number: int, _: object) -> None:  # without the lock of `send_signal`, which `wait` may have
-        if child.returncode is None:
-            os.kill(child.pid, number)
-
-    signal.signal(signal.SIGTERM, forward)
-    code = child.wait()
+    code = run_program(command, environment)
     found = _journals(folder)
     written = str(len(found))
     if found - earlier:
@@ -124,7 +111,7 @@ def _record_program(folder: Path, command: tuple[str, ...], one_group_in: int) -
             " which keep the recorder out"
         )
     output.line(f"journals in {folder}: {written}; {judge}", is_error=True)
-    sys.exit(code if code >= 0 else 128 - code)
+    sys.exit(code)
 
 
 def _journals(folder: Path) -> set[Path]:

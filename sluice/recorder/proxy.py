@@ -4,24 +4,18 @@ It sends each request on as it came, signed anew, and writes what the in-process
 repeats nothing: a client that tries again makes another call. In answers the addresses of queues lead back to it,
 because some SDKs send a queue's calls to the host of its URL.
 
-Each connection has a thread, so that a long poll delays no other connection. A request has to be signed and to name a
-loopback host: a web page could otherwise have the proxy sign calls with the credentials of whoever started it.
-
-AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-making-api-requests-json.html and
-https://docs.aws.amazon.com/sns/latest/api/CommonParameters.html (read 2026-11-26).
+A request has to be signed and to name a loopback host: a web page could otherwise have the proxy sign calls with the
+credentials of whoever started it.
 """
 
 import json
 import re
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import botocore.session
 import urllib3
@@ -46,39 +40,18 @@ from sluice.recorder.recorder import CUT, NO_EFFECT
 from sluice.recorder.recording import Recording
 from sluice.recorder.rows import OPERATIONS
 from sluice.sdk import CONNECT_SECONDS, UNANSWERED
-from sluice.simulator import query_protocol
+from sluice.simulator import query_protocol, wire
+from sluice.simulator.wire import Refused, Request, WireAnswer
 
-LOOPBACK = "127.0.0.1"
 AWS = "aws"
 """Stands for AWS's own endpoint, of each service and region."""
 _UNREADABLE: tuple[type[Exception], ...] = (*UNANSWERED, AttributeError, TypeError)  # also JSON of another shape
 _ANY_OF_AWS = "https://sqs.amazonaws.com"  # which way out leads to all of it
-_HOSTS = (LOOPBACK, "localhost", "::1")
 _ANSWER_SECONDS = 90  # a long poll takes up to 20
-_IDLE_SECONDS = 300
-_CONNECTIONS_MAX = 1_000
-_BODY_BYTES_MAX = 8 << 20  # SQS takes 1 MiB in a call, which a form writes with up to three bytes for each
 _ANSWER_BYTES_MAX = 32 << 20  # a receive brings ten messages of 1 MiB, which JSON writes with up to three as well
-_SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^/,]+/[0-9]+/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/aws4_request\b")
-_VERSIONS = {"2010-03-31": "sns", "2012-11-05": "sqs"}
 _URL_IN_XML = re.compile(rb"(?<=<QueueUrl>)https?://[^/<]+")
-_OF_A_CONNECTION = frozenset(
-    (
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    )
-)
 _OF_A_SIGNATURE = frozenset(("authorization", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"))
-_OWN_HEADERS = _OF_A_CONNECTION | _OF_A_SIGNATURE
+_OWN_HEADERS = wire.OF_A_CONNECTION | _OF_A_SIGNATURE
 """Headers that are not sent on: each connection and each signature has its own."""
 
 
@@ -89,24 +62,6 @@ class _Call:
     service: str
     operation: str
     params: dict[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What an endpoint answered; `missing_bytes` is by how much its body is shorter than it says."""
-
-    status_code: int
-    headers: Mapping[str, str]
-    body: bytes
-    missing_bytes: int
-
-
-class _Refused(Exception):
-    """The proxy does not send this request on."""
-
-    def __init__(self, status: int, code: str, text: str) -> None:
-        super().__init__(text)
-        self.status, self.code = status, code
 
 
 class RecordingProxy:
@@ -129,7 +84,7 @@ class RecordingProxy:
             verify=self._session.get_config_variable("ca_bundle") or True,
             proxies=get_environ_proxies(_ANY_OF_AWS if endpoint == AWS else endpoint),
             timeout=(CONNECT_SECONDS, _ANSWER_SECONDS),
-            max_pool_connections=_CONNECTIONS_MAX,
+            max_pool_connections=wire.CONNECTIONS_MAX,
         )
         self._aws_urls: dict[tuple[str, str], str] = {}
         self._one_at_a_time = threading.Lock()
@@ -137,25 +92,21 @@ class RecordingProxy:
         if credentials is None:
             raise ConfigError(f"no credentials to sign with; {SET_CREDENTIALS}")
         self._credentials: Credentials = credentials
-        try:
-            self._server = _Server(self, port)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {LOOPBACK}:{port} ({error.strerror}); choose another port") from error
-        hosts = (f"[{host}]" if ":" in host else host for host in _HOSTS)
-        self._own = tuple(f"http://{host}:{self._server.server_address[1]}/" for host in hosts)
+        self._server = wire.LoopbackServer(self.pass_on, port=port)
+        hosts = (f"[{host}]" if ":" in host else host for host in wire.HOSTS)
+        self._own = tuple(f"http://{host}:{self._server.port}/" for host in hosts)
 
     @property
     def url(self) -> str:
         """Return where clients are to send their requests."""
-        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
+        return self._server.url
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+        self._server.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Take no further request. A call that is still running is on record as one without an answer."""
-        self._server.shutdown()
         self._server.stop()
         self._http.close()
 
@@ -165,49 +116,52 @@ class RecordingProxy:
             frozen: ReadOnlyCredentials = self._credentials.get_frozen_credentials()
         except (*UNANSWERED, ClientError) as error:
             why = f"no credentials to sign with ({type(error).__name__}); {SET_CREDENTIALS}"
-            raise _Refused(502, "BadGateway", why) from error
+            raise Refused(502, "BadGateway", why) from error
         return frozen
 
-    def pass_on(self, method: str, path: str, headers: Message, body: bytes) -> _Answer:
+    def pass_on(self, request: Request) -> WireAnswer:
         """Send a request on, write it down, and return its answer.
 
         Raises:
-            _Refused: it is no signed call of SQS or SNS, or there are no credentials any more.
-            BotoCoreError: it has no answer.
+            Refused: it is no signed call of SQS or SNS, there are no credentials any more, or it has no answer.
         """
-        origin, region = _origin(headers), _region(headers)
-        call = self._call(path, headers, body)
+        origin, region = (
+            wire.require_loopback(request.headers),
+            wire.signed_region(request.headers, "this proxy of `sluice record` signs with its own"),
+        )
+        call = self._call(request)
         target = self._target(call.service, region)
-        body = _with_queue_url(call, body, headers, lambda url: self._led_on(url, target))
-        request = AWSRequest(
-            method=method,
-            url=_joined(target, path),
-            headers={name: value for name, value in headers.items() if name.lower() not in _OWN_HEADERS},
+        body = _with_queue_url(call, request, lambda url: self._led_on(url, target))
+        sent = AWSRequest(
+            method=request.method,
+            url=_joined(target, request.path),
+            headers={name: value for name, value in request.headers.items() if name.lower() not in _OWN_HEADERS},
             data=body,
             stream_output=True,
         )
-        request.headers["Accept-Encoding"] = "identity"
-        SigV4Auth(self._frozen_credentials(), call.service, region).add_auth(request)
-        return self._record(call, lambda: self._send(request, origin))
+        sent.headers["Accept-Encoding"] = "identity"
+        SigV4Auth(self._frozen_credentials(), call.service, region).add_auth(sent)
+        try:
+            return self._record(call, lambda: self._send(sent, origin))
+        except BotoCoreError as error:
+            raise Refused(502, "BadGateway", f"the endpoint did not answer ({type(error).__name__})") from error
 
-    def _call(self, path: str, headers: Message, body: bytes) -> _Call:
-        service, _, operation = headers.get("X-Amz-Target", "").partition(".")
-        if service == "AmazonSQS":
-            return _Call("sqs", operation, _json_object(body))
-        form = dict(parse_qsl(urlsplit(path).query)) | _form(headers, body)
-        named = _VERSIONS.get(form.get("Version", ""))
-        if named is None or "Action" not in form:
-            raise _Refused(
+    def _call(self, request: Request) -> _Call:
+        service, operation = wire.named_operation(request)
+        if not service:
+            raise Refused(
                 501,
                 "NotImplemented",
                 "this proxy of `sluice record` speaks SQS and SNS; lead other services past it, with"
                 " AWS_ENDPOINT_URL_SQS and AWS_ENDPOINT_URL_SNS instead of AWS_ENDPOINT_URL",
             )
+        if "X-Amz-Target" in request.headers:
+            return _Call(service, operation, wire.json_object(request.body))
         params = None
-        if named == "sns" and form["Action"] in OPERATIONS["sns"]:
+        if service == "sns" and operation in OPERATIONS["sns"]:
             with suppress(KeyError, ValueError):  # SNS refuses it
-                params = query_protocol.decode(body, self._models["sns"].operation_model(form["Action"]))
-        return _Call(named, form["Action"], params)
+                params = query_protocol.decode(request.body, self._models["sns"].operation_model(operation))
+        return _Call(service, operation, params)
 
     def _target(self, service: str, region: str) -> str:
         if self._endpoint != AWS:
@@ -223,7 +177,7 @@ class RecordingProxy:
         own = next((own for own in self._own if url.startswith(own)), None)
         return url if own is None else f"{_origin_of(target)}/{url.removeprefix(own)}"
 
-    def _record(self, call: _Call, send: Callable[[], _Answer]) -> _Answer:
+    def _record(self, call: _Call, send: Callable[[], WireAnswer]) -> WireAnswer:
         """Return what `send` does, with the call on record."""
         if call.operation not in OPERATIONS[call.service]:
             return send()
@@ -251,7 +205,7 @@ class RecordingProxy:
             self.recording.end(begun, answer.status_code, parsed)
         return answer
 
-    def _parsed(self, service: str, answer: _Answer, operation: OperationModel) -> Mapping[str, Any]:
+    def _parsed(self, service: str, answer: WireAnswer, operation: OperationModel) -> Mapping[str, Any]:
         headers = HeadersDict(answer.headers)
         parser = create_parser(self._models[service].protocol)
         parsed: Mapping[str, Any] = parser.parse(
@@ -259,7 +213,7 @@ class RecordingProxy:
         )
         return parsed
 
-    def _send(self, request: AWSRequest, origin: str) -> _Answer:
+    def _send(self, request: AWSRequest, origin: str) -> WireAnswer:
         response = self._http.send(request.prepare())
         try:
             body = response.raw.read(_ANSWER_BYTES_MAX + 1)
@@ -272,32 +226,7 @@ class RecordingProxy:
             response.raw.close()
         length = response.headers.get("content-length", "")
         missing = int(length) - len(body) if length.isdecimal() else 0
-        return _Answer(response.status_code, response.headers, body if missing else _led_back(body, origin), missing)
-
-
-def _region(headers: Message) -> str:
-    """Return the region for which a client signed its request."""
-    found = _SCOPE.match(headers.get("Authorization", ""))
-    if found is None:
-        raise _Refused(
-            403,
-            "MissingAuthenticationToken",
-            "this request has no AWS4-HMAC-SHA256 signature; give the client credentials, of which any will do: this"
-            " proxy of `sluice record` signs with its own",
-        )
-    return found[1]
-
-
-def _origin(headers: Message) -> str:
-    """Return the proxy's own address, as this client wrote it."""
-    host = headers.get("Host", "")
-    try:
-        name = urlsplit(f"//{host}").hostname
-    except ValueError:
-        name = None
-    if name not in _HOSTS:
-        raise _Refused(403, "AccessDenied", f"the host is {host!r}, allowed are {', '.join(_HOSTS)}; use one of them")
-    return f"http://{host}"
+        return WireAnswer(response.status_code, response.headers, body if missing else _led_back(body, origin), missing)
 
 
 def _origin_of(url: str) -> str:
@@ -311,27 +240,13 @@ def _joined(target: str, path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, (parts.path.rstrip("/") + own.path) or "/", own.query, ""))
 
 
-def _json_object(body: bytes) -> dict[str, Any] | None:
-    try:
-        params = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
-        return None
-    return params if isinstance(params, dict) else None
-
-
-def _form(headers: Message, body: bytes) -> dict[str, str]:
-    if headers.get_content_type() != "application/x-www-form-urlencoded":
-        return {}
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-
-
-def _with_queue_url(call: _Call, body: bytes, headers: Message, led_on: Callable[[str], str]) -> bytes:
+def _with_queue_url(call: _Call, request: Request, led_on: Callable[[str], str]) -> bytes:
     """Return the request's body with the endpoint's address of the queue."""
-    is_json = "X-Amz-Target" in headers
-    params = (call.params or {}) if is_json else _form(headers, body)
+    is_json = "X-Amz-Target" in request.headers
+    params = (call.params or {}) if is_json else wire.form(request)
     url = params.get("QueueUrl")
     if not isinstance(url, str) or led_on(url) == url:
-        return body
+        return request.body
     params["QueueUrl"] = led_on(url)
     return json.dumps(params).encode() if is_json else urlencode(params).encode()
 
@@ -340,7 +255,7 @@ def _led_back(body: bytes, origin: str) -> bytes:
     """Return an answer with the proxy's address in the URLs of queues."""
     if b"<QueueUrl>" in body:
         return _URL_IN_XML.sub(origin.encode(), body)
-    answer = _json_object(body) if b"ueueUrl" in body else None
+    answer = wire.json_object(body) if b"ueueUrl" in body else None
     if answer is None:
         return body
     for name in ("QueueUrl", "QueueUrls", "queueUrls"):
@@ -375,98 +290,3 @@ def _are_numbers_small(value: object) -> bool:
     if isinstance(value, list):
         return all(map(_are_numbers_small, value))
     return not isinstance(value, int) or (not isinstance(value, bool) and abs(value) < 1 << 31)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, proxy: RecordingProxy, port: int) -> None:
-        self.proxy = proxy
-        self._open: set[socket.socket] = set()
-        super().__init__((LOOPBACK, port), _Handler)
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 (as it is called)
-        """Take a connection unless there are too many: its client tries again."""
-        if len(self._open) >= _CONNECTIONS_MAX:
-            return False
-        request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._open.add(request)
-        return True
-
-    def shutdown_request(self, request: Any) -> None:
-        self._open.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client went away."""
-
-    def stop(self) -> None:
-        """Close everything."""
-        self.server_close()
-        for connection in list(self._open):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = _IDLE_SECONDS
-    server: _Server
-
-    def do_POST(self) -> None:
-        """Answer a call."""
-        try:
-            answer = self.server.proxy.pass_on(self.command, self.path, self.headers, self._body())
-        except _Refused as refused:
-            self._refuse(refused.status, refused.code, str(refused))
-        except BotoCoreError as error:
-            self._refuse(502, "BadGateway", f"the endpoint did not answer ({type(error).__name__})")
-        else:
-            self._answer(answer)
-
-    do_GET = do_POST  # noqa: N815 (as it has to be called)
-
-    def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in self.headers or not length.isdecimal():
-            self.close_connection = True
-            raise _Refused(411, "MissingContentLength", "the body has no length; send it with Content-Length")
-        if int(length) > _BODY_BYTES_MAX:
-            self.close_connection = True
-            raise _Refused(
-                413, "RequestEntityTooLarge", f"the body has {length} bytes, allowed are {_BODY_BYTES_MAX}; send less"
-            )
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
-            raise ConnectionAbortedError("the request was cut")  # half a form would publish half a message
-        return body
-
-    def _answer(self, answer: _Answer) -> None:
-        self.send_response_only(answer.status_code)
-        for name, value in answer.headers.items():
-            if name.lower() not in _OWN_HEADERS:
-                self.send_header(name, value)
-        self._finish(answer.body, answer.missing_bytes)
-
-    def _refuse(self, status: int, code: str, text: str) -> None:
-        self.send_response_only(status)
-        self.send_header("x-amzn-query-error", f"{code};{'Receiver' if status >= 500 else 'Sender'}")
-        if self.headers.get("X-Amz-Target"):
-            self.send_header("Content-Type", "application/x-amz-json-1.0")
-            body = json.dumps({"__type": code, "message": text}).encode()
-        else:
-            self.send_header("Content-Type", "text/xml")
-            body = query_protocol.encode_error(code, text, "proxy")
-        self._finish(body)
-
-    def _finish(self, body: bytes, missing_bytes: int = 0) -> None:
-        """Send the body; one that was cut short is so here, too, and the connection ends."""
-        self.send_header("Content-Length", str(len(body) + missing_bytes))
-        if missing_bytes or self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (as it is called)
-        """Say nothing."""

@@ -13,7 +13,7 @@ import json
 import math
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import botocore.session
@@ -24,6 +24,7 @@ from sluice import sdk
 from sluice.clock import VirtualClock
 from sluice.simulator import query_protocol
 from sluice.simulator.model import Account, Refusal
+from sluice.simulator.wire import WireAnswer, json_answer, xml_answer
 
 ENDPOINT_URL = "http://simulator.invalid"
 _REGION = "us-east-1"
@@ -90,17 +91,16 @@ class Simulator:
         _simulators[client] = self
         service = client.meta.service_model
 
-        def answer(request: AWSPreparedRequest, event_name: str, **_: Any) -> AWSResponse:
+        def respond(request: AWSPreparedRequest, event_name: str, **_: Any) -> AWSResponse:
             operation = service.operation_model(event_name.rpartition(".")[2])
             sends_json = service.protocol == "json"
             params = json.loads(request.body) if sends_json else query_protocol.decode(request.body, operation)
             answered = self._answer(service.service_name, operation.name, params)
             request_id = f"simulated-{self._calls}"
-            if sends_json:
-                return _json_response(request.url, answered, request_id)
-            return _xml_response(request.url, answered, operation, request_id)
+            answer = json_answer(answered, request_id) if sends_json else xml_answer(answered, operation, request_id)
+            return _response(request.url, answer)
 
-        client.meta.events.register_last(f"before-send.{service.service_name}", answer)
+        client.meta.events.register_last(f"before-send.{service.service_name}", respond)
 
     def advance(self, seconds: float) -> None:
         """Let that much time pass."""
@@ -157,22 +157,5 @@ def of(client: BaseClient) -> Simulator | None:
     return _simulators.get(client)
 
 
-def _response(url: str, status: int, headers: Mapping[str, str], body: bytes) -> AWSResponse:
-    return AWSResponse(url, status, HeadersDict(headers), _Raw(body))
-
-
-def _json_response(url: str, answered: dict[str, Any] | Refusal, request_id: str) -> AWSResponse:
-    headers = {"x-amzn-RequestId": request_id, "Content-Type": "application/x-amz-json-1.0"}
-    if isinstance(answered, Refusal):
-        body = {"__type": f"com.amazonaws.sqs#{answered.shape}", "message": answered.text}
-        headers["x-amzn-query-error"] = f"{answered.code};Sender"
-        return _response(url, answered.status, headers, json.dumps(body).encode())
-    return _response(url, 200, headers, json.dumps(answered).encode())
-
-
-def _xml_response(url: str, answered: dict[str, Any] | Refusal, operation: Any, request_id: str) -> AWSResponse:
-    headers = {"x-amzn-RequestId": request_id, "Content-Type": "text/xml"}
-    if isinstance(answered, Refusal):
-        body = query_protocol.encode_error(answered.code, answered.text, request_id)
-        return _response(url, answered.status, headers, body)
-    return _response(url, 200, headers, query_protocol.encode(answered, operation, request_id))
+def _response(url: str, answer: WireAnswer) -> AWSResponse:
+    return AWSResponse(url, answer.status_code, HeadersDict(answer.headers), _Raw(answer.body))

@@ -7,20 +7,19 @@ nothing is imported here before it is used.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sluice.testing.deployment import Deployed, deploy
     from sluice.testing.harness import DeadLetter, WorkerHarness
     from sluice.testing.parts import Attempt
     from sluice.testing.simulated_aws import SimulatedAws
+    from sluice.topology import Deployed, deploy
 else:
 
     def __getattr__(name: str) -> object:
         from sluice.extras import facade  # noqa: PLC0415 (costs every pytest run otherwise)
 
         modules = {
-            "deployment": ("Deployed", "deploy"),
             "harness": ("DeadLetter", "WorkerHarness"),
             "parts": ("Attempt",),
-            "simulated_aws": ("SimulatedAws",),
+            "simulated_aws": ("Deployed", "SimulatedAws", "deploy"),
         }
         return facade(__name__, "testing", modules)(name)
 

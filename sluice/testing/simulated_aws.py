@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sluice.declaration import Environment
 from sluice.simulator.hook import Simulator
-from sluice.testing.deployment import Deployed, deploy
+from sluice.topology import Deployed, deploy
 
 
 class SimulatedAws(Simulator):

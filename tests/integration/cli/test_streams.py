@@ -21,7 +21,7 @@ from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables
 from sluice.messaging.worker.build import build_worker
-from sluice.testing.deployment import deploy
+from sluice.topology import deploy
 from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
 from tests.support.processes import worker_processes

@@ -47,6 +47,12 @@ def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path
     assert "4 passed" in printed
 
 
+def test_an_order_of_a_new_project_is_handled_without_docker_node_or_an_account(project: Path) -> None:
+    printed = done("make", "try", "SLUICE_DSN=sqlite:///try.db", cwd=project)
+
+    assert '"handled": 1' in printed.stderr
+
+
 @pytest.mark.slow  # the project that is deployed is synthesized, too
 def test_a_new_project_is_synthesized(project: Path) -> None:
     """Five stacks of its environment `dev`, in which cdk-nag finds nothing; `local` is deployed below."""

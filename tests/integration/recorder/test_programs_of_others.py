@@ -104,7 +104,7 @@ def test_calls_that_celery_sends_itself_are_named_and_its_children_close_their_j
     (tmp_path / "tasks.py").write_text(_TASKS, encoding="utf-8")
     attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     for name in ("tasks.fifo", "results.fifo"):
-        endpoint.answer("sqs", "CreateQueue", {"QueueName": name, "Attributes": attributes})
+        endpoint.answer("us-east-1", "sqs", "CreateQueue", {"QueueName": name, "Attributes": attributes})
     environment, published = _environment(endpoint, tmp_path), Counter[str]()
     order = "from tasks import add; [add.apply_async((number,)) for number in range(3)]"
     subprocess.run(_command(tmp_path / "orders", python, "-c", order), check=True, env=environment, timeout=60)

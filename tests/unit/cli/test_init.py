@@ -50,6 +50,7 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
     assert printed == (
         "order-desk/ is written, and yours: no version of Sluice changes a file in it. Next:\n"
         "  cd order-desk\n"
+        "  make try\n"
         "  make setup test\n"
         "  make synth ENV=dev\n"
     )

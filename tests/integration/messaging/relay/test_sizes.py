@@ -21,7 +21,7 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.simulator.hook import Simulator
-from sluice.testing.deployment import Deployed, deploy
+from sluice.topology import Deployed, deploy
 from tests.support.messaging.outbox.simulated_relays import work
 from tests.support.messaging.world import CallsInTurn, World
 

@@ -276,9 +276,9 @@ def test_a_consumer_killed_in_the_midst_of_a_call_is_unknown_and_the_run_goes_on
     held: list[str] = []  # what it received or deleted in its last call
     answer = endpoint.answer
 
-    def answer_and_kill(service: str, called: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def answer_and_kill(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
         is_last = called == operation and params["QueueUrl"] in doomed and not held
-        answered = answer(service, called, params) if is_done or not is_last else {}
+        answered = answer(region, service, called, params) if is_done or not is_last else {}
         found = [] if isinstance(answered, Refusal) else answered.get("Messages", [])
         held_now = [message["MessageId"] for message in found]
         held_now = held_now or [entry["ReceiptHandle"] for entry in params.get("Entries", [])]
@@ -310,10 +310,10 @@ def test_an_endpoint_that_is_away_is_unknown_and_the_run_goes_on_and_ends_valid(
 
     def leave(_phase: str, values: list[Progress]) -> None:
         if published_count(values) > 150:
-            endpoint.die()
+            endpoint.stop()
 
     broken, folder = run_load(spark, where, tmp_path, BRIEF, target="endpoint", watch=leave)
-    endpoint.come_back()
+    endpoint.start()
     whole = _go_on(spark, folder, where)
 
     _assert_unknown(broken, "planned message(s) were not published")

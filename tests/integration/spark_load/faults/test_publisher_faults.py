@@ -3,6 +3,7 @@
 import itertools
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -108,8 +109,8 @@ def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
     coordinator, unheard = run.coordinator(SystemClock()), list[str]()
     answer = endpoint.answer
 
-    def lose_one(service: str, called: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
-        answered = answer(service, called, params)
+    def lose_one(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+        answered = answer(region, service, called, params)
         if called == "PublishBatch" and not unheard and published_count(coordinator.all_progress()) > 50:
             unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
             coordinator.reach(Step.STOP)
@@ -150,8 +151,8 @@ def test_what_was_never_answered_before_a_run_was_resumed_is_not_sent_again_when
     """A publisher of the resumed run that is run again also reads what was written before: it would be a second one."""
     unheard, answer = list[str](), endpoint.answer
 
-    def lose_one(service: str, called: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
-        answered = answer(service, called, params)
+    def lose_one(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+        answered = answer(region, service, called, params)
         if called == "PublishBatch" and not unheard:
             unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
             run.coordinator(SystemClock()).reach(Step.STOP)

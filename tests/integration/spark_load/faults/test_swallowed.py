@@ -59,9 +59,9 @@ def test_what_an_emulator_lost_when_it_was_restarted_is_unknown_and_named(
 
     def restart() -> None:
         is_wanted.read_text(encoding="utf-8")
-        endpoint.die()
+        endpoint.stop()
         endpoint.lose_messages()
-        endpoint.come_back()
+        endpoint.start()
         is_back.write_text("it is\n", encoding="utf-8")
 
     threading.Thread(target=restart, daemon=True).start()

@@ -18,7 +18,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
-from sluice.testing.deployment import Deployed, deploy
+from sluice.topology import Deployed, deploy
 from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
 from tests.support.processes.digesting_handlers import Base, Digest, digest

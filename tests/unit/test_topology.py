@@ -73,3 +73,27 @@ def test_what_a_queue_cannot_take_is_undelivered(simulated_aws: SimulatedAws) ->
     sns.publish(TopicArn=deployed.topic_arn, Message="m", MessageGroupId="g", MessageDeduplicationId="1")
 
     assert simulated_aws.bodies(deployed.undelivered_queues["billing"]) == ["m"]
+
+
+def test_applying_a_changed_declaration_changes_what_is_there(simulated_aws: SimulatedAws) -> None:
+    """A message that waits stays; a filter that is declared no more is taken away."""
+    sqs: Any = simulated_aws.client("sqs")
+    sns: Any = simulated_aws.client("sns")
+    consumer = Consumer(name="billing", filter_policy={"country": ["de"]}, max_attempts=4)
+    declared = replace(environment("local"), consumers=(consumer,))
+    deployed = simulated_aws.deploy(declared)
+    sqs.send_message(
+        QueueUrl=deployed.queues["billing"], MessageBody="m", MessageGroupId="g", MessageDeduplicationId="1"
+    )
+    changed = Consumer(name="billing", visibility_timeout_seconds=99, max_attempts=5)
+
+    again = simulated_aws.deploy(replace(declared, consumers=(changed,), event_bytes_max=100_000))
+
+    assert again == deployed
+    queue = sqs.get_queue_attributes(QueueUrl=deployed.queues["billing"], AttributeNames=["All"])["Attributes"]
+    assert (queue["VisibilityTimeout"], queue["MaximumMessageSize"]) == ("99", "100000")
+    assert json.loads(queue["RedrivePolicy"])["maxReceiveCount"] == 5
+    topic = sns.get_topic_attributes(TopicArn=deployed.topic_arn)["Attributes"]
+    assert topic["MaximumMessageSize"] == "100000"
+    sns.publish(TopicArn=deployed.topic_arn, Message="anything", MessageGroupId="g", MessageDeduplicationId="2")
+    assert simulated_aws.bodies(deployed.queues["billing"]) == ["m", "anything"]
