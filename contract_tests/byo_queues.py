@@ -171,7 +171,7 @@ class ByoQueueResources:
         """Delete the messages of the test, and wait until nothing is left.
 
         Raises:
-            NotReached: something stays.
+            NotReachedError: something stays.
         """
         for url, handle in self._handles:
             with contextlib.suppress(ClientError):  # expired, or gone: what is left is received again
@@ -204,15 +204,15 @@ class ByoQueueResources:
             raise RuntimeError(f"{model.name} is not for resources of somebody else; take the promise out of the table")
 
     def _mark(self, params: dict[str, Any], **_: object) -> dict[str, Any]:
-        marked = {name: self._marked(name, value) for name, value in params.items()}
+        marked = {name: self._prefix_id(name, value) for name, value in params.items()}
         for batch in _BATCHES:
             if batch in params:
                 marked[batch] = [
-                    {name: self._marked(name, value) for name, value in param.items()} for param in params[batch]
+                    {name: self._prefix_id(name, value) for name, value in param.items()} for param in params[batch]
                 ]
         return marked
 
-    def _marked(self, name: str, value: Any) -> Any:
+    def _prefix_id(self, name: str, value: Any) -> Any:
         return f"{self._prefix}{value}" if name in _IDS and value else value
 
     def _request_group(self, params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class ByoQueueResources:
         names = params.get(parameter, [])
         context["sluice_hide_group"] = not {"All", "MessageGroupId"} & set(names)
         context["sluice_queue"] = params["QueueUrl"]
-        marked = {name: self._marked(name, value) for name, value in params.items()}
+        marked = {name: self._prefix_id(name, value) for name, value in params.items()}
         return {**marked, parameter: [*names, "MessageGroupId"]} if context["sluice_hide_group"] else marked
 
     def _unmark(self, parsed: dict[str, Any], context: dict[str, Any], **_: object) -> None:
@@ -233,7 +233,7 @@ class ByoQueueResources:
             group = attributes["MessageGroupId"]
             if group.startswith(self._prefix):
                 self._handles.append((url, message["ReceiptHandle"]))
-                kept.append(self._restored(message, hide_group=context["sluice_hide_group"]))
+                kept.append(self._restore(message, hide_group=context["sluice_hide_group"]))
             elif group.startswith(_RUN):
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             else:
@@ -245,7 +245,7 @@ class ByoQueueResources:
         if kept:
             parsed["Messages"] = kept
 
-    def _restored(self, message: dict[str, Any], *, hide_group: bool) -> dict[str, Any]:
+    def _restore(self, message: dict[str, Any], *, hide_group: bool) -> dict[str, Any]:
         attributes = {
             name: value.removeprefix(self._prefix) if name in _IDS else value
             for name, value in message["Attributes"].items()

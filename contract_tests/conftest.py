@@ -142,13 +142,13 @@ def _start(config: pytest.Config) -> None:
     os.environ[_RUN] = uuid.uuid4().hex[:4]
     try:
         if _is_declared(config):
-            _declared(config)
+            _declared_environment(config)
         byo = options.byo_queues(config)
         chosen = options.target(config, stack)
         os.environ[_ENDPOINT], os.environ[_TARGET] = chosen.endpoint, chosen.name
         config.stash[_notice] = chosen.notice
         if byo is not None:
-            config.stash[_byo_queues] = byo, byo.promises(_bound(config))
+            config.stash[_byo_queues] = byo, byo.promises(_bind_target(config))
     except MessagingError as error:
         if not isinstance(error, EndpointError) or not _has_results(config):
             raise pytest.UsageError(str(error)) from error
@@ -161,7 +161,7 @@ def _is_declared(config: pytest.Config) -> bool:
     return config.getoption("--declaration") is not None or is_declared()
 
 
-def _declared(config: pytest.Config) -> Environment:
+def _declared_environment(config: pytest.Config) -> Environment:
     return load_declaration(config.getoption("--declaration")).environment(config.getoption("--env"))
 
 
@@ -306,7 +306,7 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
     """Return the endpoint under test."""
     if _UNUSABLE in os.environ:
         raise EndpointError(os.environ[_UNUSABLE])
-    bound = _bound(request.config)
+    bound = _bind_target(request.config)
     if _has_results(request.config):
         return request.config.stash[_results].watch.on(bound)
     if request.config.getoption("--mutants") or request.config.getoption("--relevance"):
@@ -315,7 +315,7 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
     return binding.sharing_clients(bound) if is_simulated else bound
 
 
-def _bound(config: pytest.Config) -> binding.Target:
+def _bind_target(config: pytest.Config) -> binding.Target:
     patience = _PATIENCE_SECONDS_SABOTAGED if config.getoption("--prove") else _PATIENCE_SECONDS
     return binding.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
 
@@ -336,7 +336,7 @@ def saboteur(request: pytest.FixtureRequest) -> str | None:
 @pytest.fixture(scope="session")
 def deployed(request: pytest.FixtureRequest, target: binding.Target) -> Environment:
     """Return the environment, deployed."""
-    declared = _declared(request.config)
+    declared = _declared_environment(request.config)
     require(target, declared, is_own=options.OWN in os.environ)
     return declared
 

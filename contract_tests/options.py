@@ -100,7 +100,7 @@ def _aws(config: pytest.Config, url: str | None) -> Choice:
     tests = sum(promise.promiser is Promiser.SERVICE for promise in PROMISES.values())
     estimate = aws.Estimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
     is_agreed = config.getoption("--i-will-pay") or os.environ.get(_AGREED) == "1"
-    region = aws.checked(boto3.Session(), estimate, is_agreed=is_agreed)
+    region = aws.require_region(boto3.Session(), estimate, is_agreed=is_agreed)
     return _answering(Choice(name="aws", endpoint=url or region, notice=f"target aws, {estimate}"))
 
 

@@ -20,17 +20,17 @@ CLOCKS_APART_MILLISECONDS_MAX = 900_000
 """How far a caller's clock may be off: AWS refuses a request that is signed by one further off."""
 
 
-class NotArranged(Exception):
+class NotArrangedError(Exception):
     """Raised when a test could not be arranged: that proves nothing about a promise or a saboteur."""
 
 
 @contextlib.contextmanager
 def arranging() -> Iterator[None]:
-    """Raise NotArranged where a wait or an expectation fails meanwhile, so that it is no failure of the promise."""
+    """Raise NotArrangedError where a wait or an expectation fails meanwhile: that is no failure of the promise."""
     try:
         yield
     except AssertionError as error:
-        raise NotArranged(str(error)) from error
+        raise NotArrangedError(str(error)) from error
 
 
 def bodies(messages: Iterable[Message]) -> list[str]:
@@ -58,7 +58,7 @@ def invalid_parameter(text: str) -> Refusal:
     return "InvalidParameter", 400, f"Invalid parameter: {text}"
 
 
-def accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **parameters: P.kwargs) -> Answer:
+def require_accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **parameters: P.kwargs) -> Answer:
     """Make a call the service must not refuse as a whole, and return its answer."""
     try:
         return call(*arguments, **parameters)
@@ -68,10 +68,12 @@ def accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **param
 
 def entry(body: str, **more: Any) -> dict[str, Any]:
     """Return an entry of SendMessageBatch, to group g1, with its body as both ids; `more` replaces parts of it."""
-    return _given({"Id": body, "MessageBody": body, "MessageGroupId": "g1", "MessageDeduplicationId": body, **more})
+    return _without_none(
+        {"Id": body, "MessageBody": body, "MessageGroupId": "g1", "MessageDeduplicationId": body, **more}
+    )
 
 
-def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters without those that are None."""
     return {name: value for name, value in parameters.items() if value is not None}
 
@@ -88,7 +90,7 @@ class QueueUnderTest:
 
     def send(self, body: str, *, group: str | None = "g1", id: str | None = None, **more: Any) -> dict[str, Any]:
         """Send a message; None leaves the parameter out."""
-        ids = _given({"MessageGroupId": group, "MessageDeduplicationId": id})
+        ids = _without_none({"MessageGroupId": group, "MessageDeduplicationId": id})
         answer: dict[str, Any] = self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **ids, **more)
         return answer
 
@@ -119,7 +121,7 @@ class QueueUnderTest:
             WaitTimeSeconds=wait,
             MessageSystemAttributeNames=["All"],
             MessageAttributeNames=["All"],
-            **_given({"VisibilityTimeout": visibility}),
+            **_without_none({"VisibilityTimeout": visibility}),
         )
         return list(answer.get("Messages", []))
 
@@ -141,7 +143,7 @@ class QueueUnderTest:
         AWS does not promise how many messages a receive brings; what comes otherwise is given back.
 
         Raises:
-            NotArranged: no receive brings them.
+            NotArrangedError: no receive brings them.
         """
 
         def take() -> list[Message]:
@@ -171,7 +173,7 @@ class QueueUnderTest:
         """Send messages to a queue that allows one receive, and receive them until all are in its DLQ.
 
         Raises:
-            NotArranged: they are not.
+            NotArrangedError: they are not.
         """
         self.send_each(*sent, group=group)
         received: list[Message] = []
@@ -266,7 +268,7 @@ class Topic:
 
     def publish(self, body: str, *, group: str | None = "g1", id: str | None = None, **more: Any) -> dict[str, Any]:
         """Publish a message; None leaves the parameter out."""
-        ids = _given({"MessageGroupId": group, "MessageDeduplicationId": id})
+        ids = _without_none({"MessageGroupId": group, "MessageDeduplicationId": id})
         answer: dict[str, Any] = self.sns.publish(TopicArn=self.arn, Message=body, **ids, **more)
         return answer
 
@@ -281,7 +283,7 @@ class Topic:
             {"Id": str(index), "MessageGroupId": "g1", "MessageDeduplicationId": str(entry.get("Id", index)), **entry}
             for index, entry in enumerate(entries, 1)
         ]
-        requested = [_given(entry) for entry in complete]
+        requested = [_without_none(entry) for entry in complete]
         answer: dict[str, Any] = self.sns.publish_batch(TopicArn=self.arn, PublishBatchRequestEntries=requested)
         return answer
 
@@ -379,7 +381,9 @@ class Resources:
 
     def create(self, name: str, *, tags: Mapping[str, str] | None = None, **attributes: str) -> str:
         """Ask for a queue, which may be refused, and return its URL; without attributes the parameter is left out."""
-        answer = self._sqs.create_queue(QueueName=name, **_given({"Attributes": attributes or None, "tags": tags}))
+        answer = self._sqs.create_queue(
+            QueueName=name, **_without_none({"Attributes": attributes or None, "tags": tags})
+        )
         url: str = answer.get("QueueUrl", "")
         if url:
             self._queues.append(lambda: self._delete(url))

@@ -11,18 +11,18 @@ from typing import NoReturn
 import click
 
 from emulator import localstack
-from emulator.processes import Supervised
+from emulator.processes import SupervisedProcess
 from sluice.errors import ConfigError, EndpointError, MessagingError
 
 _COMMAND_GRACE_SECONDS = 20
 
 
-class _Stopped(BaseException):
+class _StopSignal(BaseException):
     """Raised in the main thread by SIGTERM or SIGHUP, so that context managers end what they started."""
 
 
 def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Stopped(number)
+    raise _StopSignal(number)
 
 
 _log_option = click.option(
@@ -34,7 +34,7 @@ _log_option = click.option(
 )
 
 
-def _started(port: int | None, endpoint_url: str | None, log: Path) -> AbstractContextManager[localstack.Running]:
+def _start(port: int | None, endpoint_url: str | None, log: Path) -> AbstractContextManager[localstack.Running]:
     if endpoint_url is None:
         return localstack.running(port=port, log=log)
     if port is not None:
@@ -79,8 +79,8 @@ def run(port: int | None, endpoint_url: str | None, log: Path, command: Sequence
     \b
     Example: python -m emulator run -- pytest contract_tests
     """
-    with _started(port, endpoint_url, log) as running:
-        process = Supervised(
+    with _start(port, endpoint_url, log) as running:
+        process = SupervisedProcess(
             command, environment=localstack.with_endpoint(running), grace_seconds=_COMMAND_GRACE_SECONDS
         )
         with process:
@@ -94,8 +94,8 @@ def main() -> None:
     signal.signal(signal.SIGHUP, _raise_stopped)
     try:
         cli(standalone_mode=False, prog_name="python -m emulator")
-    except (_Stopped, KeyboardInterrupt, click.Abort) as stopped:
-        number = stopped.args[0] if isinstance(stopped, _Stopped) else signal.SIGINT
+    except (_StopSignal, KeyboardInterrupt, click.Abort) as stopped:
+        number = stopped.args[0] if isinstance(stopped, _StopSignal) else signal.SIGINT
         sys.exit(128 + number)
     except click.ClickException as error:
         error.show()

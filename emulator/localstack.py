@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from emulator.engines import LOCALSTACK, Engine, choose, interpreter
-from emulator.processes import Supervised, await_ready
+from emulator.processes import SupervisedProcess, await_ready
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import MODIFIED, health
 
@@ -41,7 +41,7 @@ class Running:
     endpoint_url: str
     log: Path | None
     engine: Engine = LOCALSTACK
-    process: Supervised | None = None
+    process: SupervisedProcess | None = None
 
     def environment(self) -> dict[str, str]:
         """Return the variables that point AWS clients and the cdk CLI at it, with keys it does not check."""
@@ -199,7 +199,7 @@ def running(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         root = _make_root(engine)
-        process = Supervised(
+        process = SupervisedProcess(
             [str(python), "-m", f"{engine.name}.runtime.main"],
             environment=_process_environment(engine, root, chosen),
             grace_seconds=_STOP_GRACE_SECONDS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator import engines, localstack
-from emulator.processes import Supervised, await_ready
+from emulator.processes import SupervisedProcess, await_ready
 from sluice.localstack import direct
 
 _READY_SECONDS = 60
@@ -81,7 +81,7 @@ def _server(command: list[str], url: str, ready: str, log: Path, more: dict[str,
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        process = Supervised(
+        process = SupervisedProcess(
             command, environment=plain | (more or {}), grace_seconds=_STOP_GRACE_SECONDS, output=output
         )
         with process:

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import IO, Self
 
 from emulator import supervisor
-from sluice.clock import NotReached, eventually
+from sluice.clock import NotReachedError, eventually
 from sluice.errors import EndpointError
 
 
-class Supervised:
+class SupervisedProcess:
     """A command in a process group of its own, ended with this process at the latest.
 
     Args:
@@ -75,7 +75,7 @@ class Supervised:
 
 
 def await_ready(
-    process: Supervised, answers: Callable[[], bool], *, name: str, timeout_seconds: float, log: Path
+    process: SupervisedProcess, answers: Callable[[], bool], *, name: str, timeout_seconds: float, log: Path
 ) -> None:
     """Wait until what a command serves answers.
 
@@ -90,5 +90,5 @@ def await_ready(
 
     try:
         eventually(is_ready, timeout_seconds=timeout_seconds, describe=name, interval_seconds=0.2)
-    except NotReached as error:
+    except NotReachedError as error:
         raise EndpointError(f"{name} did not answer within {timeout_seconds} s; its log: {log}") from error

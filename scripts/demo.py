@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emulator.processes import Supervised
+from emulator.processes import SupervisedProcess
 from sluice.clock import Clock, SystemClock
 from sluice.judge.checker.verdict import EXIT_CROSSED
 from sluice.judge.report import read_verdict
@@ -69,7 +69,7 @@ class Demo:
         self._parts, self._show = parts, show
         self._clock = SystemClock() if clock is None else clock
         self._begun_at = self._clock.monotonic()
-        self._running: dict[str, Supervised] = {}
+        self._running: dict[str, SupervisedProcess] = {}
         self._held: deque[str] = deque()
         self.codes: dict[str, int] = {}
 
@@ -90,7 +90,7 @@ class Demo:
         self._tell(f"{part.name}: {part.does}{'' if part.log is None else f' (log: {part.log})'}")
         output = None if part.log is None else stack.enter_context(part.log.open("wb"))
         self._running[part.name] = stack.enter_context(
-            Supervised(
+            SupervisedProcess(
                 part.command, environment={**os.environ, **part.variables}, grace_seconds=_GRACE_SECONDS, output=output
             )
         )

@@ -114,7 +114,7 @@ def waiting_on(clock: Clock) -> Iterator[None]:
         _clock = before
 
 
-class NotReached(AssertionError):
+class NotReachedError(AssertionError):
     """Raised by `eventually` when its bound passes first."""
 
 
@@ -152,7 +152,7 @@ def eventually[T](
         if until(answer):
             return answer
         if last_try:
-            raise NotReached(f"waited {timeout_seconds:g} s for {describe}{_answer_text(answer)}")
+            raise NotReachedError(f"waited {timeout_seconds:g} s for {describe}{_answer_text(answer)}")
         clock.sleep(interval_seconds)
 
 

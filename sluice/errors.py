@@ -54,5 +54,5 @@ def unwritable(what: object, error: OSError, next_step: str) -> ConfigError | Hi
     return kind(f"cannot write to {what} ({error.strerror or error}); {next_step}")
 
 
-class Stopped(MessagingError):
+class InterruptedWorkError(MessagingError):
     """Raised when Ctrl-C ended work of which something is kept: the message says where, and how to go on."""

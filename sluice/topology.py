@@ -20,7 +20,7 @@ _HIGH_THROUGHPUT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class Topology:
     """What was made; queue URLs by name of the consumer.
 
     Args:
@@ -37,7 +37,7 @@ class Deployed:
 
 
 @check_argument_types
-def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_seconds: int | None = None) -> Deployed:
+def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_seconds: int | None = None) -> Topology:
     """Make an environment's topics and, for each consumer, its queue, both DLQs and the subscription with its filter.
 
     Safe to repeat: what is there is changed to what is declared. Keys, alarms and services are not made; what is not
@@ -71,7 +71,7 @@ def deploy(environment: Environment, *, sqs: Any, sns: Any, visibility_timeout_s
         url, arn = _queue(sqs, naming.queue_name(environment, consumer), attributes | _letting(topic_arn))
         _subscribe(sns, topic_arn, arn, _subscription(consumer, undelivered_arn))
         queues[consumer.name], dead[consumer.name], undelivered[consumer.name] = url, dead_url, undelivered_url
-    return Deployed(
+    return Topology(
         topic_arn=arns[environment.topics[0].name],
         queues=queues,
         dead_letter_queues=dead,

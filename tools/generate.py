@@ -27,7 +27,7 @@ def pages() -> dict[Path, str]:
     outbox = DOCS / "architecture/outbox.md"
     return {
         DOCS / "promises.md": promises_page.page(),
-        DOCS / "conformance.md": conformance_page.markdown(conformance_page.stored(DOCS)),
+        DOCS / "conformance.md": conformance_page.markdown(conformance_page.read_matrix(DOCS)),
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
         outbox: fill(outbox.read_text(encoding="utf-8"), {"rights": _rights()}),
         measured: fill(measured.read_text("utf-8"), {name: of.markdown() for name, of in report.stored().items()}),
@@ -41,7 +41,7 @@ def pages() -> dict[Path, str]:
 
 def built() -> dict[Path, str]:
     """Return what is made of the committed pages' sources and is itself not committed."""
-    matrix = conformance_page.stored(DOCS)
+    matrix = conformance_page.read_matrix(DOCS)
     return {DOCS / path: make(matrix) for path, make in conformance_page.BUILT.items()}
 
 

@@ -57,7 +57,7 @@ def pictures() -> dict[str, str]:
         own=OWN_METRICS,
         compares=True,
     )
-    ways = figures.compared(rows, name="ways")
+    ways = figures.comparison_chart(rows, name="ways")
     assert ways is not None, "there are several ways"
     return {
         "rehearsal-day.svg": picture(figures.over_time(rows[0], name="day"), columns=2),

@@ -22,7 +22,7 @@ from benchmarks.rounds import Measured, interleaved
 from sluice.clock import SystemClock
 from sluice.messaging.envelope import Event
 from sluice.messaging.outbox.outbox import Outbox
-from sluice.messaging.outbox.store import Sent, Store
+from sluice.messaging.outbox.store import PublishSuccess, Store
 from sluice.messaging.relay.lease import Lease
 
 _SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -144,7 +144,7 @@ def _mark_milliseconds(store: Store, lease: Lease) -> float:
         heads, _now_us = store.heads("live")
         began = time.perf_counter()
         with lease.writing() as connection:
-            store.mark(connection, [(head, Sent("id", "1"), 0) for head in heads])
+            store.mark(connection, [(head, PublishSuccess("id", "1"), 0) for head in heads])
         seconds.append(time.perf_counter() - began)
     return 1_000 * median(seconds)
 

@@ -25,7 +25,7 @@ from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.inbox import tables as inbox_tables
-from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.groups import DecodedMessage
 
 _HERE = Path(__file__).resolve().parent
 _DELAY_SECONDS = 0.01
@@ -200,7 +200,7 @@ def _milliseconds(engine: Engine, groups: int, seqs: dict[str, int]) -> float:
         group = f"order-{rng.randrange(groups)}"
         seqs[group] = seqs.get(group, 1) + 1
         envelope = Envelope(event=Event(type="order.placed", group=group, data={}), seq=seqs[group], epoch=1)
-        came = Arrived(envelope=envelope, body=envelope.body, attributes={}, sqs_message_id="m", receive_count=1)
+        came = DecodedMessage(envelope=envelope, body=envelope.body, attributes={}, sqs_message_id="m", receive_count=1)
         with engine.begin() as connection:
             inbox.mark(connection, envelope, inbox.admit(connection, came))
     return 1_000 * (_clock.monotonic() - began) / _GROWTH_MESSAGES

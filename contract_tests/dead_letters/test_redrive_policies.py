@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, accepted, invalid_parameter_value, refusal
+from contract_tests.resources import QueueUnderTest, Resources, invalid_parameter_value, refusal, require_accepted
 
 _INVALID = ("InvalidParameterValue", 400)
 
 
-def _refused(queue: QueueUnderTest, policy: object) -> tuple[str, int, str]:
+def _set_refused_policy(queue: QueueUnderTest, policy: object) -> tuple[str, int, str]:
     """Set a redrive policy that must be refused."""
     text = policy if isinstance(policy, str) else json.dumps(policy)
     return refusal(queue.set_attributes, RedrivePolicy=text)
@@ -23,7 +23,7 @@ def test_the_dlq_of_a_fifo_queue_must_be_a_fifo_queue(resources: Resources) -> N
     queue = resources.fifo_queue()
     policy = json.dumps({"deadLetterTargetArn": resources.standard_queue(hint="dlq").arn, "maxReceiveCount": 2})
 
-    refused = _refused(queue, policy)
+    refused = _set_refused_policy(queue, policy)
 
     assert refused == invalid_parameter_value(
         f"Value {policy} for parameter RedrivePolicy is invalid. "
@@ -36,7 +36,7 @@ def test_the_dlq_must_exist(resources: Resources) -> None:
     queue = resources.fifo_queue()
     policy = json.dumps({"deadLetterTargetArn": queue.arn.removesuffix(".fifo") + "-absent.fifo", "maxReceiveCount": 2})
 
-    refused = _refused(queue, policy)
+    refused = _set_refused_policy(queue, policy)
 
     assert refused == invalid_parameter_value(
         f"Value {policy} for parameter RedrivePolicy is invalid. Reason: Dead letter target does not exist."
@@ -49,9 +49,9 @@ def test_a_redrive_policy_needs_a_target_and_a_number(resources: Resources) -> N
     dead_letters = resources.fifo_queue(hint="dlq")
 
     refused = [
-        _refused(queue, {"maxReceiveCount": 2}),
-        _refused(queue, {"deadLetterTargetArn": dead_letters.arn}),
-        _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": "two"}),
+        _set_refused_policy(queue, {"maxReceiveCount": 2}),
+        _set_refused_policy(queue, {"deadLetterTargetArn": dead_letters.arn}),
+        _set_refused_policy(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": "two"}),
     ]
 
     assert [answer[:2] for answer in refused] == [_INVALID] * 3
@@ -63,8 +63,8 @@ def test_max_receive_count_is_1_to_1000(resources: Resources) -> None:
     resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1000)
 
     refused = [
-        _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 0}),
-        _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 1001}),
+        _set_refused_policy(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 0}),
+        _set_refused_policy(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 1001}),
         refusal(resources.fifo_queue, dead_letters=dead_letters, max_receive_count=1001),
     ]
 
@@ -77,7 +77,7 @@ def test_max_receive_count_may_be_a_string_and_a_number_comes_back_as_one(resour
     queue = resources.fifo_queue()
     dead_letters = resources.fifo_queue(hint="dlq")
 
-    accepted(
+    require_accepted(
         queue.set_attributes,
         RedrivePolicy=json.dumps({"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": "3"}),
     )
@@ -93,7 +93,7 @@ def test_max_receive_count_may_be_a_string_and_a_number_comes_back_as_one(resour
 def test_the_target_of_a_redrive_policy_must_be_an_arn(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
-    refused = _refused(queue, {"deadLetterTargetArn": "dummy", "maxReceiveCount": 2})
+    refused = _set_refused_policy(queue, {"deadLetterTargetArn": "dummy", "maxReceiveCount": 2})
 
     assert refused[1] == 400  # code and text are not recorded
 
@@ -103,8 +103,8 @@ def test_a_redrive_policy_is_a_json_object_of_two_keys(resources: Resources) -> 
     queue = resources.fifo_queue()
     dead_letters = resources.fifo_queue(hint="dlq")
 
-    third_key = _refused(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 2, "more": 1})
-    no_json = _refused(queue, "no JSON")
+    third_key = _set_refused_policy(queue, {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 2, "more": 1})
+    no_json = _set_refused_policy(queue, "no JSON")
 
     assert [third_key[1], no_json[1]] == [400, 400]  # codes and texts are not recorded
 
@@ -129,8 +129,8 @@ def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
     closed = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=json.dumps({"redrivePermission": "denyAll"}))
 
     listed.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2}))
-    refused = _refused(unlisted, {"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2})
-    refused_by_closed = _refused(listed, {"deadLetterTargetArn": closed.arn, "maxReceiveCount": 2})
+    refused = _set_refused_policy(unlisted, {"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2})
+    refused_by_closed = _set_refused_policy(listed, {"deadLetterTargetArn": closed.arn, "maxReceiveCount": 2})
     eleven = {"redrivePermission": "byQueue", "sourceQueueArns": [f"{listed.arn}{number}" for number in range(11)]}
     too_many = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps(eleven))
     unknown = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps({"redrivePermission": "some"}))
@@ -145,7 +145,7 @@ def test_a_dlq_that_changes_its_mind_is_heard(resources: Resources) -> None:
     policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 2}
 
     dead_letters.set_attributes(RedriveAllowPolicy=json.dumps({"redrivePermission": "denyAll"}))
-    refused = _refused(queue, policy)
+    refused = _set_refused_policy(queue, policy)
     dead_letters.set_attributes(RedriveAllowPolicy=json.dumps({"redrivePermission": "allowAll"}))
     queue.set_attributes(RedrivePolicy=json.dumps(policy))
 

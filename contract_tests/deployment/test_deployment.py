@@ -16,9 +16,9 @@ import pytest
 
 from contract_tests.deployment import expressions
 from contract_tests.deployment.deployed import Deployment
-from contract_tests.resources import NotArranged, QueueUnderTest, Resources, Topic, bodies
+from contract_tests.resources import NotArrangedError, QueueUnderTest, Resources, Topic, bodies
 from contract_tests.targets.binding import Target
-from sluice.clock import NotReached, eventually
+from sluice.clock import NotReachedError, eventually
 from sluice.declaration import Encryption, ExistingTopic, Removal, naming
 from sluice.declaration import Topic as DeclaredTopic
 from sluice.declaration.alarms import Alarm, Hearer, alarms
@@ -40,7 +40,7 @@ def _encryption(deployment: Deployment) -> dict[str, str]:
     return {"KmsMasterKeyId": deployment.key_id("queues")}
 
 
-def _seen(deployment: Deployment, name: str) -> dict[str, Any]:
+def _queue_facts(deployment: Deployment, name: str) -> dict[str, Any]:
     """Return a queue's attributes, policies apart and documents read."""
     attributes: dict[str, Any] = deployment.queue_attributes(name)
     del attributes["Policy"]
@@ -110,14 +110,14 @@ def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
             "RedriveAllowPolicy": {"redrivePermission": "byQueue", "sourceQueueArns": [deployment.queue_arn(name)]}
         }
 
-    seen = {name: _seen(deployment, name) for name in expected}
+    seen = {name: _queue_facts(deployment, name) for name in expected}
 
     assert seen == expected
 
 
 @pytest.mark.promise("STK-02")
 def test_every_topic_is_live_as_declared(deployment: Deployment) -> None:
-    seen = {arn: _configured(deployment, arn) for arn in deployment.own_topics}
+    seen = {arn: _topic_facts(deployment, arn) for arn in deployment.own_topics}
 
     assert seen == {arn: _topic(deployment, arn) for arn in deployment.own_topics}
 
@@ -140,7 +140,7 @@ def _topic(deployment: Deployment, arn: str) -> dict[str, str]:
     return expected
 
 
-def _configured(deployment: Deployment, arn: str) -> dict[str, str]:
+def _topic_facts(deployment: Deployment, arn: str) -> dict[str, str]:
     """Return a topic's attributes that somebody chose."""
     seen = deployment.topic_attributes(arn)
     volatile = ("Policy", "EffectiveDeliveryPolicy", "BeginningArchiveTime")
@@ -264,7 +264,7 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
     assert seen == expected
 
 
-def _expected(alarm: Alarm) -> dict[str, Any]:
+def _expected_alarm(alarm: Alarm) -> dict[str, Any]:
     """Return a declared alarm as `_flat` returns one that is deployed."""
     if isinstance(alarm.watches, Expression):
         inputs = {id_: _input(metric) for id_, metric in alarm.watches.metrics.items()}
@@ -296,7 +296,7 @@ def _input(metric: Metric) -> dict[str, Any]:
 def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
     """What wakes a service, takes a version back or begins a redrive is no word to operators: unit tests hold it."""
     declared = alarms(deployment.environment)
-    expected = {alarm.name: _expected(alarm) for alarm in declared if alarm.hearer is Hearer.OPERATORS}
+    expected = {alarm.name: _expected_alarm(alarm) for alarm in declared if alarm.hearer is Hearer.OPERATORS}
     others = {alarm.name for alarm in declared} - expected.keys()
     operators = [deployment.operator_topic_arn]
     notified = {"AlarmActions": operators, "OKActions": operators, "InsufficientDataActions": []}
@@ -411,7 +411,7 @@ def _require_idle(deployment: Deployment) -> None:
     names = [f"ApproximateNumberOfMessages{what}" for what in ("", "NotVisible", "Delayed")]
     counts = deployment.sqs.get_queue_attributes(QueueUrl=queue.url, AttributeNames=names)["Attributes"]
     if environment.removal is Removal.RETAIN or any(int(count) for count in counts.values()):
-        raise NotArranged(
+        raise NotArrangedError(
             f"{queue.name} of environment {environment.name!r} (Removal.{environment.removal.name}) holds {counts};"
             " a poison message is tried only where removal is DESTROY and in an empty queue: leave this one out with"
             " -k 'not operator_hears'"
@@ -427,8 +427,8 @@ def _await_quiet(deployment: Deployment, alarm: str) -> None:
             timeout_seconds=_QUIET_SECONDS,
             describe=f"{alarm} to be quiet",
         )
-    except NotReached as error:
-        raise NotArranged(f"{error}; look for dead letters left by others, and purge them") from error
+    except NotReachedError as error:
+        raise NotArrangedError(f"{error}; look for dead letters left by others, and purge them") from error
 
 
 @pytest.mark.promise("STK-06")

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from contract_tests.resources import Message, QueueUnderTest, Resources, Topic, accepted, arranging, bodies, entry
+from contract_tests.resources import (
+    Message,
+    QueueUnderTest,
+    Resources,
+    Topic,
+    arranging,
+    bodies,
+    entry,
+    require_accepted,
+)
 from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
@@ -73,9 +82,9 @@ def _live(queue: QueueUnderTest, *, settling_seconds: float = 0) -> list[str]:
     with contextlib.suppress(ClientError):
         queue.delete(shortened)  # too late: whether it is refused is for VIS-01 and VIS-33 to say
     expired = receive()
-    accepted(queue.delete, expired)
+    require_accepted(queue.delete, expired)
     second = receive()
-    accepted(queue.delete, second)
+    require_accepted(queue.delete, second)
     assert queue.receive(most=10, wait=1) == [], "a delete left something"
 
     base = int(first["Attributes"]["ApproximateReceiveCount"])
@@ -353,7 +362,7 @@ def test_an_older_handle_deletes_nothing_that_is_held_however_it_came(resources:
         queue.change_visibility(held, 120)
         with contextlib.suppress(ClientError):
             queue.delete(older)
-        accepted(queue.change_visibility, held, 0)
+        require_accepted(queue.change_visibility, held, 0)
         left += bodies(queue.receive(wait=2))
 
     assert left == ["sent", "published", "redriven", "dead"]
@@ -374,7 +383,7 @@ def test_a_later_message_of_a_receive_is_held_as_the_first_is(resources: Resourc
     with contextlib.suppress(ClientError):
         queue.delete(second[1])  # of an earlier receive
 
-    accepted(queue.change_visibility, older, 0)
+    require_accepted(queue.change_visibility, older, 0)
     seen = [messages[1]["Attributes"] for messages in (first, second)]
     assert [attributes["ApproximateReceiveCount"] for attributes in seen] == ["1", "2"]
     assert len({attributes["ApproximateFirstReceiveTimestamp"] for attributes in seen}) == 1

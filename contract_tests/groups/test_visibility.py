@@ -9,14 +9,14 @@ from contract_tests.resources import (
     Message,
     Refusal,
     Resources,
-    accepted,
     bodies,
     invalid_parameter_value,
     refusal,
+    require_accepted,
 )
 
 
-def _expired(message: Message) -> Refusal:
+def _expired_handle_refusal(message: Message) -> Refusal:
     return invalid_parameter_value(
         f"Value {message['ReceiptHandle']} for parameter ReceiptHandle is invalid. "
         "Reason: The receipt handle has expired."
@@ -46,7 +46,7 @@ def test_deleting_after_the_visibility_timeout_fails_and_the_message_stays(resou
     other.await_message(visibility=1)
     other.await_message(visibility=0)  # delivered again, so the timeout that began earlier has ended too
 
-    assert refusal(queue.delete, late) == _expired(late)
+    assert refusal(queue.delete, late) == _expired_handle_refusal(late)
     assert queue.await_message()["MessageId"] == late["MessageId"]
 
 
@@ -80,7 +80,7 @@ def test_a_message_received_without_visibility_timeout_cannot_be_deleted(resourc
     queue.send_each("m1")
     glimpsed = queue.await_message(visibility=0)
 
-    assert refusal(queue.delete, glimpsed) == _expired(glimpsed)
+    assert refusal(queue.delete, glimpsed) == _expired_handle_refusal(glimpsed)
     assert queue.await_message()["MessageId"] == glimpsed["MessageId"]
 
 
@@ -95,7 +95,7 @@ def test_an_older_handle_does_not_delete_while_another_consumer_has_the_message(
     with contextlib.suppress(ClientError):
         queue.delete(overrun)
 
-    accepted(queue.change_visibility, held, 0)
+    require_accepted(queue.change_visibility, held, 0)
     assert bodies(queue.receive(wait=2)) == ["m1"]
 
 
@@ -174,7 +174,7 @@ def test_an_extended_message_is_deleted_with_its_handle(resources: Resources) ->
     queue.change_visibility(message, 30)
     beyond_the_first_timeout = queue.receive(wait=2)
 
-    accepted(queue.delete, message)
+    require_accepted(queue.delete, message)
 
     assert beyond_the_first_timeout == []
     queue.send_each("m2")  # of the same group, which the delete has released

@@ -52,7 +52,7 @@ def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractC
     return seen
 
 
-def noticed(terminalreporter: Any, kind: str, names: Iterable[str]) -> dict[str, dict[str, set[str]]]:
+def promises_by_name(terminalreporter: Any, kind: str, names: Iterable[str]) -> dict[str, dict[str, set[str]]]:
     """Return, of what the reports have as a property of that kind, name -> how -> promises."""
     found: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in names}
     for report in (report for reports in terminalreporter.stats.values() for report in reports):

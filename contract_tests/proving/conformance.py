@@ -21,7 +21,7 @@ from contract_tests.promises import PROMISES, Promiser
 from contract_tests.proving import conformance_page
 from contract_tests.proving.results import Status, first_line
 from emulator import engines, localstack, peers
-from emulator.processes import Supervised
+from emulator.processes import SupervisedProcess
 from sluice.clock import SystemClock
 from sluice.errors import EndpointError
 
@@ -69,7 +69,7 @@ COLUMNS: dict[str, Column] = {
 
 
 @contextlib.contextmanager
-def _started(column: Column, log: Path) -> Iterator[list[str]]:
+def _start(column: Column, log: Path) -> Iterator[list[str]]:
     """Start a target and yield the options that lead the suite there."""
     if column.url:
         yield ["--target", "endpoint", "--endpoint-url", column.url]
@@ -105,7 +105,9 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
     deadline, shown = _clock.monotonic() + _RUN_SECONDS_MAX, 0
     with (
         log.open("wb") as output,
-        Supervised(command, environment=_environment(column), grace_seconds=_STOP_GRACE_SECONDS, output=output) as run,
+        SupervisedProcess(
+            command, environment=_environment(column), grace_seconds=_STOP_GRACE_SECONDS, output=output
+        ) as run,
     ):
         while run.is_running and _clock.monotonic() < deadline:
             _clock.sleep(_TICK_SECONDS)
@@ -129,7 +131,7 @@ def measure(column: Column, *, workers: int, selected: list[str]) -> tuple[Mappi
     started = _clock.monotonic()
     _describe(f"{column.name}: starting {column.title} {column.version}".rstrip())
     try:
-        with _started(column, _WORK / f"{column.name}-server.log") as options:
+        with _start(column, _WORK / f"{column.name}-server.log") as options:
             results = _test(column, options, workers, selected)
     except (EndpointError, OSError) as error:
         _describe(f"{column.name}: unknown: {error}")
@@ -162,7 +164,7 @@ def matrix(
                 unknown = {"status": Status.UNKNOWN.value, "evidence": reason or "its test did not run"}
                 result = results.get(promise.id, unknown)
                 found[name] = {"status": result["status"], "evidence": result["evidence"]}
-            rows.append(conformance_page.described(promise) | {"results": found})
+            rows.append(conformance_page.describe(promise) | {"results": found})
     targets = [{key: value for key, value in asdict(columns[name]).items() if key != "url"} for name in measured]
     return {"date": date, "targets": targets, "promises": rows}
 

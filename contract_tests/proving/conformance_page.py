@@ -68,7 +68,7 @@ def results(matrix: Matrix) -> str:
     return _lines(matrix["date"], matrix["targets"], [{"id": id_} | row for id_, row in rows.items()])
 
 
-def dumped(matrix: Matrix) -> str:
+def dump(matrix: Matrix) -> str:
     """Return the whole matrix as JSON, one row a line."""
     return _lines(matrix["date"], matrix["targets"], matrix["promises"])
 
@@ -81,7 +81,7 @@ def _lines(date: str, targets: Sequence[Any], promises: Sequence[Any]) -> str:
     return ",\n".join(lines) + "}\n"
 
 
-def stored(folder: Path) -> dict[str, Any]:
+def read_matrix(folder: Path) -> dict[str, Any]:
     """Return the matrix of the results in a folder; promises that the catalogue has lost are left out."""
     found: dict[str, Any] = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
     names = [target["name"] for target in found["targets"]]
@@ -90,11 +90,11 @@ def stored(folder: Path) -> dict[str, Any]:
         if row["id"] in PROMISES:
             of_targets = {name: row.get(name, ("holds", row["test"])) for name in names}
             cells = {name: {"status": status, "evidence": text} for name, (status, text) in of_targets.items()}
-            rows.append(described(PROMISES[row["id"]]) | {"results": cells})
+            rows.append(describe(PROMISES[row["id"]]) | {"results": cells})
     return found | {"promises": rows}
 
 
-def described(promise: Promise) -> dict[str, Any]:
+def describe(promise: Promise) -> dict[str, Any]:
     """Return what a row of the matrix says of its promise."""
     return {
         "id": promise.id,
@@ -251,6 +251,6 @@ def _promise(row: Mapping[str, Any], targets: list[Mapping[str, str]]) -> str:
 
 BUILT: Mapping[Path, Callable[[Matrix], str]] = {
     Path("conformance.html"): html,
-    Path("conformance.json"): dumped,
+    Path("conformance.json"): dump,
 }
 """What is made of the results and is not in git."""

@@ -31,7 +31,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
         pyfuncitem.obj(**given)
     for name, saboteur in SABOTEURS.items():
         if _listens(saboteur, called):
-            seen = breaking.status(pyfuncitem.obj, given, _sabotaged(clients, saboteur))
+            seen = breaking.status(pyfuncitem.obj, given, _saboteur_attached(clients, saboteur))
             pyfuncitem.user_properties.append((_PROPERTY, f"{name} {seen}"))
     return True
 
@@ -59,7 +59,7 @@ def _listens(saboteur: Saboteur, called: set[str]) -> bool:
 
 
 @contextmanager
-def _sabotaged(clients: tuple[Any, Any], saboteur: Saboteur) -> Iterator[None]:
+def _saboteur_attached(clients: tuple[Any, Any], saboteur: Saboteur) -> Iterator[None]:
     made = saboteur.make(1)
     for client in clients:
         made.attach(client)
@@ -70,7 +70,7 @@ def _sabotaged(clients: tuple[Any, Any], saboteur: Saboteur) -> Iterator[None]:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print, for each promise and saboteur, how many other promises that saboteur turns red; the broadest first."""
-    found = breaking.noticed(terminalreporter, _PROPERTY, SABOTEURS)
+    found = breaking.promises_by_name(terminalreporter, _PROPERTY, SABOTEURS)
     tested = {promise for seen in found.values() for promises in seen.values() for promise in promises}
     rows = [
         (len(found[saboteur]["red"] - {promise}), promise, saboteur)

@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError
 
-from contract_tests.resources import Resources, accepted, bodies, entry, invalid_parameter_value, refusal
+from contract_tests.resources import Resources, bodies, entry, invalid_parameter_value, refusal, require_accepted
 
 _BAD_ENTRY_ID = (
     "AWS.SimpleQueueService.InvalidBatchEntryId",
@@ -129,7 +129,7 @@ def test_a_batch_of_more_than_a_mebibyte_is_refused(resources: Resources) -> Non
 def test_an_entry_that_is_too_long_fails_alone(resources: Resources) -> None:
     queue = resources.fifo_queue(MaximumMessageSize="1024")
 
-    answer = accepted(
+    answer = require_accepted(
         queue.send_batch,
         entry("m1", MessageBody="x" * 1024),
         entry("m2", MessageBody="x" * 1025),
@@ -151,7 +151,7 @@ def test_an_entry_that_is_too_long_fails_alone(resources: Resources) -> None:
 def test_the_entries_beside_a_failed_one_are_delivered(resources: Resources) -> None:
     queue = resources.fifo_queue(MaximumMessageSize="1024")
 
-    answer = accepted(queue.send_batch, entry("m1"), entry("m2", MessageBody="x" * 1025), entry("m3"))
+    answer = require_accepted(queue.send_batch, entry("m1"), entry("m2", MessageBody="x" * 1025), entry("m3"))
 
     assert [failure["Id"] for failure in answer.get("Failed", [])] == ["m2"]
     assert bodies(queue.drain(2)) == ["m1", "m3"]
@@ -188,7 +188,7 @@ def test_one_deduplication_id_twice_in_a_batch_is_one_message(resources: Resourc
 def test_a_bad_handle_in_a_batch_of_deletes_is_the_senders_fault(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
-    answer = accepted(queue.delete_batch, {"Id": "bad", "ReceiptHandle": "garbage"})
+    answer = require_accepted(queue.delete_batch, {"Id": "bad", "ReceiptHandle": "garbage"})
 
     assert [(failure["Id"], failure["Code"], failure["SenderFault"]) for failure in answer.get("Failed", [])] == [
         ("bad", "ReceiptHandleIsInvalid", True)
@@ -201,7 +201,7 @@ def test_a_bad_handle_in_a_batch_of_deletes_fails_alone(resources: Resources) ->
     queue.send_each("m1", "m2")
     message = queue.await_message(visibility=30)
 
-    answer = accepted(
+    answer = require_accepted(
         queue.delete_batch,
         {"Id": "bad", "ReceiptHandle": "garbage"},
         {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},
@@ -218,7 +218,7 @@ def test_a_bad_handle_in_a_batch_of_visibility_changes_fails_alone(resources: Re
     queue.send_each("m1")
     message = queue.await_message(visibility=600)
 
-    answer = accepted(
+    answer = require_accepted(
         queue.change_visibility_batch,
         {"Id": "bad", "ReceiptHandle": "garbage"},
         {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]},

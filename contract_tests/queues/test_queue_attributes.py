@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, accepted, bodies, invalid_parameter_value, refusal
+from contract_tests.resources import (
+    QueueUnderTest,
+    Resources,
+    bodies,
+    invalid_parameter_value,
+    refusal,
+    require_accepted,
+)
 from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 
@@ -326,8 +333,8 @@ def test_content_based_deduplication_that_is_switched_later_has_its_effect(resou
     queue = resources.fifo_queue()
 
     queue.set_attributes(ContentBasedDeduplication="true")
-    accepted(queue.send, "same body")
-    accepted(queue.send, "same body")
+    require_accepted(queue.send, "same body")
+    require_accepted(queue.send, "same body")
     queue.set_attributes(ContentBasedDeduplication="false")
     refused = refusal(queue.send, "other body")
 
@@ -342,12 +349,12 @@ def test_a_queue_says_when_it_was_changed_last(resources: Resources) -> None:
     (created_at,) = queue.attributes("LastModifiedTimestamp").values()
     seconds = itertools.count(1)
 
-    def changed_at() -> int:
+    def change_attributes() -> int:
         queue.set_attributes(DelaySeconds=str(next(seconds)))
         return int(queue.attributes("LastModifiedTimestamp")["LastModifiedTimestamp"])
 
     eventually(
-        changed_at,
+        change_attributes,
         until=lambda changed_at: changed_at > int(created_at),
         timeout_seconds=queue.patience_seconds,
         describe=f"a change later than {created_at}",
@@ -549,7 +556,7 @@ def test_a_queue_that_is_made_again_has_nothing_of_the_one_before(resources: Res
     queue.delete_queue()
     target.await_age(65, since=deleted)
 
-    accepted(resources.create, queue.name, FifoQueue="true")
+    require_accepted(resources.create, queue.name, FifoQueue="true")
     queue.send("after", id="same")
 
     assert queue.sqs.list_queue_tags(QueueUrl=queue.url).get("Tags", {}) == {}

@@ -8,11 +8,11 @@ from botocore.exceptions import ReadTimeoutError
 from contract_tests.resources import (
     Refusal,
     Resources,
-    accepted,
     bodies,
     invalid_parameter,
     invalid_parameter_value,
     refusal,
+    require_accepted,
 )
 
 _BAD_IDS = ("", "a" * 129, "a b")
@@ -157,7 +157,7 @@ def test_message_attributes_count_towards_the_size(resources: Resources) -> None
     queue = resources.fifo_queue(MaximumMessageSize="1024")
     thirty_bytes = {"kind": {"DataType": "String", "StringValue": "x" * 20}}
 
-    accepted(queue.send, "a" * 994, id="m1", MessageAttributes=thirty_bytes)
+    require_accepted(queue.send, "a" * 994, id="m1", MessageAttributes=thirty_bytes)
     too_long = refusal(queue.send, "a" * 995, id="m2", MessageAttributes=thirty_bytes)
 
     assert too_long[1] == 400  # code and text are recorded for a body alone [SND-14]
@@ -168,7 +168,7 @@ def test_message_attributes_count_towards_the_size(resources: Resources) -> None
 def test_the_trace_header_does_not_count_towards_the_size(resources: Resources) -> None:
     queue = resources.fifo_queue(MaximumMessageSize="1024")
 
-    accepted(queue.send, "a" * 1024, id="m1", MessageSystemAttributes=_TRACE)
+    require_accepted(queue.send, "a" * 1024, id="m1", MessageSystemAttributes=_TRACE)
     (received,) = queue.drain(1)
 
     assert received["Body"] == "a" * 1024
@@ -179,7 +179,7 @@ def test_the_trace_header_does_not_count_towards_the_size(resources: Resources) 
 def test_a_delay_of_none_in_a_send_means_the_queues(resources: Resources) -> None:
     queue = resources.fifo_queue(DelaySeconds="2")
 
-    accepted(queue.send, "m1", id="m1", DelaySeconds=0)
+    require_accepted(queue.send, "m1", id="m1", DelaySeconds=0)
 
     assert queue.receive(wait=1) == []
     assert bodies(queue.drain(1)) == ["m1"]
@@ -307,7 +307,7 @@ def test_the_name_of_a_message_attribute_is_checked(resources: Resources) -> Non
     names = ["a^b", ".a", "a.", "a..b", "a" * 257]
 
     refused = {name: refusal(queue.send, "m1", id="m1", MessageAttributes={name: text})[1] for name in names}
-    longest = accepted(queue.send, "m1", id="m1", MessageAttributes={f"A-b_1.{'c' * 249}": text})
+    longest = require_accepted(queue.send, "m1", id="m1", MessageAttributes={f"A-b_1.{'c' * 249}": text})
 
     assert refused == dict.fromkeys(names, 400)  # codes and texts are not recorded
     assert longest["MessageId"]

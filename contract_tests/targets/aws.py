@@ -55,7 +55,7 @@ class Estimate:
         )
 
 
-def checked(session: "boto3.Session", estimate: Estimate, *, is_agreed: bool) -> str:
+def require_region(session: "boto3.Session", estimate: Estimate, *, is_agreed: bool) -> str:
     """Return the region the run will use.
 
     Raises:

@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, Topic, accepted, bodies, refusal
+from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, refusal, require_accepted
 
 _FROM_THE_BEGINNING = json.dumps({"PointType": "Timestamp", "StartingPoint": "2020-01-01T00:00:00.000Z"})
 
 
 def _subscribe(topic: Topic, queue: QueueUnderTest, *, raw: bool = True) -> None:
     """Subscribe a queue that asks for the whole archive."""
-    accepted(topic.subscribe, queue, raw=raw, ReplayPolicy=_FROM_THE_BEGINNING)
+    require_accepted(topic.subscribe, queue, raw=raw, ReplayPolicy=_FROM_THE_BEGINNING)
 
 
 def _archived_topic(resources: Resources, *queues: QueueUnderTest) -> Topic:
@@ -60,7 +60,7 @@ def test_a_filter_policy_holds_for_a_replay(resources: Resources) -> None:
     topic.publish("m1", id="m1", MessageAttributes={"kind": {"DataType": "String", "StringValue": "refund"}})
     topic.publish("m2", id="m2", MessageAttributes={"kind": {"DataType": "String", "StringValue": "order"}})
 
-    accepted(topic.subscribe, late, FilterPolicy='{"kind": ["order"]}', ReplayPolicy=_FROM_THE_BEGINNING)
+    require_accepted(topic.subscribe, late, FilterPolicy='{"kind": ["order"]}', ReplayPolicy=_FROM_THE_BEGINNING)
 
     assert bodies(late.drain(1)) == ["m2"]
 
@@ -70,7 +70,7 @@ def test_only_a_fifo_topic_has_an_archive(resources: Resources) -> None:
     standard, fifo = resources.standard_topic(), resources.fifo_topic()
 
     refused = refusal(standard.set_attribute, "ArchivePolicy", '{"MessageRetentionPeriod": "1"}')
-    accepted(fifo.set_attribute, "ArchivePolicy", '{"MessageRetentionPeriod": "1"}')
+    require_accepted(fifo.set_attribute, "ArchivePolicy", '{"MessageRetentionPeriod": "1"}')
     kept = fifo.attributes().get("ArchivePolicy")
     fifo.set_attribute("ArchivePolicy", "{}")  # a topic with an archive cannot be deleted
 

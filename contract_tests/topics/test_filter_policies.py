@@ -13,11 +13,11 @@ from contract_tests.resources import (
     Refusal,
     Resources,
     Topic,
-    accepted,
     bodies,
     drain_each,
     invalid_parameter,
     refusal,
+    require_accepted,
 )
 
 
@@ -29,7 +29,7 @@ def _number(name: str, value: str) -> dict[str, dict[str, str]]:
     return {name: {"DataType": "Number", "StringValue": value}}
 
 
-def _refused(topic: Topic, queue: QueueUnderTest, policy: object) -> Refusal:
+def _subscribe_refused(topic: Topic, queue: QueueUnderTest, policy: object) -> Refusal:
     """Subscribe with a filter policy that must be refused; return code, status and the first line of the text."""
     code, status, message = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(policy))
     return code, status, message.partition("\n")[0]
@@ -134,7 +134,7 @@ def test_a_filter_policy_can_ask_for_a_pattern(resources: Resources) -> None:
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     policy = '{"path": [{"wildcard": "*/src/*.js"}], "kind": [{"anything-but": {"wildcard": "*-test"}}]}'
 
-    accepted(topic.subscribe, queue, FilterPolicy=policy)
+    require_accepted(topic.subscribe, queue, FilterPolicy=policy)
 
     wanted = _text("path", "a/src/b.js") | _text("kind", "unit")
     topic.publish("path", id="m1", MessageAttributes=wanted | _text("path", "a/src/b.jsx"))
@@ -249,10 +249,10 @@ def test_a_subscription_says_its_filter_policy_and_the_scope(resources: Resource
 def test_a_malformed_filter_policy_is_refused(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
-    nested = _refused(topic, queue, {"key": [["value"]]})
-    unknown = _refused(topic, queue, {"key": [{"wrong-operator": True}]})
-    two = _refused(topic, queue, {"key": [{"suffix": "value", "prefix": "value2"}]})
-    no_list = _refused(topic, queue, {"key": {"suffix": "value"}})
+    nested = _subscribe_refused(topic, queue, {"key": [["value"]]})
+    unknown = _subscribe_refused(topic, queue, {"key": [{"wrong-operator": True}]})
+    two = _subscribe_refused(topic, queue, {"key": [{"suffix": "value", "prefix": "value2"}]})
+    no_list = _subscribe_refused(topic, queue, {"key": {"suffix": "value"}})
     no_json = refusal(topic.subscribe, queue, FilterPolicy="invalid")
 
     assert nested == _policy_refusal("Match value must be String, number, true, false, or null")
@@ -266,9 +266,9 @@ def test_a_malformed_filter_policy_is_refused(resources: Resources) -> None:
 def test_the_operands_of_a_filter_policy_are_checked(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
-    suffix = _refused(topic, queue, {"key": [{"suffix": 100}]})
-    numeric = _refused(topic, queue, {"key": [{"numeric": [">", 3, "<", 1]}]})
-    exists = _refused(topic, queue, {"key": [{"exists": "no"}]})
+    suffix = _subscribe_refused(topic, queue, {"key": [{"suffix": 100}]})
+    numeric = _subscribe_refused(topic, queue, {"key": [{"numeric": [">", 3, "<", 1]}]})
+    exists = _subscribe_refused(topic, queue, {"key": [{"exists": "no"}]})
 
     assert suffix == _policy_refusal("suffix match pattern must be a string")
     assert numeric == _policy_refusal("Bottom must be less than top")
@@ -284,9 +284,9 @@ def test_a_filter_policy_has_at_most_5_keys_and_150_combinations(resources: Reso
 
     topic.subscribe(resources.fifo_queue(), FilterPolicy=json.dumps(five_keys))
     topic.subscribe(resources.fifo_queue(), FilterPolicy=json.dumps(most_combinations))
-    six_keys = _refused(topic, queue, five_keys | {"k6": ["a"]})
-    one_more = _refused(topic, queue, {"k1": values})
-    multiplied = _refused(topic, queue, most_combinations | {"k3": ["a", "b"]})
+    six_keys = _subscribe_refused(topic, queue, five_keys | {"k6": ["a"]})
+    one_more = _subscribe_refused(topic, queue, {"k1": values})
+    multiplied = _subscribe_refused(topic, queue, most_combinations | {"k3": ["a", "b"]})
     deep = {"a": {"b": {"c": values[:4]}}, "d": {"e": values[:3]}, "f": values[:3]}  # 3 x 4 x 2 x 3 x 3
     of_body = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(deep), FilterPolicyScope="MessageBody")
 

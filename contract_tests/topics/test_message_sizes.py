@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from contract_tests.resources import Resources, accepted, bodies, refusal
+from contract_tests.resources import Resources, bodies, refusal, require_accepted
 
 _KIB = 1024
 _MEBIBYTE = 1024 * _KIB
@@ -15,7 +15,7 @@ def test_message_attributes_count_towards_the_size_of_a_publish(resources: Resou
     topic = resources.fifo_topic()
     thirty_bytes = {"kind": {"DataType": "String", "StringValue": "x" * 20}}
 
-    fits = accepted(topic.publish, "a" * (256 * _KIB - 30), id="m1", MessageAttributes=thirty_bytes)
+    fits = require_accepted(topic.publish, "a" * (256 * _KIB - 30), id="m1", MessageAttributes=thirty_bytes)
     too_long = refusal(topic.publish, "a" * (256 * _KIB - 29), id="m2", MessageAttributes=thirty_bytes)
 
     assert fits["MessageId"]
@@ -36,7 +36,7 @@ def test_a_mebibyte_passes_from_topic_to_queue(resources: Resources) -> None:
     topic = resources.fifo_topic(queue, MaximumMessageSize=str(_MEBIBYTE))
     body = "0123456789abcdef" * (_MEBIBYTE // 16)
 
-    accepted(topic.publish, body, id="m1")
+    require_accepted(topic.publish, body, id="m1")
     (received,) = queue.drain(1)
 
     assert len(received["Body"]) == _MEBIBYTE

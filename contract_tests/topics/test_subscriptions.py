@@ -5,7 +5,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, Topic, accepted, bodies, invalid_parameter, refusal
+from contract_tests.resources import (
+    QueueUnderTest,
+    Resources,
+    Topic,
+    bodies,
+    invalid_parameter,
+    refusal,
+    require_accepted,
+)
 from sluice.clock import eventually
 
 _GONE_SECONDS = 5
@@ -194,7 +202,7 @@ def test_a_deleted_topic_takes_its_subscriptions_along(resources: Resources) -> 
     subscription = topic.subscribe(queue)
 
     topic.sns.delete_topic(TopicArn=topic.arn)
-    accepted(topic.sns.delete_topic, TopicArn=topic.arn)
+    require_accepted(topic.sns.delete_topic, TopicArn=topic.arn)
 
     def is_gone() -> bool:
         try:
@@ -364,6 +372,6 @@ def test_a_subscription_outlives_its_topic_for_a_moment(resources: Resources) ->
     subscription = topic.subscribe(queue)
 
     topic.sns.delete_topic(TopicArn=topic.arn)
-    answer = accepted(topic.sns.get_subscription_attributes, SubscriptionArn=subscription)
+    answer = require_accepted(topic.sns.get_subscription_attributes, SubscriptionArn=subscription)
 
     assert (answer["Attributes"]["Endpoint"], answer["Attributes"]["TopicArn"]) == (queue.arn, topic.arn)

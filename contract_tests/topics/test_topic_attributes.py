@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import Resources, Topic, accepted, bodies, invalid_parameter, refusal
+from contract_tests.resources import Resources, Topic, bodies, invalid_parameter, refusal, require_accepted
 from sluice.clock import eventually
 
 
@@ -96,8 +96,8 @@ def test_what_is_changed_of_a_topic_has_an_effect(resources: Resources) -> None:
     topic.set_attribute("ContentBasedDeduplication", "true")
     topic.set_attribute("MaximumMessageSize", "1024")
 
-    longest = accepted(topic.publish, "a" * 1_024)
-    repeat = accepted(topic.publish, "a" * 1_024)
+    longest = require_accepted(topic.publish, "a" * 1_024)
+    repeat = require_accepted(topic.publish, "a" * 1_024)
     assert repeat["MessageId"] == longest["MessageId"]
     assert refusal(topic.publish, "b" * 1_025)[1] == 400
     assert bodies(queue.drain(1)) == ["a" * 1_024]
@@ -146,8 +146,8 @@ def test_content_based_deduplication_of_a_topic_that_is_switched_later_has_its_e
     topic = resources.fifo_topic(queue)
 
     topic.set_attribute("ContentBasedDeduplication", "true")
-    accepted(topic.publish, "same body")
-    accepted(topic.publish, "same body")
+    require_accepted(topic.publish, "same body")
+    require_accepted(topic.publish, "same body")
     topic.set_attribute("ContentBasedDeduplication", "false")
     refused = refusal(topic.publish, "other body")
 
@@ -169,8 +169,8 @@ def test_a_topic_takes_messages_of_the_size_it_declares(resources: Resources) ->
     smallest = resources.fifo_topic(MaximumMessageSize="1024")
 
     published = [
-        accepted(largest.publish, "a" * 1_048_576, id="m1"),
-        accepted(smallest.publish, "a" * 1_024, id="m1"),
+        require_accepted(largest.publish, "a" * 1_048_576, id="m1"),
+        require_accepted(smallest.publish, "a" * 1_024, id="m1"),
     ]
     refused = [
         refusal(largest.publish, "a" * 1_048_577, id="m2"),

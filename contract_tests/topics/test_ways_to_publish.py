@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, Topic, accepted, bodies
+from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, require_accepted
 
 _WANTED: dict[str, Any] = {"kind": {"DataType": "String", "StringValue": "order"}}
 _UNWANTED: dict[str, Any] = {"kind": {"DataType": "String", "StringValue": "refund"}}
@@ -23,7 +23,7 @@ def _publish(topic: Topic, body: str, **more: Any) -> dict[str, Any]:
     return dict(answered)
 
 
-def _subscribed(resources: Resources, topic: Topic) -> dict[str, QueueUnderTest]:
+def _subscribe_each_way(resources: Resources, topic: Topic) -> dict[str, QueueUnderTest]:
     """Return a queue for each way to be subscribed; the one for what is not delivered is a DLQ."""
     undelivered, gone = resources.fifo_queue(hint="undelivered"), resources.fifo_queue()
     topic.allow(undelivered)
@@ -43,7 +43,7 @@ def _subscribed(resources: Resources, topic: Topic) -> dict[str, QueueUnderTest]
 @pytest.mark.promise("SNS-158")
 def test_a_publish_in_every_way_at_once_arrives_everywhere_whole(resources: Resources) -> None:
     topic = resources.fifo_topic(**_BY_CONTENT)
-    queues = _subscribed(resources, topic)
+    queues = _subscribe_each_way(resources, topic)
     _publish(topic, "m1")
     _publish(topic, "unwanted", MessageAttributes=_UNWANTED)
     _publish(topic, "m2")
@@ -84,7 +84,7 @@ def test_a_publish_in_every_way_at_once_answers_what_its_envelope_says(resources
 @pytest.mark.promise("SNS-160")
 def test_a_copy_has_the_id_of_the_content_however_it_is_delivered(resources: Resources) -> None:
     topic = resources.fifo_topic(**_BY_CONTENT)
-    enveloped, queues = resources.fifo_queue(), _subscribed(resources, topic)
+    enveloped, queues = resources.fifo_queue(), _subscribe_each_way(resources, topic)
     topic.subscribe(enveloped, raw=False, FilterPolicy=_POLICY)
     fifo = [queue for name, queue in queues.items() if name != "standard"] + [enveloped]
 
@@ -115,7 +115,7 @@ def test_a_replay_brings_whole_what_was_published_in_every_way_at_once(resources
     queue = resources.fifo_queue()
 
     policy = json.dumps({"PointType": "Timestamp", "StartingPoint": "2020-01-01T00:00:00.000Z"})
-    accepted(topic.subscribe, queue, FilterPolicy=_POLICY, ReplayPolicy=policy)
+    require_accepted(topic.subscribe, queue, FilterPolicy=_POLICY, ReplayPolicy=policy)
     copies = queue.drain(2)
     undelivered, gone = resources.fifo_queue(hint="undelivered"), resources.fifo_queue()
     topic.allow(undelivered)

@@ -26,7 +26,7 @@ class Shop:
         order.lines.append(OrderLine(article=article, quantity=quantity, price_cents=price_cents))
         session.add(order)
         session.flush()  # gives it its id, which the group is named after
-        self._changed(session, order, "order.placed")
+        self._publish_change(session, order, "order.placed")
         return order
 
     def add_line(self, session: Session, order_id: int, article: str, *, quantity: int, price_cents: int) -> Order:
@@ -37,7 +37,7 @@ class Shop:
         """
         order = _open_order(session, order_id)
         order.lines.append(OrderLine(article=article, quantity=quantity, price_cents=price_cents))
-        self._changed(session, order, "order.line_added")
+        self._publish_change(session, order, "order.line_added")
         return order
 
     def pay(self, session: Session, order_id: int) -> Order:
@@ -48,7 +48,7 @@ class Shop:
         """
         order = _open_order(session, order_id)
         order.status = PAID
-        self._changed(session, order, "order.paid")
+        self._publish_change(session, order, "order.paid")
         return order
 
     def cancel(self, session: Session, order_id: int) -> Order:
@@ -59,10 +59,10 @@ class Shop:
         """
         order = _open_order(session, order_id)
         order.status = CANCELLED
-        self._changed(session, order, "order.cancelled")
+        self._publish_change(session, order, "order.cancelled")
         return order
 
-    def _changed(self, session: Session, order: Order, type_: str) -> None:
+    def _publish_change(self, session: Session, order: Order, type_: str) -> None:
         order.version += 1
         data = {"version": order.version, "status": order.status, "total_cents": order.total_cents}
         self._outbox.add(session, Event(type=type_, group=order.group, data=data))

@@ -16,7 +16,7 @@ _ENDING_SHARE = 0.1  # of what happens to an open order
 
 
 @dataclass(slots=True)
-class Done:
+class TradeCounts:
     """What was done.
 
     Args:
@@ -32,7 +32,7 @@ class Done:
 
 def trade(
     engine: Engine, shop: Shop, *, count: int, groups: int, seed: int, rollbacks: float = 0.0, threads: int = 1
-) -> Done:
+) -> TradeCounts:
     """Do `count` transactions and return what was done. With one thread, the same ones for the same seed.
 
     Args:
@@ -50,7 +50,7 @@ def trade(
             pool.submit(_trade, engine, shop, share, groups, random.Random(f"{seed}.{number}"), rollbacks)  # noqa: S311
             for number, share in enumerate(shares)
         ]
-    done = Done()
+    done = TradeCounts()
     for customer in (each.result() for each in traded):
         done.committed += customer.committed
         done.rolled_back += customer.rolled_back
@@ -58,8 +58,8 @@ def trade(
     return done
 
 
-def _trade(engine: Engine, shop: Shop, count: int, groups: int, rng: random.Random, rollbacks: float) -> Done:
-    done = Done()
+def _trade(engine: Engine, shop: Shop, count: int, groups: int, rng: random.Random, rollbacks: float) -> TradeCounts:
+    done = TradeCounts()
     for _ in range(count):
         with Session(engine) as session:
             try:

@@ -23,7 +23,7 @@ from botocore.utils import get_environ_proxies, normalize_url_path
 from sluice import sdk
 from sluice.aws.codec import Unusual
 from sluice.aws.connections import Connections
-from sluice.aws.http import Address, NotConnected, to_botocore
+from sluice.aws.http import Address, NoConnectionError, to_botocore
 from sluice.aws.operation import Operation, read_keys
 from sluice.clock import wall_us
 from sluice.errors import ConfigError, EndpointError
@@ -149,7 +149,7 @@ class _LightClient:
             return getattr(self._boto3, xform_name(name))(**params)
         try:
             response = self._connections.post(request)
-        except (OSError, NotConnected) as error:
+        except (OSError, NoConnectionError) as error:
             raise to_botocore(error, self._address.url) from error
         return operation.result(response)
 

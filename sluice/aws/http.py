@@ -100,7 +100,7 @@ class Address:
         try:
             plain = socket.create_connection((self.name, self.port), timeout=self.connect_seconds)
         except (OSError, UnicodeError) as error:
-            raise NotConnected from error
+            raise NoConnectionError from error
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, self.is_kept_alive)
         try:
@@ -108,7 +108,7 @@ class Address:
         except BaseException as error:
             plain.close()
             if isinstance(error, TimeoutError):
-                raise NotConnected from error
+                raise NoConnectionError from error
             raise
         connected.settimeout(self.answer_seconds)
         return connected
@@ -126,7 +126,7 @@ def trust(bundle: str | None) -> ssl.SSLContext:
     return context
 
 
-class NotConnected(Exception):
+class NoConnectionError(Exception):
     """Raised when no connection could be made: no byte of the request left. Its cause is the system's error."""
 
 
@@ -134,9 +134,9 @@ class MalformedResponse(ConnectionError):
     """Raised for what is no response of HTTP/1.1, or whose length is ambiguous."""
 
 
-def to_botocore(error: OSError | NotConnected, url: str) -> HTTPClientError:
+def to_botocore(error: OSError | NoConnectionError, url: str) -> HTTPClientError:
     """Return what botocore raises when a request to this URL ends so."""
-    if isinstance(error, NotConnected):
+    if isinstance(error, NoConnectionError):
         kind = ConnectTimeoutError if isinstance(error.__cause__, TimeoutError) else EndpointConnectionError
         return kind(endpoint_url=url, error=error.__cause__)
     if isinstance(error, ssl.SSLError):

@@ -20,7 +20,7 @@ class Keys(NamedTuple):
     token: str | None = None
 
 
-class _Prepared(NamedTuple):
+class _SigningContext(NamedTuple):
     """What is the same for all requests of a second with the same keys."""
 
     second: int
@@ -57,7 +57,7 @@ class Signer:
         self._service, self._region, self._path = service, region, path
         self._headers, self._unsigned = (*headers, ("host", host)), unsigned_headers
         self._keys, self._now_us = keys, now_us
-        self._prepared: _Prepared | None = None
+        self._prepared: _SigningContext | None = None
 
     def request(self, body: bytes) -> bytes:
         """Return the whole request with that body, from its first line to its last byte."""
@@ -71,7 +71,7 @@ class Signer:
         head = f"{prepared.head_start}{signature}\r\ncontent-length: {len(body)}\r\n\r\n"
         return head.encode("latin-1") + body
 
-    def _prepare(self, second: int, keys: Keys) -> _Prepared:
+    def _prepare(self, second: int, keys: Keys) -> _SigningContext:
         stamp = f"{datetime.fromtimestamp(second, tz=UTC):%Y%m%dT%H%M%SZ}"
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
         token = (("x-amz-security-token", keys.token),) if keys.token else ()
@@ -82,7 +82,7 @@ class Signer:
         key = f"AWS4{keys.secret_key}".encode()
         for part in scope.split("/"):
             key = hmac.digest(key, part.encode(), "sha256")
-        return _Prepared(
+        return _SigningContext(
             second,
             keys,
             key,

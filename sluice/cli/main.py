@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import click
 
-from sluice.errors import ConfigError, EndpointError, MessagingError, Stopped
+from sluice.errors import ConfigError, EndpointError, InterruptedWorkError, MessagingError
 from sluice.extras import missing
 from sluice.terminal import output, streams
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         output.line("stopped", is_error=True)
         sys.exit(STOPPED)
-    except Stopped as stopped:
+    except InterruptedWorkError as stopped:
         output.line(str(stopped), is_error=True)
         sys.exit(STOPPED)
     except click.exceptions.NoArgsIsHelpError as error:  # `sluice dlq`

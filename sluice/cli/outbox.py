@@ -42,7 +42,7 @@ def ls(place: "DatabaseTarget", status: str | None, group_id: str | None, most: 
     from sluice.messaging.outbox import operations
 
     with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
-        found, count = operations.listed(connection, place.topic, status=status, group_id=group_id, most=most)
+        found, count = operations.list_messages(connection, place.topic, status=status, group_id=group_id, most=most)
     if as_json:
         output.as_json({"topic": place.topic, "count": count, "messages": found})
         return
@@ -83,7 +83,7 @@ def lag(place: "DatabaseTarget", as_json: bool) -> None:
         }
         output.as_json(fields)
         return
-    pending, quarantined = found.shown(found.pending_count), found.shown(found.quarantined_count)
+    pending, quarantined = found.count_text(found.pending_count), found.count_text(found.quarantined_count)
     output.line(f"{found.seconds:.1f} s, {pending} pending, {quarantined} quarantined")
     for topic, count in elsewhere.items():
         output.line(f"{count} pending for another topic, {topic}, and not for {place.topic}", is_error=True)

@@ -26,7 +26,7 @@ backlog for one task's and runs to the maximum (docs/decisions/0006-late-metrics
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-20).
 """
 
-from sluice.declaration.metric_math import Combined, Fill, If, Metric, Number, Operation, Term
+from sluice.declaration.metric_math import Combination, Fill, If, Metric, Number, Operation, Term
 
 VISIBLE = "visible"
 IN_FLIGHT = "inflight"
@@ -131,7 +131,7 @@ def demand_per_task(target: float, *, lanes: int, processing_seconds: float) -> 
     floor = If(Operation(RUNNING_TASKS, ">", _ZERO), busy, _ZERO)
     clamped = clamped_backlog_per_task(target, lanes=lanes, processing_seconds=processing_seconds)
     brake = If(_makes_no_progress(lanes=lanes), Number(target), _NO_BRAKE)
-    return Combined("MIN", (Combined("MAX", (clamped, floor)), brake))
+    return Combination("MIN", (Combination("MAX", (clamped, floor)), brake))
 
 
 def _makes_no_progress(*, lanes: int) -> Operation:

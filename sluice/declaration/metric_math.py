@@ -114,7 +114,7 @@ class Fill(Term):
 
 
 @dataclass(frozen=True, slots=True)
-class Negated(Term):
+class Negation(Term):
     """Unary minus."""
 
     term: Term
@@ -242,7 +242,7 @@ STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Combined(Term):
+class Combination(Term):
     """Several time series made one, minute by minute: AVG, DATAPOINT_COUNT, MAX, MIN or SUM of [a, b].
 
     To AVG a missing value is 0, as documented; MAX and MIN look at those there are (assumed).
@@ -277,7 +277,7 @@ class Period(Term):
 
 def is_scalar(term: Term) -> bool:
     """Return whether a term is one number, and not a time series."""
-    if isinstance(term, Metric | Fill | Combined):
+    if isinstance(term, Metric | Fill | Combination):
         return False
     if isinstance(term, Function) and term.name not in {"ABS", "CEIL", "FLOOR"}:
         return term.name in STATISTICS

@@ -17,7 +17,7 @@ from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.reading.columns import Events
 from sluice.judge.screening.stretches import Needed, needed
-from sluice.recorder.journal import SCHEMA, events_of, taken
+from sluice.recorder.journal import SCHEMA, events_of, take_rows
 
 WITNESSED_MAX = 8
 """Violations shown of each anomaly; all are counted."""
@@ -137,7 +137,7 @@ def gathered(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> F
 def groups_of(events: pa.Table) -> list[pa.Table]:
     """Return the events of each group; every event has one."""
     group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
-    ordered = taken(events, np.argsort(group, kind="stable"))
+    ordered = take_rows(events, np.argsort(group, kind="stable"))
     counts = np.bincount(group)
     return [
         ordered.slice(end - count, count)

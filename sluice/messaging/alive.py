@@ -105,11 +105,11 @@ def problem(sign: Sign, *, now_seconds: float, clock_id: str, within_seconds: fl
     if age > allowed:
         return f"{pid} gave no sign of life for {age:.1f} s, allowed is {allowed:g} s: it is stuck, stopped or dead"
     if sign.overdue:
-        return f"no sign of life from {_listed(sign.overdue)} of {pid}, see its log"
+        return f"no sign of life from {_overdue_text(sign.overdue)} of {pid}, see its log"
     return None
 
 
-def _listed(overdue: Mapping[str, float]) -> str:
+def _overdue_text(overdue: Mapping[str, float]) -> str:
     listed = [
         f"{printable(name, characters_max=60)} ({seconds:.0f} s overdue)"
         for name, seconds in list(overdue.items())[:_NAMES_MAX]

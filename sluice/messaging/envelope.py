@@ -83,7 +83,7 @@ class Event:
         # Copies, data as JSON will hand it over: what the caller does to its own afterwards changes no message.
         object.__setattr__(self, "attributes", dict(self.attributes))
         object.__setattr__(self, "trace", dict(self.trace))
-        object.__setattr__(self, "data", _copied("data", self.data))
+        object.__setattr__(self, "data", _copy_as_json("data", self.data))
         _check_characters("data", self.data)
 
     @cached_property
@@ -261,7 +261,7 @@ def _check_trace(trace: Mapping[str, str]) -> None:
         _check_characters(f"trace[{name!r}]", value)
 
 
-def _copied(name: str, value: object) -> Any:
+def _copy_as_json(name: str, value: object) -> Any:
     try:
         return json.loads(_as_json([[value]]))[0][0]
     except (TypeError, ValueError, RecursionError) as error:

@@ -4,13 +4,16 @@ MessagingError (sluice.errors)
 ├── EnvelopeError     an event cannot be sent, or what came is not an envelope: the field is named
 ├── OutboxError       the outbox or the inbox is used or laid out in a way that would lose its promise
 ├── DeadLetterError   a message is not where an operator's act needs it, or not as it needs it
-├── LeaseLost         another relay leads: stop writing
-├── HoldLost          a message may be somebody else's now: stop, and touch nothing
+├── LeaseLostError    another relay leads: stop writing
+├── HoldLostError     a message may be somebody else's now: stop, and touch nothing
 ├── TransientError    try again later: nothing is wrong with the message
 └── PermanentError    never try again as it is: the message goes to the DLQ
 """
 
 from sluice.errors import MessagingError
+from sluice.moved import forward_names
+
+__getattr__ = forward_names(__name__, HoldLost=f"{__name__}:HoldLostError", LeaseLost=f"{__name__}:LeaseLostError")
 
 
 class EnvelopeError(MessagingError):
@@ -25,11 +28,11 @@ class DeadLetterError(MessagingError):
     """Raised when a message an operator names is not there, or is not in the state the act is for."""
 
 
-class LeaseLost(MessagingError):
+class LeaseLostError(MessagingError):
     """Raised by a write whose token is no longer the leader's."""
 
 
-class HoldLost(MessagingError):
+class HoldLostError(MessagingError):
     """Raised when a message's visibility timeout has ended, or the worker has to release it."""
 
 

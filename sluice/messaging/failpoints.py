@@ -33,7 +33,7 @@ AUTOMATIC_REDRIVE = ("after_begin", "before_send", "after_claim", "after_send", 
 """Where a run of automatic redrive may die."""
 
 
-def unarmed(_: str) -> None:
+def do_nothing(_: str) -> None:
     """Do nothing."""
 
 
@@ -44,7 +44,7 @@ def from_environment(variables: Mapping[str, str], names: tuple[str, ...]) -> Fa
         ConfigError: there is no place of that name.
     """
     if VARIABLE not in variables:
-        return unarmed
+        return do_nothing
     armed = re.fullmatch(r"(\w+)(?::([1-9][0-9]*)|=([0-9]+(?:\.[0-9]+)?))?", variables[VARIABLE])
     if armed is None or armed[1] not in names:
         raise ConfigError(
@@ -55,10 +55,10 @@ def from_environment(variables: Mapping[str, str], names: tuple[str, ...]) -> Fa
         seconds, clock = float(armed[3]), SystemClock()
         return lambda here: clock.sleep(seconds) if here == name else None
 
-    def reached(here: str) -> None:
+    def die_at(here: str) -> None:
         nonlocal left
         left -= here == name
         if here == name and left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return reached
+    return die_at

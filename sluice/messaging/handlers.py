@@ -130,11 +130,11 @@ def handler(*types: str) -> Callable[[Handler], Handler]:
             " Sluice's own events are counted, and no handler gets them"
         )
 
-    def marked(function: Handler) -> Handler:
+    def mark(function: Handler) -> Handler:
         setattr(function, _MARK, types)
         return function
 
-    return marked
+    return mark
 
 
 class Handlers:
@@ -164,7 +164,7 @@ class Handlers:
         Raises:
             ConfigError: one of them is for a type that is not the consumer's.
         """
-        return Handlers(self._by_type, types=consumer.types, elsewhere=_declared_elsewhere(consumer, environment))
+        return Handlers(self._by_type, types=consumer.types, elsewhere=_types_of_others(consumer, environment))
 
     @classmethod
     def of(cls, module: ModuleType) -> "Handlers":
@@ -273,7 +273,7 @@ def require_handlers(environment: Environment, *, source: str) -> None:
             output.line(f"Consumer({consumer.name!r}) in {source}: {dead}", is_error=True)
 
 
-def _declared_elsewhere(consumer: Consumer, environment: Environment | None) -> Iterator[str]:
+def _types_of_others(consumer: Consumer, environment: Environment | None) -> Iterator[str]:
     """Yield the types that other consumers of the topic declare."""
     if environment is not None:
         for other in environment.consumers_of(environment.topic(consumer.topic)):

@@ -24,7 +24,7 @@ _CHUNK_BYTES = 1 << 20
 _BEFORE_CHECKSUMS = b"\xff\xff\xff\xff"  # an Arrow IPC stream, which the first version of journals was
 
 
-def framed(message: bytes | memoryview, previous: int) -> tuple[bytes, int]:
+def make_frame(message: bytes | memoryview, previous: int) -> tuple[bytes, int]:
     """Return the frame of a message, and the checksum that the next frame continues; of the first it is 0."""
     checksum = zlib.crc32(message, previous)
     lengths = _LENGTHS.pack(len(message), checksum)
@@ -71,7 +71,7 @@ def _message(path: Path, file: BinaryIO, previous: int) -> bytes | None:
         return message
     if _is_torn(file, begin, begin + len(head) + len(message)):
         return None
-    raise _damaged(path, begin)
+    raise _damage_error(path, begin)
 
 
 def _is_torn(file: BinaryIO, begin: int, end: int) -> bool:
@@ -86,7 +86,7 @@ def _is_torn(file: BinaryIO, begin: int, end: int) -> bool:
     return zeros_from == begin or page < min(end, position)
 
 
-def _damaged(path: Path, begin: int) -> HistoryError:
+def _damage_error(path: Path, begin: int) -> HistoryError:
     return HistoryError(
         f"{path} is damaged: what stands at byte {begin} does not have its checksum; copy it again, or judge the other"
         " journals without it"

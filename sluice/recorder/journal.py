@@ -27,7 +27,7 @@ import pyarrow.ipc
 from sluice.clock import Clock, SystemClock
 from sluice.errors import HistoryError
 from sluice.history.events import COLUMNS, SCHEMA_VERSION, Event, Kind
-from sluice.recorder.frames import MAGIC, framed, messages
+from sluice.recorder.frames import MAGIC, make_frame, messages
 from sluice.recorder.valid_rows import require_valid_rows
 
 SUFFIX = ".arrows"
@@ -77,7 +77,7 @@ class Journal:
         self.flush()
 
     def _write_message(self, message: pa.Buffer) -> None:
-        frame, checksum = framed(memoryview(message), self._checksum)
+        frame, checksum = make_frame(memoryview(message), self._checksum)
         self._write(frame)
         self._checksum = checksum
 
@@ -204,14 +204,14 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
         read.append(pa.Table.from_batches([batch]))
         count += batch.num_rows
         if count >= events_max:
-            part = _settled(path, waiting, read, first_row)
+            part = _settle_read(path, waiting, read, first_row)
             is_open = pc.and_(pc.is_valid(part.column("call_id")), _is_intent(part))
             yield part.filter(pc.invert(is_open))
             waiting, read, count, first_row = part.filter(is_open), [], 0, first_row + count
-    yield _settled(path, waiting, read, first_row)
+    yield _settle_read(path, waiting, read, first_row)
 
 
-def _settled(path: Path, waiting: pa.Table, read: list[pa.Table], first_row: int) -> pa.Table:
+def _settle_read(path: Path, waiting: pa.Table, read: list[pa.Table], first_row: int) -> pa.Table:
     """Return what waited and what was read behind it, settled; `first_row` is that of what was read."""
     table = pa.concat_tables([waiting, *read]).combine_chunks()
     require_valid_rows(table.slice(len(waiting)), path, first_row)
@@ -221,14 +221,14 @@ def _settled(path: Path, waiting: pa.Table, read: list[pa.Table], first_row: int
             f"{path} is of version {others[0]}, allowed is {SCHEMA_VERSION}; judge it with the version of Sluice that"
             " wrote it"
         )
-    return settled(table)
+    return settle_table(table)
 
 
 def _is_intent(table: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.is_null(table.column("responded_at_us")), pc.is_null(table.column("error")))
 
 
-def settled(table: pa.Table) -> pa.Table:
+def settle_table(table: pa.Table) -> pa.Table:
     """Return the events with each call's intent and answer made one, in the order given, as `events.settle`."""
     positions = np.arange(len(table))
     is_loose = table.column("call_id").is_null().to_numpy()
@@ -236,10 +236,10 @@ def settled(table: pa.Table) -> pa.Table:
     rank = has_more * len(table) - positions  # of those that say the most, the first has the highest
     calls = pa.table({name: table.column(name) for name in _CALL} | {"rank": rank}).filter(pa.array(~is_loose))
     highest = calls.group_by(_CALL).aggregate([("rank", "max")]).column("rank_max").to_numpy()
-    return taken(table, np.sort(np.concatenate((positions[is_loose], -highest % max(1, len(table))))))
+    return take_rows(table, np.sort(np.concatenate((positions[is_loose], -highest % max(1, len(table))))))
 
 
-def taken(table: pa.Table, positions: np.ndarray) -> pa.Table:
+def take_rows(table: pa.Table, positions: np.ndarray) -> pa.Table:
     """Return the rows at those places; of most events most columns say nothing, and are not looked at."""
     places = pa.array(positions)
     columns = [

@@ -21,7 +21,7 @@ type Ended = list[tuple[dict[str, Any], Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class _StartedTask:
     handle: str | None
     row: dict[str, Any]
 
@@ -30,14 +30,14 @@ class MoveTasks:
     """What is known of the tasks of each DLQ, by its ARN."""
 
     def __init__(self) -> None:
-        self._started: dict[str, _Started] = {}
+        self._started: dict[str, _StartedTask] = {}
         self._earlier: dict[str, set[int]] = defaultdict(set)
 
     def start(self, source_arn: str, handle: str | None, row: dict[str, Any]) -> None:
         """Remember a task that SQS accepted, by the event of its call."""
-        self._started[source_arn] = _Started(handle, row)
+        self._started[source_arn] = _StartedTask(handle, row)
 
-    def listed(self, source_arn: str, tasks: Iterable[Mapping[str, Any]]) -> Ended:
+    def find_end(self, source_arn: str, tasks: Iterable[Mapping[str, Any]]) -> Ended:
         """Return the event of the task started here, with its outcome, if the list says that it has ended."""
         began = {_us(task["StartedTimestamp"]): task for task in tasks}
         started = self._started.get(source_arn)
@@ -53,15 +53,15 @@ class MoveTasks:
         self._earlier[source_arn] |= began.keys()
         is_whole = task["Status"] == "COMPLETED"
         error = None if is_whole else task.get("FailureReason", task["Status"])
-        return [_ended(started, task, error, Outcome.OK if is_whole else Outcome.INFO)]
+        return [_end_event(started, task, error, Outcome.OK if is_whole else Outcome.INFO)]
 
-    def cancelled(self, handle: str, answer: Mapping[str, Any]) -> Ended:
+    def cancel(self, handle: str, answer: Mapping[str, Any]) -> Ended:
         """Return the event of the task started here with that handle: nobody knows which messages it has moved."""
         found = [arn for arn, started in self._started.items() if started.handle == handle]
-        return [_ended(self._started.pop(arn), answer, "CANCELLED", Outcome.INFO) for arn in found]
+        return [_end_event(self._started.pop(arn), answer, "CANCELLED", Outcome.INFO) for arn in found]
 
 
-def _ended(started: _Started, answer: Mapping[str, Any], error: str | None, outcome: Outcome) -> Any:
+def _end_event(started: _StartedTask, answer: Mapping[str, Any], error: str | None, outcome: Outcome) -> Any:
     moved = answer.get("ApproximateNumberOfMessagesMoved")
     return started.row | {"moved_count": moved, "error": error}, outcome
 

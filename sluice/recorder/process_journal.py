@@ -46,10 +46,10 @@ class ProcessJournal:
         self._worker, self._common, self._opening = worker, common, opening
         self._clock_id, self.clock = _shared_clock(folder) if clock is None else ("given", clock)
         self._lock = threading.Lock()
-        self._journal: Journal | None = self._opened()
+        self._journal: Journal | None = self._open()
         _all.add(self)
 
-    def _opened(self) -> Journal:
+    def _open(self) -> Journal:
         name = f"{self._worker}-{self._common['host']}-{os.getpid()}-{secrets.token_hex(4)}"
         common = {**self._common, "worker": name, "clock_id": self._clock_id, "task_attempt": 0}
         journal = Journal(self.folder, name, common=common, clock=self.clock)
@@ -60,7 +60,7 @@ class ProcessJournal:
         if self._journal is None:
             with self._lock:
                 if self._journal is None:
-                    self._journal = self._opened()
+                    self._journal = self._open()
         return self._journal
 
     def forget(self) -> None:

@@ -131,10 +131,10 @@ class RecordingProxy:
         )
         call = self._call(request)
         target = self._target(call.service, region)
-        body = _with_queue_url(call, request, lambda url: self._led_on(url, target))
+        body = _with_queue_url(call, request, lambda url: self._to_target_url(url, target))
         sent = AWSRequest(
             method=request.method,
-            url=_joined(target, request.path),
+            url=_join_path(target, request.path),
             headers={name: value for name, value in request.headers.items() if name.lower() not in _OWN_HEADERS},
             data=body,
             stream_output=True,
@@ -172,7 +172,7 @@ class RecordingProxy:
                 self._aws_urls[service, region] = client.meta.endpoint_url
         return self._aws_urls[service, region]
 
-    def _led_on(self, url: str, target: str) -> str:
+    def _to_target_url(self, url: str, target: str) -> str:
         """Return the endpoint's address of a queue for the proxy's; any other as it is."""
         own = next((own for own in self._own if url.startswith(own)), None)
         return url if own is None else f"{_origin_of(target)}/{url.removeprefix(own)}"
@@ -198,14 +198,14 @@ class RecordingProxy:
             self.recording.lose(begun, CUT)
             return answer
         try:
-            parsed = self._parsed(call.service, answer, operation)
+            parsed = self._parse(call.service, answer, operation)
         except _UNREADABLE as error:
             self.recording.lose(begun, type(error).__name__)
         else:
             self.recording.end(begun, answer.status_code, parsed)
         return answer
 
-    def _parsed(self, service: str, answer: WireAnswer, operation: OperationModel) -> Mapping[str, Any]:
+    def _parse(self, service: str, answer: WireAnswer, operation: OperationModel) -> Mapping[str, Any]:
         headers = HeadersDict(answer.headers)
         parser = create_parser(self._models[service].protocol)
         parsed: Mapping[str, Any] = parser.parse(
@@ -226,7 +226,9 @@ class RecordingProxy:
             response.raw.close()
         length = response.headers.get("content-length", "")
         missing = int(length) - len(body) if length.isdecimal() else 0
-        return WireAnswer(response.status_code, response.headers, body if missing else _led_back(body, origin), missing)
+        return WireAnswer(
+            response.status_code, response.headers, body if missing else _to_proxy_urls(body, origin), missing
+        )
 
 
 def _origin_of(url: str) -> str:
@@ -234,7 +236,7 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _joined(target: str, path: str) -> str:
+def _join_path(target: str, path: str) -> str:
     """Return the address of a path at the endpoint, which may have a path of its own."""
     parts, own = urlsplit(target), urlsplit(path)
     return urlunsplit((parts.scheme, parts.netloc, (parts.path.rstrip("/") + own.path) or "/", own.query, ""))
@@ -251,7 +253,7 @@ def _with_queue_url(call: _Call, request: Request, led_on: Callable[[str], str])
     return json.dumps(params).encode() if is_json else urlencode(params).encode()
 
 
-def _led_back(body: bytes, origin: str) -> bytes:
+def _to_proxy_urls(body: bytes, origin: str) -> bytes:
     """Return an answer with the proxy's address in the URLs of queues."""
     if b"<QueueUrl>" in body:
         return _URL_IN_XML.sub(origin.encode(), body)

@@ -97,7 +97,9 @@ class Recorder:
         self._answers = {"after-call": guard(self._see_answer), "after-call-error": guard(self._see_error)}
         self._async_answers = self._answers | {"after-call": guard(self._see_whole_answer)}
 
-    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
+    def record_outbox_wait(
+        self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int
+    ) -> None:
         """Write down that a message was taken from an outbox: from its commit to now is what it waited there.
 
         Args:
@@ -118,7 +120,7 @@ class Recorder:
             body_hash=short_hash(body),
         )
 
-    def handled(
+    def record_handled(
         self,
         *,
         queue_url: str,
@@ -154,20 +156,20 @@ class Recorder:
 
     def attach(self, client: BaseClient) -> None:
         """Record every call of this client that has to do with messages."""
-        for event, hook in self._listened(client, self._questions):
+        for event, hook in self._event_hooks(client, self._questions):
             client.meta.events.register_first(event, hook)
-        for event, hook in self._listened(client, self._answers_of(client)):
+        for event, hook in self._event_hooks(client, self._answers_of(client)):
             client.meta.events.register_last(event, hook)
 
     def detach(self, client: BaseClient) -> None:
         """Record no further call of this client."""
-        for event, hook in self._listened(client, self._questions | self._answers_of(client)):
+        for event, hook in self._event_hooks(client, self._questions | self._answers_of(client)):
             client.meta.events.unregister(event, hook)
 
     def _answers_of(self, client: BaseClient) -> dict[str, Hook]:
         return self._async_answers if inspect.iscoroutinefunction(client.close) else self._answers
 
-    def _listened(self, client: BaseClient, hooks: Mapping[str, Hook]) -> Iterable[tuple[str, Hook]]:
+    def _event_hooks(self, client: BaseClient, hooks: Mapping[str, Hook]) -> Iterable[tuple[str, Hook]]:
         service = client.meta.service_model.service_name
         for operation in OPERATIONS.get(service, {}):
             for event, hook in hooks.items():
@@ -237,17 +239,17 @@ class Recorder:
             # A refusal had no effect. A server error may have had one, and so may a try before the last.
             outcome = Outcome.FAIL if status_code < 500 and not is_repeated else Outcome.INFO
             error = parsed.get("Error", {}).get("Code", str(status_code))
-            for row in call["operation"].failed(self._rows, call):
+            for row in call["operation"].failure_rows(self._rows, call):
                 self._add(call, row, outcome, responded_at_us=responded_at_us, error=error)
             return
-        for row, outcome in call["operation"].answered(self._rows, call, parsed):
+        for row, outcome in call["operation"].answer_rows(self._rows, call, parsed):
             self._add(call, row, outcome, responded_at_us=responded_at_us)
         if is_repeated:
             self._add_lost_polls(call)
 
     def lose(self, call: Mapping[str, Any], error: str, *, never_left: bool = False) -> None:
         """Write down that a call has no answer; `never_left` says that the request was not sent."""
-        for row in call["operation"].failed(self._rows, call):
+        for row in call["operation"].failure_rows(self._rows, call):
             self._add(call, row, Outcome.FAIL if never_left else Outcome.INFO, error=error)
 
     def note_unseen(self, calls: str) -> None:
@@ -261,7 +263,7 @@ class Recorder:
         """Write down that botocore asked again on its own: a receive before the last try may have leased messages."""
         if not call["operation"].is_flushed:
             lost = {**call, "call_id": f"{call['call_id']}/lost"}
-            for row in call["operation"].failed(self._rows, call):
+            for row in call["operation"].failure_rows(self._rows, call):
                 self._add(lost, row, Outcome.INFO, error="Repeated")
 
     def _add(self, call: Mapping[str, Any], row: Row, outcome: Outcome, **more: Any) -> bool:

@@ -135,7 +135,7 @@ class Rows:
             "detail": answer_detail(received_count),
         }
 
-    def received(self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, count: int) -> Row:
+    def receive_row(self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, count: int) -> Row:
         """Return the event of one of the received messages, and remember its receipt handle."""
         attributes = message.get("Attributes", {})
         whole = message.get("Body", "")
@@ -224,16 +224,16 @@ class _Operation:
         """Return the rows of a call that is about to be made: by default none."""
         return []
 
-    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the rows of a call that was answered, each with its outcome."""
         raise NotImplementedError
 
-    def failed(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
+    def failure_rows(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a call that was refused or never answered: by default those from before it."""
         return list(call["rows"])
 
 
-class _Intended(_Operation):
+class _IntendedOperation(_Operation):
     """An operation that is written down before it happens: its rows are known from its parameters.
 
     Args:
@@ -261,7 +261,7 @@ class _Intended(_Operation):
             return [self._make(rows, address, params, None)]
         return [self._make(rows, address, entry, index) for index, entry in enumerate(params.get(self._entries, []))]
 
-    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         if self._entries is None:
             return [(row | self._ok_fields(parsed), Outcome.OK) for row in call["rows"]]
         good, bad = entries_by_id(parsed.get("Successful", [])), entries_by_id(parsed.get("Failed", []))
@@ -289,12 +289,12 @@ class _Receive(_Operation):
     def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
         return [rows.poll(params, 0)]
 
-    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the poll, and what it brought."""
         params = call["params"]
         messages: Sequence[Mapping[str, Any]] = [message for message in parsed.get("Messages", []) if message]
         count = len(messages)
-        received = [rows.received(params, message, index, count) for index, message in enumerate(messages)]
+        received = [rows.receive_row(params, message, index, count) for index, message in enumerate(messages)]
         return [(row, Outcome.OK) for row in (rows.poll(params, count), *received)]
 
 
@@ -304,7 +304,7 @@ class _StartMove(_Operation):
     def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
         return [rows.move(params)]
 
-    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return no rows: the intent stands until the task has ended."""
         of_call = {name: call[name] for name in ("call_id", "invoked_at_us")}
         rows.move_tasks.start(call["params"]["SourceArn"], parsed.get("TaskHandle"), call["rows"][0] | of_call)
@@ -317,12 +317,12 @@ class _MoveTaskEnd(_Operation):
     def __init__(self, ended: Callable[[MoveTasks, Mapping[str, Any], Mapping[str, Any]], Answered]) -> None:
         self._ended = ended
 
-    def answered(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the row of the task that ended, if one did."""
         return self._ended(rows.move_tasks, call["params"], parsed)
 
 
-def _assigned(service: str) -> Callable[[Mapping[str, Any]], Row]:
+def _assigned_ids(service: str) -> Callable[[Mapping[str, Any]], Row]:
     """Return what reads the id and the sequence number that SNS or SQS gave a message."""
     return lambda entry: {
         f"{service}_message_id": entry.get("MessageId"),
@@ -336,25 +336,27 @@ def _handle(kind: Kind) -> Callable[[Rows, str, Mapping[str, Any], int | None], 
 
 OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
     "sns": {
-        "Publish": _Intended("TopicArn", Rows.publish, _assigned("sns")),
-        "PublishBatch": _Intended("TopicArn", Rows.publish, _assigned("sns"), entries="PublishBatchRequestEntries"),
+        "Publish": _IntendedOperation("TopicArn", Rows.publish, _assigned_ids("sns")),
+        "PublishBatch": _IntendedOperation(
+            "TopicArn", Rows.publish, _assigned_ids("sns"), entries="PublishBatchRequestEntries"
+        ),
     },
     "sqs": {
-        "SendMessage": _Intended("QueueUrl", Rows.publish, _assigned("sqs")),
-        "SendMessageBatch": _Intended("QueueUrl", Rows.publish, _assigned("sqs"), entries="Entries"),
+        "SendMessage": _IntendedOperation("QueueUrl", Rows.publish, _assigned_ids("sqs")),
+        "SendMessageBatch": _IntendedOperation("QueueUrl", Rows.publish, _assigned_ids("sqs"), entries="Entries"),
         "ReceiveMessage": _Receive(),
-        "PurgeQueue": _Intended("QueueUrl", Rows.purge),
+        "PurgeQueue": _IntendedOperation("QueueUrl", Rows.purge),
         "StartMessageMoveTask": _StartMove(),
         "ListMessageMoveTasks": _MoveTaskEnd(
-            lambda tasks, params, answer: tasks.listed(params["SourceArn"], answer.get("Results", []))
+            lambda tasks, params, answer: tasks.find_end(params["SourceArn"], answer.get("Results", []))
         ),
-        "CancelMessageMoveTask": _MoveTaskEnd(
-            lambda tasks, params, answer: tasks.cancelled(params["TaskHandle"], answer)
+        "CancelMessageMoveTask": _MoveTaskEnd(lambda tasks, params, answer: tasks.cancel(params["TaskHandle"], answer)),
+        "DeleteMessage": _IntendedOperation("QueueUrl", _handle(Kind.DELETED)),
+        "DeleteMessageBatch": _IntendedOperation("QueueUrl", _handle(Kind.DELETED), entries="Entries"),
+        "ChangeMessageVisibility": _IntendedOperation("QueueUrl", _handle(Kind.VISIBILITY_CHANGED)),
+        "ChangeMessageVisibilityBatch": _IntendedOperation(
+            "QueueUrl", _handle(Kind.VISIBILITY_CHANGED), entries="Entries"
         ),
-        "DeleteMessage": _Intended("QueueUrl", _handle(Kind.DELETED)),
-        "DeleteMessageBatch": _Intended("QueueUrl", _handle(Kind.DELETED), entries="Entries"),
-        "ChangeMessageVisibility": _Intended("QueueUrl", _handle(Kind.VISIBILITY_CHANGED)),
-        "ChangeMessageVisibilityBatch": _Intended("QueueUrl", _handle(Kind.VISIBILITY_CHANGED), entries="Entries"),
     },
 }
 """Service -> operation -> what it says. Of other operations a recorder knows nothing."""

@@ -29,7 +29,7 @@ _REQUESTED = ("visibility_timeout_seconds", "max_number_of_messages", "wait_time
 
 
 @dataclass(frozen=True, slots=True)
-class _Broken:
+class _BrokenField:
     """A field that is not as it must be, first in that row."""
 
     row: int
@@ -56,28 +56,28 @@ def require_valid_rows(table: pa.Table, path: Path | str, first_row: int = 0) ->
     broken = list(_broken_texts(table)) or _broken_values(table)  # what is no text cannot be compared with one
     found = min(broken, key=attrgetter("row"), default=None)
     if found is not None:
-        value = repr(_shown(table.column(found.name)[found.row]))
+        value = repr(_value_text(table.column(found.name)[found.row]))
         raise HistoryError(
             f"{path}, row {first_row + found.row + 1}: {found.name} is {value[:_VALUE_CHARACTERS_MAX]}, allowed is"
             f" {found.allowed}; copy the file again, or leave it out"
         )
 
 
-def _shown(value: pa.Scalar) -> object:
+def _value_text(value: pa.Scalar) -> object:
     """Return a value to be told; a text may be none."""
     if not pa.types.is_string(value.type) or not value.is_valid:
         return value.as_py()
     return value.as_buffer().to_pybytes().decode(errors="backslashreplace")
 
 
-def _broken_texts(table: pa.Table) -> Iterator[_Broken]:
+def _broken_texts(table: pa.Table) -> Iterator[_BrokenField]:
     for field in table.schema:
         if pa.types.is_string(field.type):
             column = table.column(field.name)
             try:
                 column.validate(full=True)
             except pa.ArrowInvalid:
-                yield _Broken(next(_not_utf_8(column)), field.name, "text in UTF-8")
+                yield _BrokenField(next(_not_utf_8(column)), field.name, "text in UTF-8")
 
 
 def _not_utf_8(column: pa.ChunkedArray) -> Iterator[int]:
@@ -88,7 +88,7 @@ def _not_utf_8(column: pa.ChunkedArray) -> Iterator[int]:
             yield row
 
 
-def _broken_values(table: pa.Table) -> Iterator[_Broken]:
+def _broken_values(table: pa.Table) -> Iterator[_BrokenField]:
     for name in _REQUIRED:
         if table.column(name).null_count:
             yield from _first(table.column(name).is_null(), name, "a value")
@@ -118,7 +118,7 @@ def _is_outside(column: pa.ChunkedArray, least: int, most: int) -> bool:
     return bounds["min"] is not None and (bounds["min"] < least or bounds["max"] > most)
 
 
-def _first(is_broken: pa.ChunkedArray, name: str, allowed: str) -> Iterator[_Broken]:
+def _first(is_broken: pa.ChunkedArray, name: str, allowed: str) -> Iterator[_BrokenField]:
     row = pc.index(is_broken, True).as_py()
     if row >= 0:
-        yield _Broken(row, name, allowed)
+        yield _BrokenField(row, name, allowed)

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from sluice.declaration import backlog
 from sluice.declaration.metric_math import Term
-from sluice.rehearse.declared import watched
+from sluice.rehearse.declared import metric_expression
 from sluice.rehearse.model.policies import (
     Alarm,
+    MetricExpression,
     MetricSource,
     Policy,
     ScaledService,
     Step,
     StepScaling,
     TargetTracking,
-    Watched,
 )
 from sluice.rehearse.model.scenarios import per_second
 from sluice.rehearse.model.simulation import TaskWork
@@ -41,9 +41,11 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         traffic: the fixed number is what its busiest minute takes.
     """
     fixed = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
-    backlog_per_task = watched(backlog.backlog_per_task(), queue=service.queue_dimensions, service=service.dimensions)
+    backlog_per_task = metric_expression(
+        backlog.backlog_per_task(), queue=service.queue_dimensions, service=service.dimensions
+    )
     published, cpu = (
-        Watched.alone(MetricSource(namespace=namespace, name=name, dimensions=dimensions))
+        MetricExpression.alone(MetricSource(namespace=namespace, name=name, dimensions=dimensions))
         for namespace, name, dimensions in (
             ("Lambda", "BacklogPerTask", {}),
             ("AWS/ECS", "CPUUtilization", service.dimensions),
@@ -66,7 +68,7 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
 def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
     """Return steps up from a hundred visible messages, and one down when none is left."""
     name, _ = backlog.OF_QUEUE[backlog.VISIBLE]
-    visible = Watched.alone(MetricSource(namespace="AWS/SQS", name=name, dimensions=service.queue_dimensions))
+    visible = MetricExpression.alone(MetricSource(namespace="AWS/SQS", name=name, dimensions=service.queue_dimensions))
     up = Alarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
     down = replace(up, name="down", comparison="LessThanOrEqualToThreshold", threshold=0)
     return (

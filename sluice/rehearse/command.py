@@ -25,10 +25,10 @@ from sluice.rehearse.model.scenarios import Scenario, scenarios
 from sluice.rehearse.model.simulation import TO_EXPRESSIONS, TaskWork
 from sluice.rehearse.reading.cloudformation import load_template
 from sluice.rehearse.reading.expressions import parse
-from sluice.rehearse.reading.sources import read_parameters, synthesized
+from sluice.rehearse.reading.sources import read_parameters, synthesized_templates
 from sluice.rehearse.reading.template import read_services
 from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch, simulate_all
-from sluice.rehearse.tried import Tried
+from sluice.rehearse.tried import Experiment
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.files import require_writable
@@ -56,7 +56,7 @@ _SIMULATED = tuple(dict.fromkeys(TO_EXPRESSIONS.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class CommandOptions:
     """What the command line says of tasks and traffic; None where it says nothing."""
 
     lanes: int | None
@@ -194,19 +194,19 @@ def rehearse(
       sluice rehearse prod --profile release-gate --page rehearsal.html
       sluice rehearse --template cdk.out --lanes 1 --handler-seconds 2 --latency 60
     """
-    options = Given(**given)  # type: ignore[arg-type]
+    options = CommandOptions(**given)  # type: ignore[arg-type]
     _check(name, template, options)
     if page is not None:
         require_writable(page, "--page")
     declared = None if name is None else load_declaration(declaration)
     environment = None if name is None or declared is None else declared.environment(name)
     services = _read(template, environment, declared, options)
-    subjects = _chosen(services, environment, service_name)
+    subjects = _choose(services, environment, service_name)
     for subject in subjects:
         _require_queue(subject.service)
         _require_known_metrics(subject.service, options.own)
     with shown.progress() as watch:
-        done = [_rehearse(alike, options, watch) for alike in _grouped(subjects, options)]
+        done = [_rehearse(alike, options, watch) for alike in _group_alike(subjects, options)]
     if as_json:
         by_name = {name: shown.as_json(rehearsal, name) for rehearsal in done for name in rehearsal.names}
         output.as_json([by_name[subject.service.name] for subject in subjects])
@@ -229,7 +229,7 @@ def _draw(path: Path, done: Sequence[Rehearsal], seed: int, template: str) -> No
     output.line(f"page: {path}", is_error=True)
 
 
-def _check(name: str | None, template: Path | None, options: Given) -> None:
+def _check(name: str | None, template: Path | None, options: CommandOptions) -> None:
     """Refuse what does not go together."""
     sources = {"--profile": options.profile_name, "--recording": options.recording, "--traffic": options.traffic}
     given = [option for option, value in sources.items() if value]
@@ -243,7 +243,7 @@ def _check(name: str | None, template: Path | None, options: Given) -> None:
 
 
 def _read(
-    template: Path | None, environment: Environment | None, declared: Declaration | None, options: Given
+    template: Path | None, environment: Environment | None, declared: Declaration | None, options: CommandOptions
 ) -> Sequence[ScaledService]:
     if template is not None:
         parameters = read_parameters(options.parameter, options.parameters)
@@ -251,7 +251,7 @@ def _read(
         return read_services(*loaded.values(), names=tuple(loaded), parameters=parameters, queue=options.queue)
     assert environment is not None, "it was checked"
     assert declared is not None, "it was checked"
-    with synthesized(environment.name, declared) as folder:
+    with synthesized_templates(environment.name, declared) as folder:
         return _read(folder, environment, declared, options)
 
 
@@ -292,7 +292,7 @@ class Subject:
         """Return what `--service` calls it."""
         return self.service.name if self.consumer is None else self.consumer.name
 
-    def tasks(self, options: Given) -> TaskWork:
+    def tasks(self, options: CommandOptions) -> TaskWork:
         """Return how its tasks work: as its consumer declares, or as the command line says."""
         if self.consumer is not None:
             return replace(tasks_of(self.consumer), start_seconds=options.start_seconds, **options.work)
@@ -303,7 +303,7 @@ class Subject:
             )
         return TaskWork(start_seconds=options.start_seconds, **options.work)
 
-    def groups(self, options: Given) -> int:
+    def groups(self, options: CommandOptions) -> int:
         """Return how many message groups are active at a time."""
         if options.groups is not None:
             return options.groups
@@ -322,7 +322,7 @@ class Subject:
         }
 
 
-def _chosen(
+def _choose(
     services: Sequence[ScaledService], environment: Environment | None, service_name: str | None
 ) -> Sequence[Subject]:
     """Return the services that were named; all where none was: of a declaration, its consumers'."""
@@ -341,7 +341,7 @@ def _chosen(
     return chosen
 
 
-def _grouped(subjects: Sequence[Subject], options: Given) -> Sequence[Sequence[Subject]]:
+def _group_alike(subjects: Sequence[Subject], options: CommandOptions) -> Sequence[Sequence[Subject]]:
     """Return the services, those together that do the same with tasks that work the same."""
     found: list[tuple[object, list[Subject]]] = []
     for subject in subjects:
@@ -354,7 +354,7 @@ def _grouped(subjects: Sequence[Subject], options: Given) -> Sequence[Sequence[S
     return [alike for _, alike in found]
 
 
-def _rehearse(alike: Sequence[Subject], options: Given, watch: Watch) -> Rehearsal:
+def _rehearse(alike: Sequence[Subject], options: CommandOptions, watch: Watch) -> Rehearsal:
     subject, *others = alike
     service, tasks = subject.service, subject.tasks(options)
     kinds = scenarios(service, tasks, groups=subject.groups(options), seed=options.seed)
@@ -362,7 +362,7 @@ def _rehearse(alike: Sequence[Subject], options: Given, watch: Watch) -> Rehears
     rows = simulate_all(service, named or list(kinds.values()), own=options.own, compares=bool(named), watch=watch)
     if any(scenario.traffic.message_count > LARGE for scenario in named):
         output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)
-    found = mistakes(Tried(service, tasks, kinds, {**OWN_METRICS, **options.own}))
+    found = mistakes(Experiment(service, tasks, kinds, {**OWN_METRICS, **options.own}))
     return Rehearsal(
         service=service,
         rows=rows,
@@ -372,7 +372,7 @@ def _rehearse(alike: Sequence[Subject], options: Given, watch: Watch) -> Rehears
     )
 
 
-def _named_scenarios(options: Given, kinds: Mapping[str, Scenario], tasks: TaskWork) -> Sequence[Scenario]:
+def _named_scenarios(options: CommandOptions, kinds: Mapping[str, Scenario], tasks: TaskWork) -> Sequence[Scenario]:
     """Return the traffic that was named; none where all kinds are to be tried."""
     if options.profile_name is not None:
         return [importlib.import_module(_RECORDED_TRAFFIC).of_profile(options.profile_name, tasks, seed=options.seed)]

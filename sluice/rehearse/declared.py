@@ -6,6 +6,7 @@ from sluice.declaration import Consumer, Environment, backlog, naming
 from sluice.declaration.metric_math import Term, metric_ids
 from sluice.rehearse.model.policies import (
     Alarm,
+    MetricExpression,
     MetricSource,
     Policy,
     QueueSettings,
@@ -13,7 +14,6 @@ from sluice.rehearse.model.policies import (
     Step,
     StepScaling,
     TargetTracking,
-    Watched,
 )
 from sluice.rehearse.model.simulation import TaskWork
 
@@ -36,7 +36,7 @@ def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
     policies: list[Policy] = [
         TargetTracking(
             name="backlog-per-task",
-            watched=_watched(consumer.demand_per_task, environment, consumer),
+            watched=_consumer_expression(consumer.demand_per_task, environment, consumer),
             target=consumer.target_backlog,
             scale_out_cooldown_seconds=backlog.SCALE_COOLDOWN_SECONDS,
             scale_in_cooldown_seconds=backlog.SCALE_COOLDOWN_SECONDS,
@@ -68,7 +68,7 @@ def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
         name="wake-from-zero",
         alarm=Alarm(
             name=naming.alarm_name(environment, consumer.name, "asleep"),
-            watched=_watched(backlog.work_without_workers(), environment, consumer),
+            watched=_consumer_expression(backlog.work_without_workers(), environment, consumer),
             comparison="GreaterThanOrEqualToThreshold",
             threshold=1,
             missing_data="notBreaching",
@@ -79,9 +79,9 @@ def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
     )
 
 
-def _watched(term: Term, environment: Environment, consumer: Consumer) -> Watched:
+def _consumer_expression(term: Term, environment: Environment, consumer: Consumer) -> MetricExpression:
     queue = {"QueueName": naming.queue_name(environment, consumer)}
-    return watched(term, queue=queue, service=_dimensions(environment, consumer))
+    return metric_expression(term, queue=queue, service=_dimensions(environment, consumer))
 
 
 def _dimensions(environment: Environment, consumer: Consumer) -> Mapping[str, str]:
@@ -91,7 +91,7 @@ def _dimensions(environment: Environment, consumer: Consumer) -> Mapping[str, st
     }
 
 
-def watched(term: Term, *, queue: Mapping[str, str], service: Mapping[str, str]) -> Watched:
+def metric_expression(term: Term, *, queue: Mapping[str, str], service: Mapping[str, str]) -> MetricExpression:
     """Return an expression over the ids of `sluice.declaration.backlog` with the metrics that these are.
 
     Args:
@@ -106,4 +106,4 @@ def watched(term: Term, *, queue: Mapping[str, str], service: Mapping[str, str])
     sources[backlog.RUNNING] = MetricSource(
         namespace="ECS/ContainerInsights", name="RunningTaskCount", dimensions=service
     )
-    return Watched(term=term, metrics={id_: sources[id_] for id_ in metric_ids(term)}, text=term.text())
+    return MetricExpression(term=term, metrics={id_: sources[id_] for id_ in metric_ids(term)}, text=term.text())

@@ -42,9 +42,9 @@ def over_time(row: Row, *, name: str) -> list[Figure]:
     def most(values: _Values) -> float:
         return max((value or 0.0 for value in values), default=0.0)
 
-    sent, done = (thinned([(value or 0.0) / 60 for value in series[key]]) for key in ("sent", "done"))
-    visible, in_flight = (thinned(series[key]) for key in ("visible", "inflight"))
-    desired, running = (thinned([value or 0.0 for value in series[key]]) for key in ("desired", "running"))
+    sent, done = (thin_out([(value or 0.0) / 60 for value in series[key]]) for key in ("sent", "done"))
+    visible, in_flight = (thin_out(series[key]) for key in ("visible", "inflight"))
+    desired, running = (thin_out([value or 0.0 for value in series[key]]) for key in ("desired", "running"))
     p95, oldest = row.result.p95_seconds, series["age"]
     declared = row.scenario.tasks.acceptable_latency_seconds
     by, seconds = _time_unit(max(most(p95), most(oldest), declared))
@@ -75,8 +75,8 @@ def over_time(row: Row, *, name: str) -> list[Figure]:
             "Latency",
             f"The worst minute's p95 is {shown.seconds(most(p95))}, the oldest message {shown.seconds(most(oldest))}.",
             [
-                line("oldest", thinned(_divided(oldest, by)), "var(--lease)"),
-                line("p95", thinned(_divided(p95, by)), "var(--s0)"),
+                line("oldest", thin_out(_divide(oldest, by)), "var(--lease)"),
+                line("p95", thin_out(_divide(p95, by)), "var(--s0)"),
                 Line("declared", [(0, declared / by), (minutes / divisor, declared / by)], "var(--bad)", (4, 3)),
             ],
             seconds,
@@ -88,7 +88,7 @@ def _count(value: float) -> str:
     return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.2g}"
 
 
-def thinned(values: _Values) -> list[float | None]:
+def thin_out(values: _Values) -> list[float | None]:
     """Return at most so many values as a chart shows: of so many in a row the most; None of those without any."""
     together = math.ceil(len(values) / POINTS_MAX) or 1
     return [
@@ -97,7 +97,7 @@ def thinned(values: _Values) -> list[float | None]:
     ]
 
 
-def _divided(values: _Values, by: float) -> list[float | None]:
+def _divide(values: _Values, by: float) -> list[float | None]:
     return [None if value is None else value / by for value in values]
 
 
@@ -110,7 +110,7 @@ def _time_unit(most_seconds: float) -> tuple[float, str]:
     )
 
 
-def compared(rows: Sequence[Row], *, name: str) -> Figure | None:
+def comparison_chart(rows: Sequence[Row], *, name: str) -> Figure | None:
     """Return each way to scale as a point, on one traffic; None with only one of them, or without messages."""
     found = [(row, row.p95_seconds) for row in rows]
     measured = [(row, max(p95, _SHORTEST_SECONDS)) for row, p95 in found if p95 is not None]

@@ -21,10 +21,10 @@ from sluice.declaration.backlog import SCALE_COOLDOWN_SECONDS
 from sluice.declaration.metric_math import Operation, Term, metric_ids
 from sluice.rehearse import declared
 from sluice.rehearse.model.control_loop import USUAL
-from sluice.rehearse.model.policies import Policy, ScaledService, StepScaling, TargetTracking, Watched
+from sluice.rehearse.model.policies import MetricExpression, Policy, ScaledService, StepScaling, TargetTracking
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
 from sluice.rehearse.model.traffic import RecordedTraffic
-from sluice.rehearse.tried import IN_FLIGHT, VISIBLE, Mistake, Tried, comparison, on_its_own, scales_in, value_with
+from sluice.rehearse.tried import IN_FLIGHT, VISIBLE, Experiment, Mistake, comparison, on_its_own, scales_in, value_with
 from sluice.rehearse.watching import WATCHING
 
 _WAKE_MINUTES = 60
@@ -40,7 +40,7 @@ _CALM = {"steady": "steady traffic", "day": "a day's traffic"}
 """Traffic without a jump, on which scaling has no reason to turn round again and again."""
 
 
-def mistakes(tried: Tried) -> tuple[Mistake, ...]:
+def mistakes(tried: Experiment) -> tuple[Mistake, ...]:
     """Return every mistake of a service's policies."""
     return tuple(found for rule in (*WATCHING, *_RULES) for found in rule(tried))
 
@@ -51,7 +51,7 @@ _ONCE = RecordedTraffic(
 """One message, ten minutes after the start."""
 
 
-def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
+def _no_wake_from_zero(tried: Experiment) -> Iterator[Mistake]:
     if tried.service.min_tasks:
         return
     outcome = simulate(on_its_own(tried.service), _ONCE, tried.tasks, own=tried.own)
@@ -66,13 +66,13 @@ def _no_wake_from_zero(tried: Tried) -> Iterator[Mistake]:
         )
 
 
-def _opposing_policies(tried: Tried) -> Iterator[Mistake]:
+def _opposing_policies(tried: Experiment) -> Iterator[Mistake]:
     """Find tasks that one policy starts and another one takes back, again and again, while there is work for them."""
     if len(tried.service.policies) < 2:
         return
     for traffic in _CALM:
         before = tried.on(traffic)
-        taken_back = _taken_back(before, tried.tasks)
+        taken_back = _tasks_stopped_early(before, tried.tasks)
         if len(taken_back) >= _AGAIN_AND_AGAIN:
             break
     else:
@@ -94,7 +94,7 @@ def _opposing_policies(tried: Tried) -> Iterator[Mistake]:
     )
 
 
-def _taken_back(outcome: SimulationResult, tasks: TaskWork) -> list[tuple[str, str]]:
+def _tasks_stopped_early(outcome: SimulationResult, tasks: TaskWork) -> list[tuple[str, str]]:
     """Return who started tasks and who took them back: before they receive, or soon, with more work than is left."""
     starting_minutes = max(1, math.ceil(tasks.start_seconds / 60))
     return [
@@ -106,7 +106,7 @@ def _taken_back(outcome: SimulationResult, tasks: TaskWork) -> list[tuple[str, s
     ]
 
 
-def _flapping(tried: Tried) -> Iterator[Mistake]:
+def _flapping(tried: Experiment) -> Iterator[Mistake]:
     """Find tasks that come and go on calm traffic, and are missed when they are gone."""
     tasks, service = tried.tasks, tried.service
     for traffic in _CALM:
@@ -116,7 +116,7 @@ def _flapping(tried: Tried) -> Iterator[Mistake]:
             break
     else:
         return
-    if len(_taken_back(before, tasks)) >= _AGAIN_AND_AGAIN:
+    if len(_tasks_stopped_early(before, tasks)) >= _AGAIN_AND_AGAIN:
         return
     steady = _on_busy_lanes(tried)
     waking = tuple(each for each in service.policies if isinstance(each, StepScaling) and not scales_in(each))
@@ -134,15 +134,15 @@ def _flapping(tried: Tried) -> Iterator[Mistake]:
     )
 
 
-def _on_busy_lanes(tried: Tried) -> TargetTracking:
+def _on_busy_lanes(tried: Experiment) -> TargetTracking:
     """Return target tracking on the backlog and the lanes at work together."""
     tasks, service = tried.tasks, tried.service
     term = backlog.demand_per_task(tasks.target_backlog, lanes=tasks.lanes, processing_seconds=tasks.handler_seconds)
-    watched = declared.watched(term, queue=service.queue_dimensions, service=service.dimensions)
+    watched = declared.metric_expression(term, queue=service.queue_dimensions, service=service.dimensions)
     return TargetTracking(name="busy lanes", watched=watched, target=tasks.target_backlog)
 
 
-def _queue_not_watched(tried: Tried) -> Iterator[Mistake]:
+def _queue_not_watched(tried: Experiment) -> Iterator[Mistake]:
     """Find a service of which no policy looks at its queue: tasks that wait for others are no busier with a backlog.
 
     https://github.com/aws/aws-cdk/issues/20706 has it of CPU.
@@ -160,7 +160,7 @@ def _queue_not_watched(tried: Tried) -> Iterator[Mistake]:
     )
 
 
-def _sees_work(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
+def _sees_work(watched: MetricExpression, own: Mapping[tuple[str, str], Term]) -> bool:
     """Return whether it looks at anything that tells of the queue's messages."""
     names = {metric.name for metric in watched.metrics.values() if metric.namespace == "AWS/SQS"}
     own_names = [own[key] for metric in watched.metrics.values() if (key := (metric.namespace, metric.name)) in own]
@@ -170,11 +170,11 @@ def _sees_work(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
 def _on_all_work(service: ScaledService, policy: Policy) -> ScaledService:
     """Return the service with a policy that looks at visible messages and at those in flight."""
     work = Operation(backlog.fill_with_repeat(backlog.VISIBLE), "+", backlog.fill_with_repeat(backlog.IN_FLIGHT))
-    everything = declared.watched(work, queue=service.queue_dimensions, service=service.dimensions)
+    everything = declared.metric_expression(work, queue=service.queue_dimensions, service=service.dimensions)
     return service.exchange(policy, policy.looking_at(everything))
 
 
-def _cooldown_zero(tried: Tried) -> Iterator[Mistake]:
+def _cooldown_zero(tried: Experiment) -> Iterator[Mistake]:
     blind_seconds = 60 * USUAL.lag_minutes + tried.tasks.start_seconds
     enough_seconds = max(SCALE_COOLDOWN_SECONDS, 60 * math.ceil(blind_seconds / 60))
     for policy in tried.service.policies:
@@ -213,7 +213,7 @@ def _adds_again(policy: Policy) -> bool:
     return policy.adjustment_type != "ExactCapacity" and any(step.adjustment > 0 for step in policy.steps)
 
 
-def _target_off(tried: Tried) -> Iterator[Mistake]:
+def _target_off(tried: Experiment) -> Iterator[Mistake]:
     tasks = tried.tasks
     for policy in tried.service.policies:
         if not isinstance(policy, TargetTracking) or not _is_backlog_per_task(policy.watched, tried.own):
@@ -235,12 +235,12 @@ def _target_off(tried: Tried) -> Iterator[Mistake]:
         )
 
 
-def _is_backlog_per_task(watched: Watched, own: Mapping[tuple[str, str], Term]) -> bool:
+def _is_backlog_per_task(watched: MetricExpression, own: Mapping[tuple[str, str], Term]) -> bool:
     """Return whether two visible messages and two tasks make it 1, and four make it 2, whatever else there is."""
     return [value_with(watched, own, visible) for visible in (2.0, 4.0)] == [1.0, 2.0]
 
 
-def _steps_with_gaps(tried: Tried) -> Iterator[Mistake]:
+def _steps_with_gaps(tried: Experiment) -> Iterator[Mistake]:
     """Find distances from an alarm's threshold for which no step says anything.
 
     AWS: https://docs.aws.amazon.com/autoscaling/application/APIReference/API_StepAdjustment.html (read 2026-11-26):
@@ -269,7 +269,7 @@ def _steps_with_gaps(tried: Tried) -> Iterator[Mistake]:
             )
 
 
-def _desired_count(tried: Tried) -> Iterator[Mistake]:
+def _desired_count(tried: Experiment) -> Iterator[Mistake]:
     """Find a DesiredCount beside policies: each update of the service sets it again, whatever scaling has made of it.
 
     https://github.com/aws/aws-cdk/pull/13130 (read 2026-11-26).
@@ -289,7 +289,7 @@ def _desired_count(tried: Tried) -> Iterator[Mistake]:
         )
 
 
-def _no_protection(tried: Tried) -> Iterator[Mistake]:
+def _no_protection(tried: Experiment) -> Iterator[Mistake]:
     service = tried.service
     if service.is_protected or service.min_tasks == service.max_tasks or not any(map(scales_in, service.policies)):
         return

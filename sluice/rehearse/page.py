@@ -81,7 +81,7 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
     ]
     if words:
         return "invalid" if words[0] == "MISTAKES FOUND" else "crossed", ", ".join(words)
-    found = [shown.judgement(row) for made in done for row in made.deployed]
+    found = [shown.judgement(row) for made in done for row in made.deployed_rows]
     if "not drained" in found:
         return (
             "unknown",
@@ -92,7 +92,9 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
 
 def _reasons(made: Rehearsal) -> Iterable[str]:
     """Return what a service's verdict is, in one line, and each of its mistakes."""
-    by_word = {word: [row.scenario.name for row in made.deployed if shown.judgement(row) == word] for word in _MARKS}
+    by_word = {
+        word: [row.scenario.name for row in made.deployed_rows if shown.judgement(row) == word] for word in _MARKS
+    }
     verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
     yield f"{made.service.name}: {verdicts}"
     _, *reasons = shown.summary(made)
@@ -113,7 +115,7 @@ def _service(made: Rehearsal, anchor: str) -> str:
         f'<h2 id="{anchor}">{escape(", ".join(made.names))}</h2>'
         f'<p class="soft">{escape(what)}</p>'
         f"{_mistakes(shown.together(made.mistakes))}{_table(made)}{_depends(made)}"
-        + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed))
+        + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed_rows))
     )
 
 
@@ -154,7 +156,7 @@ def _cells(made: Rehearsal, row: Row) -> str:
 
 def _depends(made: Rehearsal) -> str:
     """Return with which answers that AWS does not give the verdict would be another one."""
-    usual = {row.scenario.name: shown.judgement(row) for row in made.deployed}
+    usual = {row.scenario.name: shown.judgement(row) for row in made.deployed_rows}
     others = [row for row in made.rows if row.policy == DEPLOYED and row.variant is not USUAL]
     if not others:
         return ""
@@ -170,7 +172,9 @@ def _depends(made: Rehearsal) -> str:
 def _traffic(made: Rehearsal, row: Row, name: str) -> str:
     """Return what there was over time of what is deployed, and beside what else was tried."""
     traffic = row.scenario.name
-    compared = figures.compared([each for each in made.rows if each.scenario.name == traffic], name=f"{name}-compared")
+    compared = figures.comparison_chart(
+        [each for each in made.rows if each.scenario.name == traffic], name=f"{name}-compared"
+    )
     return (
         f"<section><h3>{escape(traffic)} {_mark(row)}</h3>"
         f'<p class="soft">{escape(row.scenario.about)}. {escape(_in_words(row))}</p>{_advice(made, traffic)}'
@@ -184,7 +188,7 @@ def _advice(made: Rehearsal, scenario: str) -> str:
     """Return what limits a consumer on that traffic, and what helps; nothing where no declaration tells."""
     if scenario not in made.advice:
         return ""
-    lines = shown.advised(scenario, made.advice[scenario])
+    lines = shown.advice_sentences(scenario, made.advice[scenario])
     return f"<ul>{list_items(line.strip().removeprefix(f'{scenario}: ') for line in lines)}</ul>"
 
 

@@ -29,7 +29,7 @@ def why_left(service: ScaledService, row: Row) -> str:
             return f"one group is limited to {lane:.2g} messages a second and gets {hottest:.2g}: no scaling helps"
     if sent > (most := per_second(tasks, service.max_tasks)):
         return f"MaxCapacity {service.max_tasks} handles {most:.3g} messages a second, and {sent:.3g} come"
-    return f"there were at most {row.result.most_tasks} of {service.max_tasks} tasks, {_needed(row)} are needed"
+    return f"there were at most {row.result.most_tasks} of {service.max_tasks} tasks, {_needed_tasks(row)} are needed"
 
 
 def why_late(service: ScaledService, row: Row) -> str:
@@ -47,11 +47,10 @@ def why_late(service: ScaledService, row: Row) -> str:
     if row.result.left:
         parts["messages were never handled, as too few tasks ran to the end"] = row.result.left
     counted = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
-    return (
-        f"late in {len(late)} of {len(row.result.p95_seconds)} minutes: {counted}; {_needed(row)} are needed on average"
-    )
+    minutes = f"{len(late)} of {len(row.result.p95_seconds)} minutes"
+    return f"late in {minutes}: {counted}; {_needed_tasks(row)} are needed on average"
 
 
-def _needed(row: Row) -> str:
+def _needed_tasks(row: Row) -> str:
     traffic = row.scenario.traffic
     return f"{traffic.message_count / traffic.minutes / 60 / per_second(row.scenario.tasks, 1):.1f} tasks"

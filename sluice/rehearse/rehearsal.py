@@ -27,7 +27,7 @@ class Row:
 
     Args:
         scenario: the traffic.
-        policy: `deployed`, or what the alternative is called.
+        policy: `deployed_rows`, or what the alternative is called.
         variant: what was taken for true where sources differ.
         result: what came of it.
     """
@@ -79,19 +79,19 @@ class Rehearsal:
         return (self.service.name, *self.others)
 
     @property
-    def deployed(self) -> Sequence[Row]:
+    def deployed_rows(self) -> Sequence[Row]:
         """Return what is deployed, on each traffic, in the usual variant."""
         return [row for row in self.rows if row.policy == DEPLOYED and row.variant is USUAL]
 
     @property
     def is_missed(self) -> bool:
         """Return whether what is deployed misses the declared latency in the usual variant."""
-        return any(row.is_missed for row in self.deployed)
+        return any(row.is_missed for row in self.deployed_rows)
 
     @property
     def depends_on(self) -> Sequence[str]:
         """Return the variants whose answer about the latency is another one than the usual's, with the traffic."""
-        usual = {row.scenario.name: row.is_missed for row in self.deployed}
+        usual = {row.scenario.name: row.is_missed for row in self.deployed_rows}
         return [
             f"{row.scenario.name}: {row.variant.name}"
             for row in self.rows
@@ -117,7 +117,9 @@ def simulate_all(
         watch: called while it goes on.
     """
     planned = [
-        (scenario, *others) for scenario in scenarios for others in _planned(service, scenario, compares=compares)
+        (scenario, *others)
+        for scenario in scenarios
+        for others in _plan_simulations(service, scenario, compares=compares)
     ]
     rows = []
     for idx, (scenario, policy, scaled, variant) in enumerate(planned):
@@ -138,7 +140,9 @@ def simulate_all(
     return rows
 
 
-def _planned(service: ScaledService, scenario: Scenario, *, compares: bool) -> list[tuple[str, ScaledService, Variant]]:
+def _plan_simulations(
+    service: ScaledService, scenario: Scenario, *, compares: bool
+) -> list[tuple[str, ScaledService, Variant]]:
     usual = (DEPLOYED, service, USUAL)
     if not compares or scenario.traffic.message_count > LARGE:
         return [usual]

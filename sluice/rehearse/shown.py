@@ -107,7 +107,7 @@ def terminal(rehearsal: Rehearsal) -> None:
         output.line(f"  {mistake.consequence}")
         output.line(f"  instead: {mistake.repair}")
     for traffic, advice in rehearsal.advice.items():
-        output.lines("\n".join(advised(traffic, advice)))
+        output.lines("\n".join(advice_sentences(traffic, advice)))
     for assumed in service.assumed:
         output.line(f"not known: {assumed}")
     if service.cpu_units is None or service.memory_mib is None:
@@ -130,7 +130,7 @@ def together(mistakes: Sequence[Mistake]) -> Sequence[Mistake]:
 
 def summary(rehearsal: Rehearsal) -> Iterator[str]:
     """Yield in how many cases of what is deployed the latency is kept, and why it is not in each of the others."""
-    rows = rehearsal.deployed
+    rows = rehearsal.deployed_rows
     words = [judgement(row) for row in rows]
     count = {word: words.count(word) for word in ("kept", "missed", "not drained", "not judged")}
     yield f"of {len(rows)} cases: {', '.join(f'{found} {word}' for word, found in count.items() if found)}"
@@ -139,7 +139,7 @@ def summary(rehearsal: Rehearsal) -> Iterator[str]:
             yield f"  {row.scenario.name}: {word}: {reason(rehearsal.service, row)}"
 
 
-def advised(traffic: str, advice: Advice) -> list[str]:
+def advice_sentences(traffic: str, advice: Advice) -> list[str]:
     """Return what limits a consumer on this traffic, and what helps, as sentences."""
     lowest = advice.ceilings[0]
     head = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sluice.declaration.metric_math import Series, Term
 from sluice.rehearse.model.control_loop import USUAL, Variant
-from sluice.rehearse.model.policies import Policy, ScaledService, TargetTracking, Watched
+from sluice.rehearse.model.policies import MetricExpression, Policy, ScaledService, TargetTracking
 from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
 
@@ -34,7 +34,7 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Experiment:
     """A service with what it is tried on.
 
     Args:
@@ -84,7 +84,7 @@ def scales_in(policy: Policy) -> bool:
 
 
 def value_with(
-    watched: Watched, own: Mapping[tuple[str, str], Term], visible: float, tasks: float = 2.0, age: float = 7.0
+    watched: MetricExpression, own: Mapping[tuple[str, str], Term], visible: float, tasks: float = 2.0, age: float = 7.0
 ) -> float | None:
     """Return what a policy sees of a queue with so many visible messages, none in flight, and so many tasks."""
     there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}

@@ -8,14 +8,14 @@ from sluice.declaration import backlog
 from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, map_term, metric_ids
 from sluice.rehearse import declared
 from sluice.rehearse.model.control_loop import EQUALLY_LATE, USUAL
-from sluice.rehearse.model.policies import MetricSource, TargetTracking, Watched
+from sluice.rehearse.model.policies import MetricExpression, MetricSource, TargetTracking
 from sluice.rehearse.model.simulation import KnownMetrics
 from sluice.rehearse.tried import (
     IN_FLIGHT,
     RUNNING,
     VISIBLE,
+    Experiment,
     Mistake,
-    Tried,
     comparison,
     in_short,
     on_its_own,
@@ -24,11 +24,11 @@ from sluice.rehearse.tried import (
 )
 
 
-def _sources(watched: Watched, name: str) -> list[str]:
+def _sources(watched: MetricExpression, name: str) -> list[str]:
     return [id_ for id_, metric in watched.metrics.items() if metric.name == name]
 
 
-def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
+def _in_flight_ignored(tried: Experiment) -> Iterator[Mistake]:
     for policy in tried.service.policies:
         watched = policy.watched
         visible = _sources(watched, VISIBLE)
@@ -44,7 +44,7 @@ def _in_flight_ignored(tried: Tried) -> Iterator[Mistake]:
         )
 
 
-def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
+def _in_flight_ignored_by_own(tried: Experiment) -> Iterator[Mistake]:
     """Find the same in a metric of one's own."""
     for policy in tried.service.policies:
         for metric in policy.watched.metrics.values():
@@ -64,14 +64,14 @@ def _in_flight_ignored_by_own(tried: Tried) -> Iterator[Mistake]:
             )
 
 
-def _with_in_flight(watched: Watched, visible: str) -> Watched:
+def _with_in_flight(watched: MetricExpression, visible: str) -> MetricExpression:
     in_flight = replace(watched.metrics[visible], name=IN_FLIGHT)
     both = Operation(Metric(visible), "+", Metric("notvisible"))
     term = map_term(watched.term, lambda part: both if part == Metric(visible) else part)
     return replace(watched, term=term, metrics={**watched.metrics, "notvisible": in_flight}, text=term.text())
 
 
-def _filled_with_zero(tried: Tried) -> Iterator[Mistake]:
+def _find_zero_fills(tried: Experiment) -> Iterator[Mistake]:
     for policy in tried.service.policies:
         watched = policy.watched
         late = [
@@ -117,7 +117,7 @@ def _is_filled_with_zero(term: Term, id_: str) -> bool:
     return any(_is_filled_with_zero(part, id_) for part in term.terms())
 
 
-def _late_counts_as_zero(tried: Tried) -> Iterator[Mistake]:
+def _late_counts_as_zero(tried: Experiment) -> Iterator[Mistake]:
     """Find metrics that count as 0 until they come, as they come later than others of the same expression.
 
     Two time series of which one has no data point yet: it counts as 0, as CloudWatch documents of metric math.
@@ -144,7 +144,7 @@ def _repeating_any(late: Sequence[Metric], part: Term) -> Term:
     return Fill(part, "REPEAT") if part in late else part
 
 
-def _late_as_zero(watched: Watched) -> list[str]:
+def _late_as_zero(watched: MetricExpression) -> list[str]:
     """Return the metrics of SQS, or one's own, without whose newest value an expression has another one than before."""
     late = [
         id_ for id_, metric in watched.metrics.items() if not metric.namespace.endswith(("/ECS", "ContainerInsights"))
@@ -156,7 +156,7 @@ def _late_as_zero(watched: Watched) -> list[str]:
     return late if value is not None and value != watched.term.value_at(known, 1) else []
 
 
-def _sum_of_a_gauge(tried: Tried) -> Iterator[Mistake]:
+def _sum_of_a_gauge(tried: Experiment) -> Iterator[Mistake]:
     """Find a number of messages or tasks added up over minutes: of five minutes, it is five times as many.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
@@ -185,7 +185,7 @@ def _is_gauge(metric: MetricSource) -> bool:
     return metric.name in {VISIBLE, IN_FLIGHT, RUNNING, "DesiredTaskCount"}
 
 
-def _not_proportional(tried: Tried) -> Iterator[Mistake]:
+def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
     """Find target tracking on messages, or their age, themselves: more tasks do not bring these down in proportion.
 
     AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-23) and
@@ -203,7 +203,7 @@ def _not_proportional(tried: Tried) -> Iterator[Mistake]:
         if few is None or few != more_tasks or (few == many and few == old):
             continue
         wanted = tasks.target_backlog
-        per_task = declared.watched(
+        per_task = declared.metric_expression(
             backlog.backlog_per_task(), queue=service.queue_dimensions, service=service.dimensions
         )
         repaired = service.exchange(policy, replace(policy, watched=per_task, target=wanted))
@@ -217,7 +217,7 @@ def _not_proportional(tried: Tried) -> Iterator[Mistake]:
         )
 
 
-def _unreported(tried: Tried) -> Iterator[Mistake]:
+def _find_unreported(tried: Experiment) -> Iterator[Mistake]:
     """Find metrics that nobody reports, or that are of another service or queue.
 
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read
@@ -256,11 +256,11 @@ def _unreported(tried: Tried) -> Iterator[Mistake]:
 _UNREPORTED = {"wrong-queue": "steady traffic, while that queue is empty"}
 
 WATCHING = (
-    _unreported,
+    _find_unreported,
     _not_proportional,
     _in_flight_ignored,
     _in_flight_ignored_by_own,
-    _filled_with_zero,
+    _find_zero_fills,
     _late_counts_as_zero,
     _sum_of_a_gauge,
 )

@@ -205,7 +205,7 @@ class _ReverseBatch(Hook):
             messages.reverse()
 
 
-class _ReverseMoved(_ReverseBatch):
+class _ReverseMoves(_ReverseBatch):
     operations = ("sqs.StartMessageMoveTask", *RECEIVE)
 
     def __init__(self, every: int) -> None:
@@ -336,7 +336,7 @@ SABOTEURS = {
     "deliver-twice": Saboteur("delivers messages a second time, as new ones", _DeliverTwice, ("B1",)),
     "reverse-batch": Saboteur("reverses the messages of an answer", _ReverseBatch, ("C2",)),
     "interleave-groups": Saboteur("takes turns between the groups of an answer", _InterleaveGroups),
-    "reverse-moved": Saboteur("reverses the messages of an answer after a move task", _ReverseMoved),
+    "reverse-moved": Saboteur("reverses the messages of an answer after a move task", _ReverseMoves),
     **{
         f"reverse-{which}": Saboteur(f"reverses the messages of an answer {where}", _reverse_if(applies))
         for which, where, applies in (

@@ -46,7 +46,7 @@ class _StickyReceives(_Sticky):
         self._remembered[params["QueueUrl"]] = params["VisibilityTimeout"]
 
 
-class _WithholdChanged(Hook):
+class _WithholdChanges(Hook):
     operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
 
     def begin(self) -> None:
@@ -82,7 +82,7 @@ def _deafen_to(operation: str) -> Callable[[int], Hook]:
     return lambda every: _DeafenPolls(every, (operation, *RECEIVE))
 
 
-class _UncountReleased(Hook):
+class _UncountReleases(Hook):
     operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
 
     def begin(self) -> None:
@@ -206,7 +206,7 @@ SABOTEURS = {
     "deafen-polls-to-sends": Saboteur(
         "answers nothing to a poll that waited while something was sent", _deafen_to("sqs.SendMessage")
     ),
-    "uncount-released": Saboteur("does not count a receive that ended with a release", _UncountReleased),
+    "uncount-released": Saboteur("does not count a receive that ended with a release", _UncountReleases),
     "delete-unheld": Saboteur("deletes with an expired handle what nobody holds", _DeleteUnheld),
     "show-after-change": Saboteur(
         "gives messages in flight the new visibility timeout of their queue", _ShowAfterChange
@@ -218,5 +218,5 @@ SABOTEURS = {
         "blocks the groups of an answer with several, if it was received with a visibility timeout of 0",
         _BlockZeroReceives,
     ),
-    "withhold-changed": Saboteur("delivers nothing after a visibility change of a queue", _WithholdChanged),
+    "withhold-changed": Saboteur("delivers nothing after a visibility change of a queue", _WithholdChanges),
 }

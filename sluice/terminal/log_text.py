@@ -50,7 +50,7 @@ def make_printable(_: Any, __: str, line: Line) -> Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _EscapedText:
     """Text with escapes, which structlog would escape again where it were a string."""
 
     text: str
@@ -62,9 +62,9 @@ class _Shown:
         return self.text
 
 
-def _printable(text: str) -> str | _Shown:
+def _printable(text: str) -> str | _EscapedText:
     found = printable(text, characters_max=CHARACTERS_MAX)
-    return found if found == text else _Shown(found)
+    return found if found == text else _EscapedText(found)
 
 
 def _cut(text: str) -> str:

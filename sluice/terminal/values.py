@@ -53,7 +53,7 @@ class Number(click.ParamType[float]):
         return number
 
 
-class Scaled(click.ParamType[int]):
+class ScaledNumber(click.ParamType[int]):
     """A whole number with a unit behind it, such as 50M.
 
     Args:
@@ -82,14 +82,14 @@ class Scaled(click.ParamType[int]):
         return number
 
 
-COUNT = Scaled(
+COUNT = ScaledNumber(
     {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000, "g": 1_000_000_000},
     minimum=0,
     maximum=10**13,
     examples="800000, 250k, 50M or 1.5B",
 )
 """How many."""
-AGE = Scaled(
+AGE = ScaledNumber(
     {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS},
     minimum=0,
     maximum=100_000 * DAY_SECONDS,
@@ -97,7 +97,7 @@ AGE = Scaled(
 )
 """Seconds since something."""
 _BYTES = {"": 1, "b": 1, "k": 1_000, "kb": 1_000, "kib": 1_024, "m": 1_000_000, "mb": 1_000_000, "mib": 1_048_576}
-SIZE = Scaled(
+SIZE = ScaledNumber(
     _BYTES, minimum=1, maximum=limits.MESSAGE_BYTES_MAX, examples="900, 2k (2,000 bytes), 2KiB (2,048) or 1MiB"
 )
 """Bytes of a message."""

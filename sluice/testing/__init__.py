@@ -10,18 +10,21 @@ if TYPE_CHECKING:
     from sluice.testing.harness import DeadLetter, WorkerHarness
     from sluice.testing.parts import Attempt
     from sluice.testing.simulated_aws import SimulatedAws
-    from sluice.topology import Deployed, deploy
+    from sluice.topology import Topology, deploy
 else:
 
     def __getattr__(name: str) -> object:
         from sluice.extras import facade  # noqa: PLC0415 (costs every pytest run otherwise)
+        from sluice.moved import forward_names  # noqa: PLC0415
 
         modules = {
             "harness": ("DeadLetter", "WorkerHarness"),
             "parts": ("Attempt",),
-            "simulated_aws": ("Deployed", "SimulatedAws", "deploy"),
+            "simulated_aws": ("SimulatedAws", "Topology", "deploy"),
         }
+        if name == "Deployed":
+            return forward_names(__name__, Deployed="sluice.topology:Topology")(name)
         return facade(__name__, "testing", modules)(name)
 
 
-__all__ = ["Attempt", "DeadLetter", "Deployed", "SimulatedAws", "WorkerHarness", "deploy"]
+__all__ = ["Attempt", "DeadLetter", "SimulatedAws", "Topology", "WorkerHarness", "deploy"]

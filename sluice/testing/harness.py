@@ -110,7 +110,7 @@ class WorkerHarness:
         self.attempts: list[Attempt] = []
         self._sqs, self._publisher = aws.client("sqs"), Publisher(aws.client("sns"), deployed.topic_arn)
         self._queue = AcknowledgedQueue(self._sqs, self.queue_url)
-        self._inbox = Inbox(Policy.declared(self.consumer), clock=aws.clock)
+        self._inbox = Inbox(Policy.of_consumer(self.consumer), clock=aws.clock)
         self._rng = random.Random(0)  # noqa: S311 (jitter that repeats itself)
         self._dies_at: tuple[str, ...] = ()
         self._cleanup = ExitStack()

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.messaging import Event
 from sluice.messaging.handlers import Context, Outcome
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks
 from sluice.testing.simulated_aws import SimulatedAws
 
@@ -34,10 +34,10 @@ class AcknowledgedQueue(Queue):
 
     def __init__(self, sqs: Any, url: str) -> None:
         super().__init__(sqs, url)
-        self._received: Received | None = None
-        self.acknowledged: Received | None = None
+        self._received: ReceivedMessage | None = None
+        self.acknowledged: ReceivedMessage | None = None
 
-    def receive(self, *, attempt_id: str | None, wait_seconds: int) -> Received | None:
+    def receive(self, *, attempt_id: str | None, wait_seconds: int) -> ReceivedMessage | None:
         """Return the next message."""
         self._received = super().receive(attempt_id=attempt_id, wait_seconds=wait_seconds)
         return self._received

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sluice.declaration import Environment
 from sluice.simulator.hook import Simulator
-from sluice.topology import Deployed, deploy
+from sluice.topology import Topology, deploy
 
 
 class SimulatedAws(Simulator):
@@ -13,7 +13,7 @@ class SimulatedAws(Simulator):
     Use `attach` for a client that your own code made.
     """
 
-    def deploy(self, environment: Environment) -> Deployed:
+    def deploy(self, environment: Environment) -> Topology:
         """Make an environment's topic, queues and subscriptions; see `sluice.testing.deploy`."""
         return deploy(environment, sqs=self.client("sqs"), sns=self.client("sns"))
 

@@ -12,7 +12,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice import limits
-from sluice.clock import NotReached, eventually
+from sluice.clock import NotReachedError, eventually
 from sluice.history.events import Kind, identity_in
 from spark_load.runtime.task_context import Run, TaskContext
 
@@ -104,7 +104,7 @@ class DeadLetters:
             clock=self._context.clock,
         )
         if task["Status"] != "COMPLETED":
-            raise NotReached(
+            raise NotReachedError(
                 f"the move task of {dead} ended as {task['Status']} ({task.get('FailureReason', 'no reason')})"
             )
         return int(task.get("ApproximateNumberOfMessagesMoved", 0))
@@ -142,7 +142,7 @@ class DeadLetters:
         return {column: int(attributes[name]) for column, name in _COUNTERS.items()}
 
 
-FAILURES = (BotoCoreError, ClientError, NotReached)
+FAILURES = (BotoCoreError, ClientError, NotReachedError)
 """What may go wrong with it, and leaves the rest of the run to be judged."""
 
 

@@ -220,7 +220,7 @@ class Consumer:
             return done
         self._context.clock.sleep(plan.profile.handler_seconds)
         if done is SimulatedOutcome.HANDLED:
-            self._context.recorder.handled(
+            self._context.recorder.record_handled(
                 queue_url=self._url,
                 body=message.body,
                 sqs_message_id=message.id,

@@ -27,7 +27,7 @@ from sluice.judge.reading.columns import Events
 from sluice.judge.reading.damage import readable, undamaged
 from sluice.judge.reading.parquet_files import Piece, Rows, bucket_of, buckets_of, pieces, read, read_rows, together
 from sluice.judge.tally import PLACE_KEYS, TALLY, VALUE_KEYS, shorten
-from sluice.recorder.journal import taken
+from sluice.recorder.journal import take_rows
 from spark_load.judge.compaction import compact
 
 _PARTITION_EVENTS = 500_000
@@ -143,7 +143,7 @@ def _shares(events: Events, partition_count: int, *, is_whole: bool) -> Iterator
     of_partition, table = bucket_of(events, partition_count), events.table
     if not is_whole:
         table = table.select([name for name in table.column_names if table.column(name).null_count < len(table)])
-    ordered = taken(table, np.argsort(of_partition, kind="stable")).combine_chunks()
+    ordered = take_rows(table, np.argsort(of_partition, kind="stable")).combine_chunks()
     end = 0
     for partition, count in enumerate(np.bincount(of_partition, minlength=partition_count).tolist()):
         begin, end = end, end + count

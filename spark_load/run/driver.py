@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import Clock, SystemClock, clock_id, wall_minus_monotonic_us
 from sluice.declaration import Environment
-from sluice.errors import HistoryError, Stopped, unwritable
+from sluice.errors import HistoryError, InterruptedWorkError, unwritable
 from sluice.judge import engine, report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
@@ -51,7 +51,7 @@ _UNFINISHED = "the driver did not live to see the end of the load"
 _STOPPED = "it was stopped before its end"
 
 
-class RunStopped(Stopped):
+class InterruptedRunError(InterruptedWorkError):
     """Raised when Ctrl-C ended a run: what was recorded until then can be judged."""
 
     def __init__(self, folder: Path) -> None:
@@ -227,7 +227,7 @@ def _carry_out(
         unknowns, worked = run_phases(spark, run, watch, faults)
     except KeyboardInterrupt:
         store(run.folder, described, expectation, [_STOPPED])
-        raise RunStopped(run.folder) from None
+        raise InterruptedRunError(run.folder) from None
     described["recorders"] = run.recorders() | dict(worked.recorders)
     for name in ("killed", "crashed", "missed", "scaling"):
         if found := getattr(worked, name):

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sluice.clock import NotReached, eventually
+from sluice.clock import NotReachedError, eventually
 from sluice.errors import HistoryError, MessagingError
 from sluice.history.events import Kind
 from sluice.judge.reading.damage import reason
@@ -157,11 +157,11 @@ class LoadPhases:
         return self._consumed("done") >= self._profile.warm_up_count * self._copies
 
     def publish(self) -> None:
-        """Wait until all is published; raise NotReached where it takes far too long, or the consumers end before it."""
+        """Wait until all is published; raise NotReachedError when it takes too long or the consumers end first."""
         self._enter("publishing")
         self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
         if not self._publishing.done():
-            raise NotReached("the consumers or the relays ended before everything was published")
+            raise NotReachedError("the consumers or the relays ended before everything was published")
         self._coordinator.reach(Step.PUBLISHED)
 
     def drain(self) -> None:
@@ -212,7 +212,7 @@ class LoadPhases:
         self._coordinator.reach(Step.REDRIVEN)
         before = self._consumed("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
-        with suppress(NotReached):  # what was lost on the way is the judge's to tell
+        with suppress(NotReachedError):  # what was lost on the way is the judge's to tell
             self._await_progress(lambda: self._consumed("done") >= before + moved, _REDRIVE_PATIENCE_SECONDS)
         self._letters.read(keeps=False)
 
@@ -235,7 +235,7 @@ class LoadPhases:
         for name, job in [*jobs, *(("relays", job) for job in self._relaying)]:
             try:
                 job.result()
-            except (PySparkException, Py4JError, NotReached, OSError, MessagingError) as error:
+            except (PySparkException, Py4JError, NotReachedError, OSError, MessagingError) as error:
                 yield f"the {name} failed: {reason(error)}"
         yield from self.worked().unknowns
 
@@ -278,7 +278,7 @@ class LoadPhases:
         )
 
     def _await_progress(self, is_done: Callable[[], bool], patience_seconds: float) -> None:
-        """Wait as long as something is consumed now and then; raise NotReached when for so long nothing was."""
+        """Wait as long as something is consumed now and then; raise NotReachedError when for so long nothing was."""
         consumed, since = -1, self._clock.monotonic()
         while not is_done() and not self._consuming.done():
             self._watch(self._phase, self._coordinator.all_progress())
@@ -286,7 +286,7 @@ class LoadPhases:
             if count > consumed:
                 consumed, since = count, self._clock.monotonic()
             elif self._clock.monotonic() - since >= patience_seconds:
-                raise NotReached(
+                raise NotReachedError(
                     f"the queues were not drained, and for {patience_seconds:g} s nothing more was consumed"
                 )
             self._clock.sleep(_WATCH_SECONDS)

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice import limits
-from sluice.clock import Clock, NotReached, clock_id, eventually
+from sluice.clock import Clock, NotReachedError, clock_id, eventually
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError, unwritable
 from sluice.history.events import Kind, Outcome
@@ -106,7 +106,7 @@ def end_tasks(run: Run, clock: Clock) -> None:
 
     try:
         eventually(are_quiet, timeout_seconds=_ENDED_SECONDS, describe="the tasks to end", clock=clock)
-    except NotReached:
+    except NotReachedError:
         raise ConfigError(f"tasks of {run.folder.name} are still at work; end them, then resume it") from None
 
 

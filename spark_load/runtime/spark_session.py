@@ -24,7 +24,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clock import NotReached, eventually
+from sluice.clock import NotReachedError, eventually
 from sluice.errors import ConfigError, EndpointError
 from sluice.judge.reading.damage import reason
 from spark_load.runtime import spark_start
@@ -230,7 +230,7 @@ def _check(session: SparkSession, slots: int) -> None:
 
     try:
         eventually(is_enough, timeout_seconds=_REGISTERED_SECONDS, interval_seconds=1, describe="executors")
-    except NotReached:
+    except NotReachedError:
         raise ConfigError(
             f"the cluster runs {_slots(session)} tasks at once, and this needs {slots}; add executors or cores"
             " (SPARK_WORKER_CORES may be more than there are: the tasks mostly wait), or lower publish_tasks or"

@@ -356,7 +356,7 @@ MUTANTS = (
     Mutant("old-handle-deletes", "an older handle deletes what another consumer holds", FifoQueue, "check_delete", _check_expiry_only, "GAP-10"),
     Mutant("redrive-keeps-all", "a redriven message keeps id, time and receive count", Queue, "take_redriven", _redrive_as_it_is, "GAP-11"),
     Mutant("redrive-keeps-retention", "a redriven message ends with its retention in the DLQ", Queue, "take_redriven", _redrive_keeping_retention),
-    Mutant("no-replay", "a replay policy has no effect", Topic, "archived", returning([])),
+    Mutant("no-replay", "a replay policy has no effect", Topic, "messages_to_replay", returning([])),
     Mutant("any-subject", "a subject may be anything", publishing, "_is_subject", returning(value=True), "GAP-64"),
     Mutant("any-attribute-name", "a message attribute may have any name", message, "_check_attribute_name", nothing, "GAP-62"),
     Mutant("any-destination", "a move task takes any destination that exists", MoveTasks, "_check_destination", lambda self, _source, arn: self._find("DestinationArn", arn), "GAP-12"),

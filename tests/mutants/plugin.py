@@ -75,7 +75,7 @@ def _broken(mutant: Mutant) -> Iterator[None]:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print mutant by promise."""
     terminalreporter.section("mutant by promise")
-    for name, seen in breaking.noticed(terminalreporter, _PROPERTY, MUTANTS).items():
+    for name, seen in breaking.promises_by_name(terminalreporter, _PROPERTY, MUTANTS).items():
         by = ", ".join(sorted(seen["red"])) or "NOBODY"
         crashed = f" (crashed: {', '.join(sorted(seen['crashed']))})" if seen["crashed"] else ""
         terminalreporter.write_line(f"{name:28} {MUTANTS[name].gap or '-':7} {by}{crashed}")
@@ -86,5 +86,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if hasattr(session.config, "workerinput") or reporter is None:
         return
-    if any(not seen["red"] for seen in breaking.noticed(reporter, _PROPERTY, MUTANTS).values()):
+    if any(not seen["red"] for seen in breaking.promises_by_name(reporter, _PROPERTY, MUTANTS).values()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -14,7 +14,7 @@ from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.topics import delivery, publishing, sns, topic
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.sns import Sns
-from sluice.simulator.model.topics.topic import Published, Subscription, Topic
+from sluice.simulator.model.topics.topic import PublishResult, Subscription, Topic
 from tests.mutants.mutant import Mutant, after, nothing, returning, without
 
 _FIRST = Topic.first
@@ -24,15 +24,15 @@ _SUBSCRIBE = Sns._subscribe
 _PUBLISH_BATCH = Sns._publish_batch
 
 
-def _window_of(seconds: float) -> Callable[..., Published | None]:
-    def first(self: Topic, key: tuple[str, str], now: float) -> Published | None:
+def _window_of(seconds: float) -> Callable[..., PublishResult | None]:
+    def first(self: Topic, key: tuple[str, str], now: float) -> PublishResult | None:
         published = self._published.get(key)
         return None if published is None or now >= published.published_at + seconds else published
 
     return first
 
 
-def _extended_by_repeats(self: Topic, key: tuple[str, str], now: float) -> Published | None:
+def _extended_by_repeats(self: Topic, key: tuple[str, str], now: float) -> PublishResult | None:
     published = _FIRST(self, key, now)
     if published is not None:
         self._published[key] = replace(published, published_at=now)
@@ -58,7 +58,7 @@ def _repeat_delivered(self: Delivery, of: Topic, entry: Mapping[str, Any], now: 
     answer = _FAN_OUT(self, of, entry, now)
     if of.is_fifo and len(of._published) == before:
         id_ = of.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
-        published = Published(answer["MessageId"], answer["SequenceNumber"], now)
+        published = PublishResult(answer["MessageId"], answer["SequenceNumber"], now)
         self._deliver_to_all(of, entry, published, id_, now)
     return answer
 
@@ -74,7 +74,7 @@ def _enveloped(**changed: Any) -> Callable[..., str]:
 
 
 def _with_id_of_publish(
-    self: Delivery, of: Topic, to: Subscription, entry: Any, published: Published, *more: Any
+    self: Delivery, of: Topic, to: Subscription, entry: Any, published: PublishResult, *more: Any
 ) -> None:
     made, self._new_id = self._new_id, lambda: f"{published.message_id}{to.arn[-1:]}"[:36]
     try:
@@ -84,7 +84,7 @@ def _with_id_of_publish(
 
 
 def _with_own_deduplication_id(
-    self: Delivery, of: Topic, to: Subscription, entry: Any, published: Published, _id: str | None, now: float
+    self: Delivery, of: Topic, to: Subscription, entry: Any, published: PublishResult, _id: str | None, now: float
 ) -> None:
     _DELIVER(self, of, to, entry, published, published.message_id if of.is_fifo else None, now)
 

@@ -8,7 +8,7 @@ import pytest
 from contract_tests.proving import conformance_page
 from tests.support.project import PROJECT
 
-MATRIX = conformance_page.stored(PROJECT / "docs")
+MATRIX = conformance_page.read_matrix(PROJECT / "docs")
 PROMISES = MATRIX["promises"]
 TARGETS = [target["name"] for target in MATRIX["targets"]]
 TOTAL = len(PROMISES)

@@ -8,7 +8,7 @@ from html import unescape
 import numpy as np
 
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
-from sluice.rehearse.model.policies import MetricSource, QueueSettings, ScaledService, TargetTracking, Watched
+from sluice.rehearse.model.policies import MetricExpression, MetricSource, QueueSettings, ScaledService, TargetTracking
 from sluice.rehearse.model.queue_simulation import BIN_COUNT
 from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork
@@ -25,7 +25,7 @@ SERVICE = ScaledService(
     policies=(
         TargetTracking(
             name="backlog-per-task",
-            watched=Watched(
+            watched=MetricExpression(
                 term=parse("visible"),
                 metrics={
                     "visible": MetricSource(

@@ -27,7 +27,7 @@ _FAILED = {LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
 
 
 @dataclass(slots=True)
-class _Guarded:
+class _GuardedRun:
     """What the guard lets a run bring back, of what died before an instant; None is whenever. And where it is sent."""
 
     guard: RedriveGuard
@@ -74,7 +74,7 @@ def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
         guard.begin()
         try:
             failpoint("after_begin")
-            guarded = _Guarded(guard, destination, before_us, failpoint)
+            guarded = _GuardedRun(guard, destination, before_us, failpoint)
             result = _bring_back(queue, guarded, declared, clock, stop)
         finally:
             guard.end()
@@ -95,7 +95,7 @@ def _automatic_redrive(consumer: Consumer) -> AutomaticRedrive:
 
 
 def _bring_back(
-    queue: DeadLetterQueue, guarded: _Guarded, declared: AutomaticRedrive, clock: Clock, stop: Stop
+    queue: DeadLetterQueue, guarded: _GuardedRun, declared: AutomaticRedrive, clock: Clock, stop: Stop
 ) -> Result:
     """Look for a message that failed again first, and bring nothing back where one is."""
 

@@ -136,7 +136,7 @@ def _inbox_facts(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, An
         return {"known": None, "is_done_with": None}
     with engines.reading(place.database) as connection, engines.explaining_missing_tables():
         return {
-            "known": operations.known_of(connection, place.consumer.name, dead_letter),
+            "known": operations.dead_letter_record(connection, place.consumer.name, dead_letter),
             "is_done_with": operations.is_done_with(connection, place.consumer.name, dead_letter),
         }
 
@@ -183,7 +183,7 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
 def show_move_tasks(dlq: DlqTarget, *, as_json: bool) -> None:
     """Show the move tasks of a DLQ."""
     queue = dlq.open()
-    tasks = [_move_task_fields(task) for task in MoveTasks(dlq.sqs(), queue.arn).listed()]
+    tasks = [_move_task_fields(task) for task in MoveTasks(dlq.sqs(), queue.arn).list_latest()]
     if as_json:
         output.as_json({"queue": queue.name, "is_approximate": True, "tasks": tasks})
         return

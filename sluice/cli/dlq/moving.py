@@ -188,7 +188,7 @@ def _redrive_natively(
         return
     with stoppable() as (stop, clock), output.progress(about) as advance:
         seen = 0
-        for task in tasks.followed(clock=clock, every_seconds=_FOLLOW_SECONDS):
+        for task in tasks.follow(clock=clock, every_seconds=_FOLLOW_SECONDS):
             advance(task.moved - seen)
             seen = task.moved
             if stop.is_stopped():

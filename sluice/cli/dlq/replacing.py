@@ -25,7 +25,7 @@ from sluice.messaging.sqs.dead_letter_queue import DeadLetter, Destination, Read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Selection:
     """The message that is meant: what it is called, by what it is known, and its body, put right."""
 
     described: str
@@ -84,15 +84,15 @@ def _is_parked(place: ConsumerTarget, group_id: str, seq: int) -> bool:
         return operations.parked_message(connection, place.consumer.name, group_id, seq) is not None
 
 
-def _by_message_id(message_id: str, body: str) -> _Wanted:
-    return _Wanted(
+def _by_message_id(message_id: str, body: str) -> _Selection:
+    return _Selection(
         described=f"message {message_id}",
         matches=lambda dead_letter: dead_letter.sqs_message_id == message_id,
         body_of=lambda dead_letter: dead_letter_queue.checked_body(dead_letter, body),
     )
 
 
-def _by_group_and_number(group_id: str, seq: int, data: object) -> _Wanted:
+def _by_group_and_number(group_id: str, seq: int, data: object) -> _Selection:
     def matches(dead_letter: DeadLetter) -> bool:
         return (
             dead_letter.message_group_id == group_id
@@ -104,10 +104,10 @@ def _by_group_and_number(group_id: str, seq: int, data: object) -> _Wanted:
         assert dead_letter.envelope is not None
         return dead_letter_queue.with_data(dead_letter.envelope, data)
 
-    return _Wanted(described=f"message {seq} of group {group_id}", matches=matches, body_of=body_of)
+    return _Selection(described=f"message {seq} of group {group_id}", matches=matches, body_of=body_of)
 
 
-def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Wanted, *, confirmed: bool) -> None:
+def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Selection, *, confirmed: bool) -> None:
     engine, failpoint = dlq.place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
     queue = dlq.open()
     destination = Destination(dlq.sqs(), naming.queue_name(dlq.place.environment, dlq.place.consumer))

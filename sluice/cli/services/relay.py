@@ -124,7 +124,7 @@ def _report_left(left: Lag, *, is_finished: bool) -> None:
     """Exit with 1 where messages are left: refused by SNS, or, when stopped before the end, not published yet."""
     if left.quarantined_count or (left.pending_count and not is_finished):
         pending = "waiting behind" if is_finished else "not published yet"
-        counts = left.shown(left.quarantined_count), left.shown(left.pending_count)
+        counts = left.count_text(left.quarantined_count), left.count_text(left.pending_count)
         output.line(f"{counts[0]} quarantined, {counts[1]} {pending}; see `outbox ls`", is_error=True)
         sys.exit(PARTLY)
 

@@ -134,7 +134,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
         for table in tables:
             coded = _coded(table)
             of_bucket = bucket_of(Events(coded), bucket_count)
-            ordered = journal.taken(coded, np.argsort(of_bucket, kind="stable"))
+            ordered = journal.take_rows(coded, np.argsort(of_bucket, kind="stable"))
             end = 0
             for writer, count in zip(writers, np.bincount(of_bucket, minlength=bucket_count).tolist(), strict=True):
                 begin, end = end, end + count

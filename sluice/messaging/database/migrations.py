@@ -27,7 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines, failures, schema
 from sluice.messaging.errors import OutboxError
-from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.failpoints import Failpoint, do_nothing
 
 _LOCK = 0x736C75696365  # "sluice": of all advisory locks of a database this one is ours
 _LOCK_SECONDS = 10  # an ALTER TABLE that waits longer would keep all others from the table meanwhile
@@ -98,7 +98,7 @@ class Recorded:
     readable_from: int
 
 
-def upgrade(engine: Engine, tables: VersionedTables, *, failpoint: Failpoint = unarmed) -> Iterator[int]:
+def upgrade(engine: Engine, tables: VersionedTables, *, failpoint: Failpoint = do_nothing) -> Iterator[int]:
     """Bring tables to this code's version, and yield each version once it is committed; none if there is nothing to do.
 
     Safe to repeat, to run in many processes at once, and while workers and relays use the tables. Tables of a later

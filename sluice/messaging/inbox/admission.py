@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, delete, insert
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.inbox import maintenance
-from sluice.messaging.inbox.groups import Arrived, columns_of, position_of
+from sluice.messaging.inbox.groups import DecodedMessage, columns_of, position_of
 from sluice.messaging.inbox.parking import Parking
-from sluice.messaging.inbox.sequence import Action, Arrival, Decision, Known, Position, decide, needs_known
+from sluice.messaging.inbox.sequence import Action, Arrival, Decision, NumberRecord, Position, decide, needs_known
 from sluice.messaging.inbox.tables import groups
 
 _PROBE_CHARACTERS = 1_000
@@ -43,7 +43,7 @@ class Inbox(Parking):
         clock: for tests; None means the database's own.
     """
 
-    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+    def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
         """Decide what to do with a message, locking its group's row; the caller handles, marks, commits and deletes it.
 
         With `park` the message is in the database once the caller commits. With any other action nothing was written
@@ -56,7 +56,7 @@ class Inbox(Parking):
         with engines.explaining_missing_tables():
             group_id = arrived.envelope.event.group
             position, now_us, transaction_id = self._groups.lock(connection, group_id, arrival)
-        known = self._known(connection, group_id, arrival) if needs_known(position, arrival) else None
+        known = self._number_record(connection, group_id, arrival) if needs_known(position, arrival) else None
         decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
         if decision.action is Action.PARK:
             self._park(connection, arrived, position, now_us)
@@ -79,7 +79,7 @@ class Inbox(Parking):
             transaction_id=admission.transaction_id,
         )
 
-    def begin_group(self, connection: Connection, arrived: Arrived) -> None:
+    def begin_group(self, connection: Connection, arrived: DecodedMessage) -> None:
         """Let a group, or an epoch of it, begin in front of a message, unless it has begun. The caller commits.
 
         Done before a second attempt: where a group begins with whatever comes first, a first message that dies with its
@@ -101,7 +101,7 @@ class Inbox(Parking):
         is_probe = [groups.c[name] == value for name, value in probe.items()]
         connection.execute(delete(groups).where(*is_probe))
 
-    def record_dead(self, connection: Connection, arrived: Arrived, reason: str, *, is_permanent: bool) -> bool:
+    def record_dead(self, connection: Connection, arrived: DecodedMessage, reason: str, *, is_permanent: bool) -> bool:
         """Record that a message is dead: SQS will move it to the DLQ. The caller commits.
 
         Its group goes on without it, or is parked until it is back; neither, where its number was refused. False when
@@ -115,7 +115,7 @@ class Inbox(Parking):
         """
         arrival, group_id = arrived.arrival, arrived.envelope.event.group
         position, now_us, _ = self._groups.lock(connection, group_id, arrival)
-        known = self._known(connection, group_id, arrival)
+        known = self._number_record(connection, group_id, arrival)
         decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
         gaps = self._groups.gaps
         match decision.action:
@@ -151,8 +151,8 @@ class Inbox(Parking):
         before_us = self._groups.now_us(connection) - round(keep_seconds * 1_000_000)
         return maintenance.forget(connection, self.policy.consumer, before_us=before_us)
 
-    def _known(self, connection: Connection, group_id: str, arrival: Arrival) -> Known | None:
-        return self._groups.gaps.known(connection, group_id, arrival.epoch, arrival.seq)
+    def _number_record(self, connection: Connection, group_id: str, arrival: Arrival) -> NumberRecord | None:
+        return self._groups.gaps.record_of(connection, group_id, arrival.epoch, arrival.seq)
 
     def _go_on_without(
         self, connection: Connection, envelope: Envelope, position: Position, decision: Decision, now_us: int

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from sluice.messaging.envelope import TOMBSTONE, Envelope
-from sluice.messaging.inbox.sequence import Arrival, Known
+from sluice.messaging.inbox.sequence import Arrival, NumberRecord
 from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions
 
 
@@ -29,12 +29,12 @@ class SequenceGaps:
         row = connection.execute(last).one_or_none()
         return row if row is not None and row.through >= seq else None
 
-    def known(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Known | None:
+    def record_of(self, connection: Connection, group_id: str, epoch: int, seq: int) -> NumberRecord | None:
         """Return what is written down about a number."""
         row = self.find(connection, group_id, epoch, seq)
         if row is None:
             return None
-        return Known(
+        return NumberRecord(
             state=row.state,
             sqs_message_id=row.sqs_message_id,
             receive_count=row.receive_count,

@@ -42,7 +42,7 @@ class Policy:
     joined_at_us: int | None = None
 
     @classmethod
-    def declared(cls, consumer: Consumer) -> "Policy":
+    def of_consumer(cls, consumer: Consumer) -> "Policy":
         """Return what a consumer declares."""
         return cls(
             consumer=consumer.name,
@@ -60,7 +60,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
+class DecodedMessage:
     """A decoded message, as it was received."""
 
     envelope: Envelope
@@ -135,11 +135,11 @@ class GroupRows:
         first_seq = baseline(
             arrival,
             joined_at_us=self._policy.joined_at_us,
-            forgotten_before_us=None if is_first else self._forgotten_before_us(connection),
+            forgotten_before_us=None if is_first else self._cutoff_us(connection),
         )
         return Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1, is_parked=before.is_parked)
 
-    def _forgotten_before_us(self, connection: Connection) -> int | None:
+    def _cutoff_us(self, connection: Connection) -> int | None:
         mine = consumers.c.consumer == self._policy.consumer
         return connection.execute(select(consumers.c.forgotten_before_us).where(mine)).scalar()
 

@@ -37,9 +37,9 @@ class InboxOperator(Operator):
 
     def retry(self, connection: Connection, group_id: str, seq: int) -> None:
         """Try a held message again, unchanged and with all its attempts."""
-        found = self._held(connection, group_id, seq)
+        found = self._held_message(connection, group_id, seq)
         self._change(connection, found, {})
-        self._write_down(connection, "retry", group_id, seq, _kept(found))
+        self._write_down(connection, "retry", group_id, seq, _message_fields(found))
 
     def replace(self, connection: Connection, group_id: str, seq: int, data: object) -> None:
         """Try a held message again with other data. The audit keeps its old body.
@@ -48,10 +48,10 @@ class InboxOperator(Operator):
             DeadLetterError: there is no such message, or it is not held.
             EnvelopeError: the data cannot be sent.
         """
-        found = self._held(connection, group_id, seq)
+        found = self._held_message(connection, group_id, seq)
         body = with_data(decode(found.body), data)
         self._change(connection, found, {"body": body})
-        self._write_down(connection, "replace", group_id, seq, _kept(found))
+        self._write_down(connection, "replace", group_id, seq, _message_fields(found))
 
     def skip(self, connection: Connection, group_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Skip a number: the group goes on without it. The audit keeps the body if it was parked.
@@ -76,7 +76,7 @@ class InboxOperator(Operator):
         is_current = epoch == group.epoch
         known = SequenceGaps(self.consumer)
         exception = known.find(connection, group_id, epoch, seq)
-        message = self._parked(connection, group_id, epoch, seq)
+        message = self._parked_row(connection, group_id, epoch, seq)
         self._require_open(group, seq, exception, is_awaited=is_awaited and is_current)
         now_us = engines.now_us(connection, self.clock)
         known.write_skipped(connection, group_id, epoch, seq, now_us, reason=self.reason)
@@ -86,7 +86,7 @@ class InboxOperator(Operator):
             last_seq = known.over_skipped(connection, group_id, group.epoch, seq)
             passed = {"last_seq": last_seq, "last_event_id": None, "updated_at_us": now_us}
             connection.execute(update(groups).where(*place).values(passed))
-        kept = {} if message is None else _kept(message)
+        kept = {} if message is None else _message_fields(message)
         self._write_down(connection, "skip", group_id, seq, {"epoch": epoch, **kept})
 
     def skip_before(self, connection: Connection, epoch: int, group_id: str | None = None) -> tuple[int, int]:
@@ -149,7 +149,7 @@ class InboxOperator(Operator):
         kept = {"sqs_message_id": dead_letter.sqs_message_id, "fault": dead_letter.fault, "body": dead_letter.body}
         self._write_down(connection, action, dead_letter.message_group_id, seq, kept)
 
-    def _held(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
+    def _held_message(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
         found = parked_message(connection, self.consumer, group_id, seq)
         where = f"message {seq} of group {group_id!r} of {self.consumer}"
         if found is None:
@@ -165,7 +165,7 @@ class InboxOperator(Operator):
         place = self._position(parked, found.group_id, found.epoch, found.seq)
         connection.execute(update(parked).where(*place).values({**fresh, **values}))
 
-    def _parked(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
+    def _parked_row(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
         return connection.execute(select(parked).where(*self._position(parked, group_id, epoch, seq))).one_or_none()
 
     def _last_parked(self, connection: Connection, group_id: str, epoch: int) -> int:
@@ -216,7 +216,7 @@ class InboxOperator(Operator):
         self._record(connection, audit, action, place, detail)
 
 
-def _kept(message: Row[Any]) -> dict[str, Any]:
+def _message_fields(message: Row[Any]) -> dict[str, Any]:
     return {
         "event_id": message.event_id,
         "sqs_message_id": message.sqs_message_id,
@@ -286,7 +286,7 @@ def open_exceptions(connection: Connection, consumer: str, *, most: int) -> list
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
-def known_of(connection: Connection, consumer: str, dead_letter: DeadLetter) -> dict[str, Any] | None:
+def dead_letter_record(connection: Connection, consumer: str, dead_letter: DeadLetter) -> dict[str, Any] | None:
     """Return what is written down about a dead letter: a dict of state, reason, receive_count, seen_at_us."""
     is_same: ColumnElement[bool] = exceptions.c.sqs_message_id.in_(dead_letter.first_ids)
     if dead_letter.envelope is not None:
@@ -321,5 +321,5 @@ def is_done_with(connection: Connection, consumer: str, dead_letter: DeadLetter)
         receive_count=1,
         first=envelope.first,
     )
-    known = SequenceGaps(consumer).known(connection, envelope.event.group, envelope.epoch, envelope.seq)
+    known = SequenceGaps(consumer).record_of(connection, envelope.event.group, envelope.epoch, envelope.seq)
     return decide(position_of(row), known, arrival, parks_gaps=False).action is Action.DROP

@@ -29,7 +29,7 @@ from sluice.clock import Clock
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.inbox.awaiting import ParkedGroups
-from sluice.messaging.inbox.groups import Arrived, Policy, columns_of
+from sluice.messaging.inbox.groups import DecodedMessage, Policy, columns_of
 from sluice.messaging.inbox.sequence import Action, Arrival, Decision, Position, State
 from sluice.messaging.inbox.tables import groups, parked
 
@@ -111,7 +111,7 @@ class Parking:
         turn = self._turn(connection, group_id)
         if turn is None:
             return None
-        message = _taken_up(*turn)
+        message = _to_parked_message(*turn)
         is_used_up = message.attempts >= attempts_max
         used_up = {"held_at_us": message.taken_at_us, "last_error": _DIED}
         claimed = {"attempts": message.attempts + 1, "not_before_us": message.taken_at_us + _CLAIM_US}
@@ -125,7 +125,7 @@ class Parking:
         None when it is not there to be handled any more: commit then as well.
         """
         turn = self._turn(connection, group_id, is_begun=True)
-        return None if turn is None else _taken_up(*turn)
+        return None if turn is None else _to_parked_message(*turn)
 
     def mark_parked(self, connection: Connection, message: ParkedMessage) -> None:
         """Count a parked message as handled, after its handler: its row is gone once the caller commits."""
@@ -146,7 +146,7 @@ class Parking:
             return None
         position = self._groups.settle(connection, group_id, row, now_us)
         self._drop_passed(connection, group_id, position)
-        head = connection.execute(self._parked(group_id).limit(1)).one_or_none()
+        head = connection.execute(self._select_parked(group_id).limit(1)).one_or_none()
         if head is None:
             if not position.is_awaiting:
                 self._groups.end_parking(connection, group_id, position, now_us)
@@ -192,7 +192,7 @@ class Parking:
         fewer = {"attempts": message.attempts - 1, "not_before_us": 0}
         connection.execute(update(parked).where(*self._place(message.envelope), is_last).values(fewer))
 
-    def _park(self, connection: Connection, arrived: Arrived, position: Position, now_us: int) -> None:
+    def _park(self, connection: Connection, arrived: DecodedMessage, position: Position, now_us: int) -> None:
         """Set a message aside; once, however often it comes."""
         envelope = arrived.envelope
         group_id = envelope.event.group
@@ -220,7 +220,7 @@ class Parking:
             delete(parked).where(parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id, passed)
         )
 
-    def _parked(self, group_id: str) -> Any:
+    def _select_parked(self, group_id: str) -> Any:
         mine = (parked.c.consumer == self.policy.consumer, parked.c.group_id == group_id)
         return select(parked).where(*mine).order_by(parked.c.epoch, parked.c.seq)
 
@@ -233,7 +233,7 @@ class Parking:
         )
 
 
-def _taken_up(position: Position, head: Row[Any], now_us: int) -> ParkedMessage:
+def _to_parked_message(position: Position, head: Row[Any], now_us: int) -> ParkedMessage:
     return ParkedMessage(
         envelope=decode(head.body),
         attributes=json.loads(head.attributes),

@@ -104,7 +104,7 @@ class RedriveOperator(Operator):
         Raises:
             DeadLetterError: it is not off.
         """
-        row = locked(connection, self.consumer)
+        row = lock_row(connection, self.consumer)
         if row.off_at_us is None and not is_abandoned(row, engines.now_us(connection, self.clock)):
             raise DeadLetterError(f"automatic redrive of {self.consumer} is on already, and no run has died")
         _change(connection, self.consumer, off_at_us=None, run=None, held_until_us=None)
@@ -116,7 +116,7 @@ class RedriveOperator(Operator):
         Raises:
             DeadLetterError: it is off already.
         """
-        row = locked(connection, self.consumer)
+        row = lock_row(connection, self.consumer)
         if row.off_at_us is not None:
             raise DeadLetterError(f"automatic redrive of {self.consumer} is off already; see `dlq audit`")
         _change(connection, self.consumer, off_at_us=engines.now_us(connection, self.clock))
@@ -128,7 +128,7 @@ class RedriveOperator(Operator):
         Each such message is recorded, also where another has switched it off: switched on, it is off no second time for
         any of them.
         """
-        if locked(connection, self.consumer).off_at_us is None:
+        if lock_row(connection, self.consumer).off_at_us is None:
             _change(connection, self.consumer, off_at_us=engines.now_us(connection, self.clock))
         place: dict[str, str | int | None] = {"consumer": self.consumer}
         self._record(connection, audit, _OFF, place | _place(dead_letter), _detail(dead_letter))
@@ -174,7 +174,7 @@ class RedriveGuard:
         """
 
         def take(connection: Connection) -> None:
-            row = locked(connection, self._consumer)
+            row = lock_row(connection, self._consumer)
             now_us = engines.now_us(connection, self._clock)
             if row.off_at_us is not None:
                 raise DeadLetterError(
@@ -202,7 +202,7 @@ class RedriveGuard:
     def judge(self, dead_letter: DeadLetter) -> Verdict:
         """Return what is done with a message; one that failed again switches automatic redrive off."""
         with engines.reading(self._engine) as connection, engines.explaining_missing_tables():
-            verdict = self._judged(connection, dead_letter)
+            verdict = self._judge(connection, dead_letter)
         if verdict is Verdict.FAILED_AGAIN:
             self.is_off = True
             self._in_transaction(partial(self._operator.record_failure, dead_letter=dead_letter))
@@ -218,7 +218,7 @@ class RedriveGuard:
         def record(connection: Connection) -> None:
             if not self._is_ours(connection):
                 raise TransientError("another run has taken over, or automatic redrive was switched off")
-            if self._judged(connection, dead_letter) is not Verdict.BRING_BACK:
+            if self._judge(connection, dead_letter) is not Verdict.BRING_BACK:
                 raise TransientError("what was recorded about the message has changed")
             self._hold(connection)
             now_us = engines.now_us(connection, self._clock)
@@ -231,13 +231,13 @@ class RedriveGuard:
         """Give the lease back, if it is still this run's."""
 
         def release(connection: Connection) -> None:
-            if locked(connection, self._consumer).run == self._run:
+            if lock_row(connection, self._consumer).run == self._run:
                 _change(connection, self._consumer, run=None, held_until_us=None)
 
         self._in_transaction(release)
 
     def _is_ours(self, connection: Connection) -> bool:
-        row = locked(connection, self._consumer)
+        row = lock_row(connection, self._consumer)
         return row.run == self._run and row.off_at_us is None
 
     def _hold(self, connection: Connection) -> None:
@@ -249,7 +249,7 @@ class RedriveGuard:
         with self._engine.begin() as connection, engines.explaining_missing_tables():
             act(connection)
 
-    def _judged(self, connection: Connection, dead_letter: DeadLetter) -> Verdict:
+    def _judge(self, connection: Connection, dead_letter: DeadLetter) -> Verdict:
         past, death = self._past(connection, dead_letter), self._death(connection, dead_letter)
         now_us = engines.now_us(connection, self._clock)
         attempts_max = self._declared.attempts_max
@@ -284,7 +284,7 @@ class RedriveGuard:
         return Past(times=len(begun), begun=dict(begun), noted=frozenset(dict(instants[_OFF])))
 
 
-def locked(connection: Connection, consumer: str) -> Row[Any]:
+def lock_row(connection: Connection, consumer: str) -> Row[Any]:
     """Return the consumer's row of `sluice_inbox_redrive`, made where missing, and locked."""
     made = engines.insert(connection.dialect.name, redrives).values(consumer=consumer)
     unchanged = {"consumer": made.excluded.consumer}

@@ -2,7 +2,7 @@
 
 A producer's numbers are 1, 2, 3 … in each group and epoch, so a consumer can tell a repeat from news and see a hole,
 also in front of the first message it sees. Where it has been is one row per group; numbers that did not simply come and
-pass have a row of their own (`Known`).
+pass have a row of their own (`NumberRecord`).
 """
 
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class NumberRecord:
     """What is written down about a number.
 
     Args:
@@ -121,7 +121,7 @@ def baseline(arrival: Arrival, *, joined_at_us: int | None, forgotten_before_us:
     return arrival.seq if is_older or may_be_forgotten else arrival.first
 
 
-def decide(position: Position, known: Known | None, arrival: Arrival, *, parks_gaps: bool) -> Decision:
+def decide(position: Position, known: NumberRecord | None, arrival: Arrival, *, parks_gaps: bool) -> Decision:
     """Return what an arriving message is and what is to be done with it.
 
     Args:
@@ -154,13 +154,13 @@ def needs_known(position: Position, arrival: Arrival) -> bool:
     )
 
 
-def _is_dying(known: Known, arrival: Arrival) -> bool:
+def _is_dying(known: NumberRecord, arrival: Arrival) -> bool:
     """Return whether it is the copy that died, on its way to the DLQ."""
     is_same = known.state == DEAD and known.sqs_message_id == arrival.sqs_message_id
     return is_same and known.receive_count is not None and arrival.receive_count > known.receive_count
 
 
-def _decide_known(position: Position, known: Known, arrival: Arrival) -> Decision:
+def _decide_known(position: Position, known: NumberRecord, arrival: Arrival) -> Decision:
     if known.state == DEAD:
         is_next = (arrival.epoch, arrival.seq) == (position.epoch, position.last_seq + 1)
         return Decision(State.CONTIGUOUS if is_next else State.LATE, Action.HANDLE)

@@ -101,7 +101,7 @@ class OutboxOperator(Operator):
         self._record(connection, audit, action, place, kept)
 
 
-def listed(
+def list_messages(
     connection: Connection, topic: str, *, status: str | None, group_id: str | None, most: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Return up to `most` messages, unfinished ones unless a status is given, by group and number; and how many match.

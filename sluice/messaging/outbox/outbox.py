@@ -264,7 +264,7 @@ def _counters_first(connection: Connection, topic: str, events: Sequence[Event],
 def _with_now(
     statement: str, connection: Connection, clock: Clock | None, parameters: dict[str, Any]
 ) -> tuple[TextClause, dict[str, Any]]:
-    return _prepared(statement, engines.now_us_text(connection.dialect.name, clock)), parameters | _now(clock)
+    return _fill_in_now(statement, engines.now_us_text(connection.dialect.name, clock)), parameters | _now(clock)
 
 
 def _now(clock: Clock | None) -> dict[str, int]:
@@ -272,7 +272,7 @@ def _now(clock: Clock | None) -> dict[str, int]:
 
 
 @cache
-def _prepared(statement: str, now_us: str) -> TextClause:
+def _fill_in_now(statement: str, now_us: str) -> TextClause:
     return text(statement.format(now_us=now_us))
 
 

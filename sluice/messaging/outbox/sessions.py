@@ -46,7 +46,7 @@ type Write = Callable[[Connection, Sequence[Event]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Added:
+class _PendingEvent:
     """An event, its topic and who writes it, the transaction it was added in, and its place in the session."""
 
     topic: str
@@ -67,7 +67,7 @@ class Unit:
     """What a session's transaction has added and not yet numbered, to whatever outboxes, and what it has begun."""
 
     def __init__(self) -> None:
-        self._added: list[_Added] = []
+        self._added: list[_PendingEvent] = []
         self._count = 0
         # Weak: a connection that its session forgot goes back to its pool.
         self._begun: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()  # with SQLite's count of changes
@@ -96,7 +96,7 @@ class Unit:
         for connection in self._begun:
             require_transaction(connection)
         within = session.get_nested_transaction() or session.get_transaction()
-        self._added.append(_Added(topic, write, event, within, self._count))
+        self._added.append(_PendingEvent(topic, write, event, within, self._count))
         self._count += 1
         for connection in self._begun:
             self._watch(connection)
@@ -148,7 +148,7 @@ class Unit:
             return
         self._require_whole()
         connection = self._connection(session)
-        by_topic: dict[str, list[_Added]] = {}
+        by_topic: dict[str, list[_PendingEvent]] = {}
         for addition in self._added:
             by_topic.setdefault(addition.topic, []).append(addition)
         for _, added in sorted(by_topic.items()):

@@ -111,7 +111,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class PublishSuccess:
     """It is in the topic."""
 
     sns_message_id: str
@@ -119,20 +119,20 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class PublishRetry:
     """It may or may not be in the topic, or could not be now: the same again, later."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PublishRefusal:
     """It will never be in the topic as it is."""
 
     error: str
 
 
-type PublishOutcome = Sent | Retry | Refused
+type PublishOutcome = PublishSuccess | PublishRetry | PublishRefusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class Lag:
     quarantined_count: int
 
     @staticmethod
-    def shown(count: int) -> str:
+    def count_text(count: int) -> str:
         """Return one of its counts in words."""
         return f"{count} or more" if count == COUNTED_MAX else str(count)
 
@@ -177,8 +177,8 @@ class Store:
             marked: only heads that are still pending are changed.
         """
         if self._engine.dialect.name == "postgresql":
-            sent = [(head.id, outcome) for head, outcome, _ in marked if isinstance(outcome, Sent)]
-            marked = [entry for entry in marked if not isinstance(entry[1], Sent)]
+            sent = [(head.id, outcome) for head, outcome, _ in marked if isinstance(outcome, PublishSuccess)]
+            marked = [entry for entry in marked if not isinstance(entry[1], PublishSuccess)]
             if sent:
                 self._mark_sent(connection, sent)
         if not marked:
@@ -190,7 +190,7 @@ class Store:
         for rows in alike.values():  # one statement for all of a kind: ten of their own cost five times as much
             connection.execute(_MARK, rows)
 
-    def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, Sent]]) -> None:
+    def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, PublishSuccess]]) -> None:
         columns = {
             "ids": [id_ for id_, _ in sent],
             "message_ids": [outcome.sns_message_id for _, outcome in sent],
@@ -306,7 +306,7 @@ class Store:
 def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any]:
     """Return the columns that say what became of a message."""
     match outcome:
-        case Sent():
+        case PublishSuccess():
             return {
                 "status": SENT,
                 "sent_at_us": now_us,
@@ -314,9 +314,9 @@ def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any
                 "sns_message_id": outcome.sns_message_id,
                 "sns_sequence_number": outcome.sns_sequence_number,
             }
-        case Retry():
+        case PublishRetry():
             return {"not_before_us": now_us + delay_us, "last_error": outcome.error}
-        case Refused():
+        case PublishRefusal():
             return {"status": QUARANTINED, "last_error": outcome.error}
 
 

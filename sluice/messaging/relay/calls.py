@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from sluice.messaging.outbox.store import Head, PublishOutcome
-from sluice.messaging.relay.publisher import CALLS_MAX, BatchRefused
+from sluice.messaging.relay.publisher import CALLS_MAX, BatchRefusedError
 
 
 class Publish(Protocol):
@@ -43,11 +43,11 @@ class Calls(Protocol):
     def __len__(self) -> int: ...
 
 
-def called(publish: Publish, heads: Sequence[Head]) -> Answer:
+def publish_now(publish: Publish, heads: Sequence[Head]) -> Answer:
     """Publish now, and return what became of it."""
     try:
         return Answer(heads, publish.publish(heads))
-    except BatchRefused:
+    except BatchRefusedError:
         return Answer(heads, None)
 
 
@@ -93,6 +93,6 @@ class CallsAtOnce:
 
     def _call(self, heads: Sequence[Head]) -> None:
         try:
-            self._answers.put(called(self._publish, heads))
+            self._answers.put(publish_now(self._publish, heads))
         except BaseException as error:
             self._answers.put(error)

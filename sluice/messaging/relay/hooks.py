@@ -20,5 +20,5 @@ class RelayHooks:
     def tick(self, measure_lag: Callable[[], Lag]) -> None:
         """Called before each step of the relay that leads; `measure_lag` asks the database what is waiting."""
 
-    def ended(self) -> None:
+    def after_end(self) -> None:
         """Called last, whatever the relay ends for."""

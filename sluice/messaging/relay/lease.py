@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError, InternalError
 from sluice.clock import Clock, SystemClock
 from sluice.messaging.database import engines
 from sluice.messaging.database.server_settings import DURABLE
-from sluice.messaging.errors import LeaseLost
+from sluice.messaging.errors import LeaseLostError
 from sluice.messaging.outbox.tables import leases
 
 _IDLE_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
@@ -74,7 +74,7 @@ class Lease:
             OutboxError: the tables are missing.
         """
         with engines.explaining_missing_tables(), self._transaction() as connection:
-            connection.execute(select(self._bound(connection), DURABLE))
+            connection.execute(select(self._transaction_bound(connection), DURABLE))
             holding, now_us = self._find(connection), engines.now_us(connection, self._clock)
             if holding is not None and self._is_over(holding, now_us):
                 self.token = self._take_over(connection, holding, now_us)
@@ -114,7 +114,7 @@ class Lease:
         """Lead a topic that nobody ever led; None when another is first."""
         try:
             with self._transaction() as connection:
-                connection.execute(select(self._bound(connection), DURABLE))
+                connection.execute(select(self._transaction_bound(connection), DURABLE))
                 made = {
                     "topic": self._topic,
                     "owner": self.owner,
@@ -155,13 +155,13 @@ class Lease:
         try:
             with self._transaction() as connection:
                 self._touch(connection, 0)
-        except LeaseLost:
+        except LeaseLostError:
             return False
         finally:
             self.token = None
         return True
 
-    def _bound(self, connection: Connection) -> ColumnElement[Any]:
+    def _transaction_bound(self, connection: Connection) -> ColumnElement[Any]:
         """Return what bounds the transaction when it is evaluated in a statement of it."""
         if connection.dialect.name != "postgresql":
             return literal_column("1")
@@ -171,7 +171,7 @@ class Lease:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction that Postgres ends, after `_bound`, when nothing comes for so long.
+        """Yield a connection; Postgres ends its transaction when no statement comes for `_transaction_bound`.
 
         It holds the lease's row. Whoever stops in the middle, or whose host is gone, would keep all others from leading
         until the connection is found dead, which takes hours.
@@ -187,11 +187,11 @@ class Lease:
             if getattr(error.orig, "sqlstate", None) != _IDLE_TOO_LONG:
                 raise
             self.token = None
-            raise LeaseLost(f"relay {self.owner} stopped in the middle of a write to {self._topic}") from error
+            raise LeaseLostError(f"relay {self.owner} stopped in the middle of a write to {self._topic}") from error
 
     def _touch(self, connection: Connection, expires_at_us: ColumnElement[int] | int) -> None:
         mine = (leases.c.topic == self._topic, leases.c.token == self.token)
         touched = update(leases).where(*mine).values(expires_at_us=expires_at_us)
-        if connection.execute(touched.returning(self._bound(connection), DURABLE)).first() is None:
+        if connection.execute(touched.returning(self._transaction_bound(connection), DURABLE)).first() is None:
             token, self.token = self.token, None
-            raise LeaseLost(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")
+            raise LeaseLostError(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")

@@ -21,7 +21,7 @@ from sluice.errors import ConfigError, EndpointError
 from sluice.filter_cost import SENT_TYPE
 from sluice.messaging.envelope import attributes_bytes
 from sluice.messaging.errors import TransientError
-from sluice.messaging.outbox.store import Head, PublishOutcome, Refused, Retry, Sent
+from sluice.messaging.outbox.store import Head, PublishOutcome, PublishRefusal, PublishRetry, PublishSuccess
 from sluice.terminal.printable import printable
 
 CALL_SECONDS_MAX = 12
@@ -89,7 +89,7 @@ def lacks_credentials(error: BaseException | None) -> bool:
     return isinstance(error, sdk.NO_CREDENTIALS if is_botocores else (OSError, RuntimeError, ValueError))
 
 
-class BatchRefused(Exception):
+class BatchRefusedError(Exception):
     """Raised when a call of several entries was refused for one of them: each has to be tried by itself."""
 
 
@@ -113,20 +113,20 @@ class Publisher:
         try:
             answer = self._sns.publish_batch(TopicArn=self._topic_arn, PublishBatchRequestEntries=entries)
         except sdk.UNANSWERED as error:
-            return [Retry(f"{type(error).__name__}: {error}")] * len(heads)
+            return [PublishRetry(f"{type(error).__name__}: {error}")] * len(heads)
         except ClientError as error:
-            return _refused(heads, error)
+            return _refusal_outcomes(heads, error)
         results = {
-            success.get("Id"): Sent(success["MessageId"], success.get("SequenceNumber"))
+            success.get("Id"): PublishSuccess(success["MessageId"], success.get("SequenceNumber"))
             for success in answer.get("Successful", [])
             if "MessageId" in success
         }
-        results |= {failure.get("Id"): _failed(failure) for failure in answer.get("Failed", [])}
-        unanswered = Retry("the answer does not name it")
+        results |= {failure.get("Id"): _failure_outcome(failure) for failure in answer.get("Failed", [])}
+        unanswered = PublishRetry("the answer does not name it")
         return [results.get(str(position), unanswered) for position, _ in enumerate(heads)]
 
 
-class Bounded:
+class BoundedPublish:
     """Publishes as another does, and sends no batch that is one head which is too large."""
 
     def __init__(self, publish: Any, event_bytes_max: int) -> None:
@@ -139,14 +139,14 @@ class Bounded:
         return outcomes
 
 
-def _refused(heads: Sequence[Head], error: ClientError) -> list[PublishOutcome]:
+def _refusal_outcomes(heads: Sequence[Head], error: ClientError) -> list[PublishOutcome]:
     message = str(error)
     code = error.response.get("Error", {}).get("Code", "")  # a proxy's page may be XML and no error of AWS
     if not code.startswith(_ENTRYS_FAULT) or "TopicArn" in message:
-        return [Retry(message)] * len(heads)
+        return [PublishRetry(message)] * len(heads)
     if len(heads) > 1:
-        raise BatchRefused(message) from error
-    return [Refused(message)]
+        raise BatchRefusedError(message) from error
+    return [PublishRefusal(message)]
 
 
 def batches(heads: Sequence[Head], event_bytes_max: int) -> list[list[Head]]:
@@ -173,7 +173,7 @@ def too_large(batch: Sequence[Head], event_bytes_max: int) -> list[PublishOutcom
     if size <= event_bytes_max:
         return None
     return [
-        Refused(
+        PublishRefusal(
             f"it has {size} bytes with its attributes, allowed are {event_bytes_max}; raise event_bytes_max of the"
             " environment and `sluice outbox unquarantine` it, or `sluice outbox skip` it"
         )
@@ -196,8 +196,8 @@ def _entry(id_: str, head: Head) -> dict[str, Any]:
     }
 
 
-def _failed(failure: dict[str, Any]) -> PublishOutcome:
+def _failure_outcome(failure: dict[str, Any]) -> PublishOutcome:
     code = failure.get("Code", "")
     found = f"{code}: {failure.get('Message', '')}"
     may_pass = code.startswith(_NOT_THE_ENTRYS) or is_throttled(code)
-    return Refused(found) if failure.get("SenderFault") and not may_pass else Retry(found)
+    return PublishRefusal(found) if failure.get("SenderFault") and not may_pass else PublishRetry(found)

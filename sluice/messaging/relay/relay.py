@@ -26,16 +26,25 @@ from sluice.declaration.validation import between, declaration_class, require, s
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines, failures
-from sluice.messaging.errors import LeaseLost, OutboxError
+from sluice.messaging.errors import LeaseLostError, OutboxError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.hooks import HookSet
 from sluice.messaging.liveness import Watch
-from sluice.messaging.outbox.store import DELETED_MAX, HEADS_MAX, Head, PublishOutcome, Refused, Retry, Sent, Store
+from sluice.messaging.outbox.store import (
+    DELETED_MAX,
+    HEADS_MAX,
+    Head,
+    PublishOutcome,
+    PublishRefusal,
+    PublishRetry,
+    PublishSuccess,
+    Store,
+)
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.calls import Calls, CallsAtOnce, Publish
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
-from sluice.messaging.relay.publisher import Bounded
+from sluice.messaging.relay.publisher import BoundedPublish
 from sluice.messaging.waiting import Wait
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
@@ -128,11 +137,11 @@ class Relay:
         calls: Callable[[Publish], Calls] = CallsAtOnce,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        failpoint: Failpoint = failpoints.unarmed,
+        failpoint: Failpoint = failpoints.do_nothing,
         hooks: Sequence[RelayHooks] = (),
     ) -> None:
         self._store, self._lease, self._publish, self._settings = store, lease, publish, settings
-        self._calls = calls(Bounded(publish, settings.event_bytes_max))
+        self._calls = calls(BoundedPublish(publish, settings.event_bytes_max))
         self._clock = SystemClock() if clock is None else clock
         self._rng = random.Random() if rng is None else rng  # noqa: S311 (jitter is not a secret)
         self._failpoint, self._hooks = failpoint, HookSet(hooks)
@@ -181,7 +190,7 @@ class Relay:
                 self._collect(self.rest_seconds)
             else:
                 self._look()
-        except LeaseLost as lost:
+        except LeaseLostError as lost:
             _log.warning("lease lost", why=str(lost))
             return False
         return True
@@ -196,17 +205,17 @@ class Relay:
         try:
             raised = self._finish_calls()
             is_given_back = not self._calls and self._lease.release()
-        except (SQLAlchemyError, OutboxError, LeaseLost) as error:
+        except (SQLAlchemyError, OutboxError, LeaseLostError) as error:
             _log.warning("the lease was not given back and runs out by itself", error=_log_fields(error))
         _log.info(
             "stopped",
             owner=self._lease.owner,
-            published=self._counts[Sent],
-            retried=self._counts[Retry],
-            refused=self._counts[Refused],
+            published=self._counts[PublishSuccess],
+            retried=self._counts[PublishRetry],
+            refused=self._counts[PublishRefusal],
             lease_given_back=is_given_back,
         )
-        self._hooks.call(RelayHooks.ended)
+        self._hooks.call(RelayHooks.after_end)
         if raised is not None:
             raise raised
 
@@ -303,7 +312,7 @@ class Relay:
         self._failpoint("after_mark")
 
     def _delay_us(self, head: Head, outcome: PublishOutcome) -> int:
-        if not isinstance(outcome, Retry):
+        if not isinstance(outcome, PublishRetry):
             return 0
         return round(self._settings.backoff.seconds(head.attempts + 1, self._rng.random()) * 1_000_000)
 
@@ -314,7 +323,7 @@ class Relay:
         written, that is raised when all have ended.
         """
         ends_at = self._clock.monotonic() + publisher.CALL_SECONDS_MAX
-        unwritten: SQLAlchemyError | LeaseLost | None = None
+        unwritten: SQLAlchemyError | LeaseLostError | None = None
         raised: BaseException | None = None
         while self._calls and self._clock.monotonic() < ends_at:
             try:
@@ -322,7 +331,7 @@ class Relay:
                     self._collect(_REST_SECONDS_MIN)
                 else:
                     self._calls.collect(_REST_SECONDS_MIN)
-            except (SQLAlchemyError, LeaseLost) as error:
+            except (SQLAlchemyError, LeaseLostError) as error:
                 unwritten = error
             except BaseException as error:
                 raised = error
@@ -337,12 +346,12 @@ class Relay:
             self._hooks.call(RelayHooks.after_publish, head, outcome)
             log_fields = {"group": head.group_id, "seq": head.group_seq, "event_id": head.event_id}
             match outcome:
-                case Sent():
+                case PublishSuccess():
                     if is_debugged:
                         _log.debug("published", **log_fields, sns_message_id=outcome.sns_message_id)
-                case Retry():
+                case PublishRetry():
                     _log.warning("not published, will be tried again", **log_fields, error=outcome.error)
-                case Refused():
+                case PublishRefusal():
                     _log.error("quarantined: its group is blocked", **log_fields, error=outcome.error)
 
     def _forget_old(self) -> None:

@@ -19,10 +19,10 @@ from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import Envelope, decode
-from sluice.messaging.errors import DeadLetterError, EnvelopeError, HoldLost, TransientError
-from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.errors import DeadLetterError, EnvelopeError, HoldLostError, TransientError
+from sluice.messaging.failpoints import Failpoint, do_nothing
 from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
-from sluice.messaging.sqs.queue import Queue, explained, url_of
+from sluice.messaging.sqs.queue import Queue, explaining_errors, url_of
 
 _POLL_SECONDS = 1
 _READ_MAX = 10_000
@@ -60,9 +60,9 @@ class DeadLetter:
 def asking() -> Iterator[None]:
     """Raise every error of a call without receipt handle as TransientError."""
     try:
-        with explained():
+        with explaining_errors():
             yield
-    except HoldLost as error:
+    except HoldLostError as error:
         raise TransientError(str(error)) from error
 
 
@@ -264,7 +264,11 @@ def _unseen(reading: Reading, seen: set[str]) -> Iterator[DeadLetter]:
 
 
 def move(
-    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
+    reading: Reading,
+    dead_letter: DeadLetter,
+    send: Callable[[DeadLetter], object],
+    *,
+    failpoint: Failpoint = do_nothing,
 ) -> None:
     """Send a copy, and delete the original once that is confirmed: it is always in one of the queues, or both.
 

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from sluice import limits, sdk
 from sluice.aws.client import LIGHT, open_client
 from sluice.errors import EndpointError
-from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.errors import HoldLostError, TransientError
 
 _ANSWER_SECONDS = 10
 CALL_SECONDS_MAX = sdk.CONNECT_SECONDS + limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS
@@ -48,7 +48,7 @@ def url_of(sqs: Any, name: str) -> str:
         TransientError: it could not be asked.
     """
     try:
-        with explained():
+        with explaining_errors():
             return str(sqs.get_queue_url(QueueName=name)["QueueUrl"])
     except TransientError as error:
         cause = error.__cause__
@@ -61,7 +61,7 @@ def url_of(sqs: Any, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class ReceivedMessage:
     """A message as it was received.
 
     Args:
@@ -89,7 +89,7 @@ class Queue:
     def __init__(self, sqs: Any, url: str) -> None:
         self._sqs, self.url = sqs, url.strip()
 
-    def receive(self, *, attempt_id: str | None, wait_seconds: int) -> Received | None:
+    def receive(self, *, attempt_id: str | None, wait_seconds: int) -> ReceivedMessage | None:
         """Return the next message whose group nobody works on; None when the wait brought none.
 
         Args:
@@ -101,7 +101,7 @@ class Queue:
             TransientError: the queue could not be asked.
         """
         attempt = {} if attempt_id is None else {"ReceiveRequestAttemptId": attempt_id}
-        with explained():
+        with explaining_errors():
             answer = self._sqs.receive_message(
                 QueueUrl=self.url,
                 MaxNumberOfMessages=1,
@@ -111,7 +111,7 @@ class Queue:
                 **attempt,
             )
         messages = filter(None, answer.get("Messages", []))
-        return next(map(_received, messages), None)
+        return next(map(_to_received_message, messages), None)
 
     def delete(self, receipt_handle: str) -> None:
         """Delete a message.
@@ -120,10 +120,10 @@ class Queue:
             HoldLost: the handle is worth nothing any more; the message will come again.
             TransientError: the queue could not be asked; it may be deleted.
         """
-        with explained():
+        with explaining_errors():
             self._sqs.delete_message(QueueUrl=self.url, ReceiptHandle=receipt_handle)
 
-    def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLost | TransientError | None]:
+    def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLostError | TransientError | None]:
         """Delete up to ten messages in one call; return what each met, in order.
 
         An answer of HTTP 200 can hold failures. Where the call is refused as a whole for one of them, each is deleted
@@ -137,9 +137,9 @@ class Queue:
             return _one_by_one(each)
         entries = [{"Id": str(position), "ReceiptHandle": handle} for position, handle in enumerate(receipt_handles)]
         try:
-            with explained():
+            with explaining_errors():
                 answer = self._sqs.delete_message_batch(QueueUrl=self.url, Entries=entries)
-        except HoldLost:
+        except HoldLostError:
             return _one_by_one(each)
         return _outcomes(answer, len(entries))
 
@@ -150,12 +150,12 @@ class Queue:
             HoldLost: the handle is worth nothing any more.
             TransientError: the queue could not be asked; the message comes back when its visibility timeout ends.
         """
-        with explained():
+        with explaining_errors():
             self._sqs.change_message_visibility(
                 QueueUrl=self.url, ReceiptHandle=receipt_handle, VisibilityTimeout=delay_seconds
             )
 
-    def extend(self, extended: Sequence[tuple[str, int]]) -> list[HoldLost | TransientError | None]:
+    def extend(self, extended: Sequence[tuple[str, int]]) -> list[HoldLostError | TransientError | None]:
         """Hide up to ten messages for longer, (receipt handle, seconds from now) each; return what each met, in order.
 
         An answer of HTTP 200 can hold failures. Where the call is refused as a whole for one of them, each is hidden
@@ -169,9 +169,9 @@ class Queue:
             for position, (handle, seconds) in enumerate(extended)
         ]
         try:
-            with explained():
+            with explaining_errors():
                 answer = self._sqs.change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
-        except HoldLost:
+        except HoldLostError:
             return _one_by_one([partial(self.release, handle, seconds) for handle, seconds in extended])
         return _outcomes(answer, len(entries))
 
@@ -181,13 +181,13 @@ class Queue:
         Raises:
             TransientError: the queue could not be asked, or there is none.
         """
-        with explained():
+        with explaining_errors():
             answer = self._sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["All"])
         return dict(answer["Attributes"])
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explaining_errors() -> Iterator[None]:
     """Raise what botocore raises as one of the two things it can mean."""
     try:
         yield
@@ -202,13 +202,13 @@ def explained() -> Iterator[None]:
         raise _meaning_of(code, str(error)) from error
 
 
-def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLost | TransientError | None]:
+def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLostError | TransientError | None]:
     """Return what each call met; when the queue cannot be asked, those that are left meet the same."""
-    met: list[HoldLost | TransientError | None] = []
+    met: list[HoldLostError | TransientError | None] = []
     for call in calls:
         try:
             call()
-        except HoldLost as error:
+        except HoldLostError as error:
             met.append(error)
         except TransientError as error:
             return met + [error] * (len(calls) - len(met))
@@ -217,7 +217,7 @@ def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLost | Transien
     return met
 
 
-def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLost | TransientError | None]:
+def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLostError | TransientError | None]:
     """Return what each entry of a call met, in order; their ids are their positions. A null in it names none."""
     done_ids = {success.get("Id") for success in filter(None, answer.get("Successful", []))}
     failed = {failure.get("Id"): failure for failure in filter(None, answer.get("Failed", []))}
@@ -225,20 +225,20 @@ def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLost | Transien
     return [None if id_ in done_ids else _entry_error(failed.get(id_)) for id_ in ids]
 
 
-def _entry_error(entry: Mapping[str, Any] | None) -> HoldLost | TransientError:
+def _entry_error(entry: Mapping[str, Any] | None) -> HoldLostError | TransientError:
     if entry is None:
         return TransientError("the answer does not name it")
     return _meaning_of(str(entry.get("Code", "")), f"{entry.get('Code')}: {entry.get('Message', '')}")
 
 
-def _meaning_of(code: str, message: str) -> HoldLost | TransientError:
-    return HoldLost(message) if code.rpartition(".")[2] in _WORTHLESS else TransientError(message)
+def _meaning_of(code: str, message: str) -> HoldLostError | TransientError:
+    return HoldLostError(message) if code.rpartition(".")[2] in _WORTHLESS else TransientError(message)
 
 
-def _received(message: Mapping[str, Any]) -> Received:
+def _to_received_message(message: Mapping[str, Any]) -> ReceivedMessage:
     system = message.get("Attributes", {})
     attributes = message.get("MessageAttributes", {})
-    return Received(
+    return ReceivedMessage(
         sqs_message_id=message["MessageId"],
         receipt_handle=message["ReceiptHandle"],
         message_group_id=system.get("MessageGroupId"),

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from sluice import limits
 from sluice.clock import Clock
 from sluice.errors import ConfigError
-from sluice.messaging.errors import HoldLost, TransientError
-from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.errors import HoldLostError, TransientError
+from sluice.messaging.failpoints import Failpoint, do_nothing
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import (
     DeadLetter,
@@ -142,7 +142,7 @@ class Redrive:
         batch: int = limits.RECEIVE_MESSAGES_MAX,
         most: int | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
-        failpoint: Failpoint = unarmed,
+        failpoint: Failpoint = do_nothing,
         on_moved: Callable[[DeadLetter], None] = lambda _: None,
     ) -> None:
         self._source, self._destination, self._run = source, destination, checked_run(run)
@@ -200,7 +200,7 @@ class Redrive:
             return LeftReason.LATE
         try:
             dead_letter_queue.move(reading, dead_letter, self._send, failpoint=self._failpoint)
-        except (HoldLost, TransientError) as error:
+        except (HoldLostError, TransientError) as error:
             self._failures += 1
             self.result.error = str(error)
             return LeftReason.FAILED
@@ -302,12 +302,12 @@ class MoveTasks:
 
     def start(self, destination_arn: str, *, rate: int | None) -> None:
         """Start one, at most so many messages per second; None leaves that to SQS."""
-        self._before_us = max((task.started_at_us for task in self.listed()), default=0)
+        self._before_us = max((task.started_at_us for task in self.list_latest()), default=0)
         limited = {} if rate is None else {"MaxNumberOfMessagesPerSecond": rate}
         with asking():
             self._sqs.start_message_move_task(SourceArn=self._source_arn, DestinationArn=destination_arn, **limited)
 
-    def listed(self) -> list[MoveTask]:
+    def list_latest(self) -> list[MoveTask]:
         """Return those SQS still tells of, the latest first."""
         with asking():
             answer = self._sqs.list_message_move_tasks(SourceArn=self._source_arn, MaxResults=_TASKS)
@@ -315,7 +315,7 @@ class MoveTasks:
 
     def running(self) -> MoveTask | None:
         """Return the one that runs and can be cancelled."""
-        return next((task for task in self.listed() if task.handle is not None), None)
+        return next((task for task in self.list_latest() if task.handle is not None), None)
 
     def cancel(self, task: MoveTask) -> int:
         """Cancel it, and return how many it has moved, approximately; those stay where they are."""
@@ -323,11 +323,11 @@ class MoveTasks:
             answer = self._sqs.cancel_message_move_task(TaskHandle=task.handle)
         return int(answer["ApproximateNumberOfMessagesMoved"])
 
-    def followed(self, *, clock: Clock, every_seconds: float) -> Iterator[MoveTask]:
+    def follow(self, *, clock: Clock, every_seconds: float) -> Iterator[MoveTask]:
         """Yield the one that was started here again and again, until it has ended; who has seen enough stops asking."""
         unseen = 0
         while unseen < _UNSEEN_MAX:
-            task = next((task for task in self.listed() if task.started_at_us > self._before_us), None)
+            task = next((task for task in self.list_latest() if task.started_at_us > self._before_us), None)
             if task is None:
                 unseen += 1
             else:

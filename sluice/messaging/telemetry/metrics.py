@@ -18,9 +18,9 @@ from sluice.declaration import metrics
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.hooks import harmless
 from sluice.messaging.inbox.sequence import Action
-from sluice.messaging.outbox.store import Head, Lag, PublishOutcome, Sent
+from sluice.messaging.outbox.store import Head, Lag, PublishOutcome, PublishSuccess
 from sluice.messaging.relay.hooks import RelayHooks
-from sluice.messaging.sqs.queue import Received
+from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.hooks import Gauges, Settled, WorkerHooks
 from sluice.terminal.logger import Logger
 
@@ -109,11 +109,11 @@ class Tally(WorkerHooks):
         """Count it."""
         self.add(metrics.DEAD)
 
-    def lost(self, _: Received, __: str) -> None:
+    def lost(self, _: ReceivedMessage, __: str) -> None:
         """Count it."""
         self.add(metrics.LOST)
 
-    def not_deleted(self, _: Received) -> None:
+    def not_deleted(self, _: ReceivedMessage) -> None:
         """Count it."""
         self.add(metrics.NOT_DELETED)
 
@@ -173,7 +173,7 @@ class RelayMetrics(RelayHooks):
 
     def after_publish(self, _: Head, outcome: PublishOutcome) -> None:
         """Count what was published."""
-        self._published_count += isinstance(outcome, Sent)
+        self._published_count += isinstance(outcome, PublishSuccess)
 
     def tick(self, measure_lag: Callable[[], Lag]) -> None:
         """Measure when it is time."""

@@ -11,10 +11,12 @@ from sluice.messaging.worker.hooks import Settled, WorkerHooks
 class Recorder(Protocol):
     """Writes the history; `sluice.recorder.recorder.Recorder` is one."""
 
-    def outboxed(self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int) -> None:
+    def record_outbox_wait(
+        self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int
+    ) -> None:
         """Take in that a message was taken from the outbox to be published."""
 
-    def handled(
+    def record_handled(
         self,
         *,
         queue_url: str,
@@ -36,7 +38,7 @@ class RelayRecording(RelayHooks):
 
     def before_publish(self, head: Head, taken_at_us: int) -> None:
         """Record an attempt."""
-        self._recorder.outboxed(
+        self._recorder.record_outbox_wait(
             body=head.body,
             deduplication_id=head.deduplication_id,
             created_at_us=head.created_at_us,
@@ -55,7 +57,7 @@ class WorkerRecording(WorkerHooks):
         """Record an effect, or that a message was set aside."""
         message, decision = settled.message, settled.decision
         if decision.action is not Action.DROP:
-            self._recorder.handled(
+            self._recorder.record_handled(
                 queue_url=self._queue_url,
                 body=message.body,
                 sqs_message_id=message.sqs_message_id,

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
 from sluice.messaging.database.transactions import open_session
-from sluice.messaging.errors import HoldLost
+from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
@@ -54,9 +54,9 @@ class DrainLease:
             HoldLost: the worker ends, or its time is over.
         """
         if self._shutdown.is_set():
-            raise HoldLost("the worker ends")
+            raise HoldLostError("the worker ends")
         if self.overdue_seconds() >= 0:
-            raise HoldLost(f"its handler took longer than {self._seconds_max:g} s, allowed is less")
+            raise HoldLostError(f"its handler took longer than {self._seconds_max:g} s, allowed is less")
 
     def remaining_seconds(self) -> float:
         """Return how long something may be committed yet."""
@@ -117,7 +117,7 @@ class Drainer:
     def drain(self, group_id: str) -> int:
         """Handle what is next of a claimed group, as long as there is something, and return how many messages were."""
         try:
-            with suppress(HoldLost), structlog.contextvars.bound_contextvars(group=group_id):
+            with suppress(HoldLostError), structlog.contextvars.bound_contextvars(group=group_id):
                 return self._drain(group_id)
         except (DBAPIError, DatabaseFailed) as error:
             _log.error("the database refused", group=group_id, error=reason_of(error))
@@ -197,7 +197,7 @@ class Drainer:
                 before_commit="before_drain_commit",
             )
             return self._runner.run(attempt)
-        except HoldLost as lost:
+        except HoldLostError as lost:
             session.rollback()
             if self._shutdown.is_set():
                 self._end_attempt(message)

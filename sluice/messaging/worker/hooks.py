@@ -14,9 +14,9 @@ from typing import Protocol
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.handlers import Context, Outcome
 from sluice.messaging.hooks import HookSet, harmless
-from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Decision
-from sluice.messaging.sqs.queue import Received
+from sluice.messaging.sqs.queue import ReceivedMessage
 
 type TakeOutcome = Callable[[Outcome], None]
 
@@ -30,7 +30,7 @@ class Settled:
         begun_at_us: when work on it began, microseconds UTC.
     """
 
-    message: Arrived
+    message: DecodedMessage
     decision: Decision
     begun_at_us: int
 
@@ -73,10 +73,10 @@ class WorkerHooks:
         The queue moves it to the DLQ afterwards. None is one that cannot be read.
         """
 
-    def lost(self, message: Received, reason: str) -> None:
+    def lost(self, message: ReceivedMessage, reason: str) -> None:
         """Called when a message may be somebody else's; nothing was committed."""
 
-    def not_deleted(self, message: Received) -> None:
+    def not_deleted(self, message: ReceivedMessage) -> None:
         """Called when a message could not be deleted: it comes again."""
 
     def overdue(self, count: int) -> None:

@@ -8,7 +8,7 @@ import random
 import uuid
 
 from sluice.clock import Clock
-from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.processing.processor import MessageProcessor
@@ -52,9 +52,9 @@ class Lane:
         requested_at = self._clock.monotonic()
         try:
             message = self._queue.receive(attempt_id=self._attempt_id(), wait_seconds=self._settings.wait_seconds)
-        except (TransientError, HoldLost) as error:
+        except (TransientError, HoldLostError) as error:
             _log.warning("nothing received", error=str(error))
-            if isinstance(error, HoldLost):
+            if isinstance(error, HoldLostError):
                 self._attempt = None  # what it brought the first time has been somebody else's, or visible, since
             self.rest()
             return False

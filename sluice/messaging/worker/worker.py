@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sluice.clock import Clock
 from sluice.declaration.consumer import DRAINS_MIN
 from sluice.messaging.database import engines, failures
-from sluice.messaging.errors import HoldLost, OutboxError, TransientError
+from sluice.messaging.errors import HoldLostError, OutboxError, TransientError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.maintenance import FORGOTTEN_MAX
 from sluice.messaging.liveness import AliveFile, Watch
@@ -155,7 +155,7 @@ class Worker:
         for lease in unfinished:
             try:
                 self.parts.queue.release(lease.message.receipt_handle, 0)
-            except (HoldLost, TransientError) as error:
+            except (HoldLostError, TransientError) as error:
                 _log.warning("not given back: it comes again when its visibility timeout ends", error=str(error))
         self.parts.hooks.call(WorkerHooks.ended)
         _log.info("stopped", unfinished=unfinished_count)

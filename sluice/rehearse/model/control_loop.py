@@ -30,7 +30,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from sluice.declaration.metric_math import Series
-from sluice.rehearse.model.policies import Alarm, MetricSource, ScaledService, StepScaling, TargetTracking, Watched
+from sluice.rehearse.model.policies import (
+    Alarm,
+    MetricExpression,
+    MetricSource,
+    ScaledService,
+    StepScaling,
+    TargetTracking,
+)
 
 MINUTE_SECONDS = 60
 _FURTHER_BACK = 2
@@ -117,7 +124,7 @@ class Decision:
     because: str | None = None
 
 
-def values_before(watched: Watched, known: Known, minute: int, count: int, period_seconds: int = 60) -> Series:
+def values_before(watched: MetricExpression, known: Known, minute: int, count: int, period_seconds: int = 60) -> Series:
     """Return what an expression was in the last periods that are over, as far as it is known now."""
     minutes = max(1, period_seconds // MINUTE_SECONDS)
     series = {id_: by_period(known(metric), metric.statistic, minutes) for id_, metric in watched.metrics.items()}
@@ -195,7 +202,7 @@ class _Cooldowns:
         self._out_minutes, self._in_minutes = (math.ceil(each / MINUTE_SECONDS) for each in (out_seconds, in_seconds))
         self._out_until = self._in_until = self._before = 0
 
-    def reckoned_from(self, minute: int, desired: int) -> int:
+    def scale_out_base(self, minute: int, desired: int) -> int:
         """Return the tasks to which a scale-out adds: while it cools down, those there were before the first."""
         return min(self._before, desired) if minute < self._out_until else desired
 
@@ -208,7 +215,7 @@ class _Cooldowns:
         if after < before:
             self._in_until = minute + self._in_minutes
             return
-        self._before = self.reckoned_from(minute, before)
+        self._before = self.scale_out_base(minute, before)
         self._out_until = minute + self._out_minutes
 
     def end_scale_in(self) -> None:
@@ -240,7 +247,7 @@ class _Tracking:
             datapoints_to_alarm=variant.low_minutes,
         )
 
-    def wanted(self, minute: int, desired: int, known: Known) -> int | None:
+    def propose_tasks(self, minute: int, desired: int, known: Known) -> int | None:
         """Return the tasks that bring the metric to the target, when it was beyond it long enough."""
         longest = max(self._high.evaluation_periods, self._low.evaluation_periods) + self._further_back
         points = values_before(self._policy.watched, known, minute, longest)
@@ -250,7 +257,7 @@ class _Tracking:
         if desired == 0:
             return 1 if value > self._policy.target else None
         if self._rings(self._high, points):
-            return max(desired, self._proportional(self.cooldowns.reckoned_from(minute, desired), value))
+            return max(desired, self._proportional(self.cooldowns.scale_out_base(minute, desired), value))
         if self.scales_in and self.cooldowns.may_scale_in(minute) and self._rings(self._low, points):
             return min(desired, self._proportional(desired, value))
         return None
@@ -277,7 +284,7 @@ class _Stepping:
         self._policy, self._further_back = policy, variant.further_back
         self._state = AlarmState.INSUFFICIENT_DATA
 
-    def wanted(self, minute: int, desired: int, known: Known) -> int | None:
+    def propose_tasks(self, minute: int, desired: int, known: Known) -> int | None:
         """Return what its step makes of the tasks there are, while its alarm lasts."""
         alarm = self._policy.alarm
         points = _points(alarm, known, minute, self._further_back)
@@ -287,10 +294,10 @@ class _Stepping:
         adjustment = self._adjustment(value - alarm.threshold)
         if adjustment is None:
             return None
-        more = self._adjusted(self.cooldowns.reckoned_from(minute, desired), adjustment)
+        more = self._adjust(self.cooldowns.scale_out_base(minute, desired), adjustment)
         if more > desired:
             return more
-        fewer = self._adjusted(desired, adjustment)
+        fewer = self._adjust(desired, adjustment)
         return fewer if fewer < desired and self.cooldowns.may_scale_in(minute) else None
 
     def _adjustment(self, beyond: float) -> float | None:
@@ -304,7 +311,7 @@ class _Stepping:
                 return step.adjustment
         return None
 
-    def _adjusted(self, tasks: int, adjustment: float) -> int:
+    def _adjust(self, tasks: int, adjustment: float) -> int:
         if self._policy.adjustment_type == "ExactCapacity":
             return int(adjustment)
         if self._policy.adjustment_type == "ChangeInCapacity" or not adjustment:
@@ -339,16 +346,14 @@ class ControlLoop:
             desired: how many are to run until now.
             known: what is known of each metric now.
         """
-        tracked = [(each, each.wanted(minute, desired, known)) for each in self._tracking]
-        stepped = [(each, each.wanted(minute, desired, known)) for each in self._stepping]
+        tracked = [(each, each.propose_tasks(minute, desired, known)) for each in self._tracking]
+        stepped = [(each, each.propose_tasks(minute, desired, known)) for each in self._stepping]
         every: list[tuple[_Follower, int | None]] = [*tracked, *stepped]
-        requests = [(self._bounded(wanted), each) for each, wanted in every if wanted is not None]
+        requests = [(self._clamp(wanted), each) for each, wanted in every if wanted is not None]
         more = [(wanted, each) for wanted, each in requests if wanted > desired]
         if more:
             return self._carry_out(minute, desired, *max(more, key=lambda proposal: proposal[0]))
-        agrees = all(
-            wanted is not None and self._bounded(wanted) < desired for each, wanted in tracked if each.scales_in
-        )
+        agrees = all(wanted is not None and self._clamp(wanted) < desired for each, wanted in tracked if each.scales_in)
         fewer = [
             (wanted, each) for wanted, each in requests if wanted < desired and (agrees or isinstance(each, _Stepping))
         ]
@@ -356,7 +361,7 @@ class ControlLoop:
             return self._carry_out(minute, desired, *max(fewer, key=lambda proposal: proposal[0]))
         return Decision(desired)
 
-    def _bounded(self, tasks: int) -> int:
+    def _clamp(self, tasks: int) -> int:
         return max(self._service.min_tasks, min(self._service.max_tasks, tasks))
 
     def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> Decision:

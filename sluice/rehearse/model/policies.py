@@ -41,7 +41,7 @@ class MetricSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class MetricExpression:
     """What a policy or an alarm looks at: metric math, or one metric, and the metrics it names.
 
     Args:
@@ -55,7 +55,7 @@ class Watched:
     text: str
 
     @classmethod
-    def alone(cls, metric: MetricSource) -> "Watched":
+    def alone(cls, metric: MetricSource) -> "MetricExpression":
         """Return one metric, which has no id of its own."""
         return cls(term=Metric(_SINGLE), metrics={_SINGLE: metric}, text=_SINGLE)
 
@@ -74,13 +74,13 @@ class TargetTracking:
     """
 
     name: str
-    watched: Watched
+    watched: MetricExpression
     target: float
     scale_out_cooldown_seconds: int = 300
     scale_in_cooldown_seconds: int = 300
     disables_scale_in: bool = False
 
-    def looking_at(self, watched: Watched) -> "TargetTracking":
+    def looking_at(self, watched: MetricExpression) -> "TargetTracking":
         """Return the policy on something else."""
         return replace(self, watched=watched)
 
@@ -101,7 +101,7 @@ class Alarm:
     """
 
     name: str
-    watched: Watched
+    watched: MetricExpression
     comparison: Comparison
     threshold: float
     period_seconds: int = 60
@@ -142,11 +142,11 @@ class StepScaling:
     min_adjustment_magnitude: int = 0
 
     @property
-    def watched(self) -> Watched:
+    def watched(self) -> MetricExpression:
         """Return what its alarm watches."""
         return self.alarm.watched
 
-    def looking_at(self, watched: Watched) -> "StepScaling":
+    def looking_at(self, watched: MetricExpression) -> "StepScaling":
         """Return the policy on something else."""
         return replace(self, alarm=replace(self.alarm, watched=watched))
 

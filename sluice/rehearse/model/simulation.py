@@ -126,7 +126,7 @@ class SimulationResult:
         return turns
 
 
-def _arrived(values: Series, lag_minutes: int) -> Series:
+def _delay_series(values: Series, lag_minutes: int) -> Series:
     """Return a series as it is known while its last values have not come."""
     known = max(0, len(values) - lag_minutes)
     return [*values[:known], *[None] * (len(values) - known)]
@@ -164,9 +164,9 @@ class KnownMetrics:
             values = self._published.setdefault((metric.namespace, metric.name), [])
             new = range(len(values), minutes)
             values.extend(term.value_at(self.series, minute) for minute in new)
-            return _arrived(values, self.lag_minutes)
+            return _delay_series(values, self.lag_minutes)
         lag_minutes = self.lag_minutes if metric.namespace == "AWS/SQS" else self.ecs_lag_minutes
-        return _arrived(self.series[TO_EXPRESSIONS[metric.namespace, metric.name]], lag_minutes)
+        return _delay_series(self.series[TO_EXPRESSIONS[metric.namespace, metric.name]], lag_minutes)
 
     def is_reported(self, metric: MetricSource) -> bool:
         """Return whether anybody reports a metric by its dimensions, of a queue or of the service itself."""
@@ -250,22 +250,22 @@ def simulate(
         _note(outcome, queue.minute_of(measures), tasks, desired, latencies)
         outcome.series["age"].append(queue.oldest_seconds(state))
         if asleep_since is not None and outcome.series["running"][-1]:
-            waited_seconds = max(0.0, _started(minute, outcome) - asleep_since)
+            waited_seconds = max(0.0, _start_seconds(minute, outcome) - asleep_since)
             outcome.first_task_seconds = max(waited_seconds, outcome.first_task_seconds or 0.0)
             asleep_since = None
         decision = loop.decide(minute, desired, known)
-        desired = _carried_out(state, work, outcome, minute, desired, decision)
+        desired = _carry_out(state, work, outcome, minute, desired, decision)
         progress(min(minute, traffic.minutes - 1))
     outcome.left = queue.count_left(state, outcome.latencies)
     return outcome
 
 
-def _started(minute: int, outcome: SimulationResult) -> float:
+def _start_seconds(minute: int, outcome: SimulationResult) -> float:
     """Return when in its first minute a task began to run: it ran for that share of it."""
     return (minute + 1 - min(1.0, outcome.series["running"][-1] or 0.0)) * _MINUTE
 
 
-def _carried_out(
+def _carry_out(
     state: queue.QueueState, work: Work, outcome: SimulationResult, minute: int, desired: int, decision: Decision
 ) -> int:
     if decision.desired != desired:

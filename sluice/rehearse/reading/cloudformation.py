@@ -50,7 +50,7 @@ class _Loader(yaml.SafeLoader):
     """YAML with the short tags of CloudFormation."""
 
 
-def _tagged(loader: _Loader, tag: str, node: yaml.Node) -> dict[str, Any]:
+def _construct_tag(loader: _Loader, tag: str, node: yaml.Node) -> dict[str, Any]:
     """Return `!Ref x` as {"Ref": x}, `!GetAtt a.b` as {"Fn::GetAtt": "a.b"}, and so on."""
     value: Any
     if isinstance(node, yaml.ScalarNode):
@@ -62,7 +62,7 @@ def _tagged(loader: _Loader, tag: str, node: yaml.Node) -> dict[str, Any]:
     return {tag if tag in {"Ref", "Condition"} else f"Fn::{tag}": value}
 
 
-_Loader.add_multi_constructor("!", _tagged)
+_Loader.add_multi_constructor("!", _construct_tag)
 
 
 def load_template(path: Path) -> Mapping[str, Template]:
@@ -110,10 +110,10 @@ def _load(path: Path, text: str) -> Template:
         loaded = json.loads(text) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read {path}: {' '.join(str(error).split())}; correct it") from error
-    return _checked(loaded, str(path))
+    return _require_template(loaded, str(path))
 
 
-def _checked(template: Any, source: str) -> Template:
+def _require_template(template: Any, source: str) -> Template:
     """Return what looks like a template: its resources have a type, and properties by name."""
     resources = template.get("Resources") if isinstance(template, Mapping) else None
     if not isinstance(resources, Mapping):
@@ -175,7 +175,7 @@ class Properties:
         """Return a property; None where there is none."""
         return self.values.get(name)
 
-    def refused(self, name: str, allowed: str) -> ConfigError:
+    def refusal(self, name: str, allowed: str) -> ConfigError:
         """Return the refusal of a property."""
         seen = "missing" if self.get(name) is None else repr(self.get(name))
         named = re.findall(r"[\w:]+", " ".join(_UNKNOWN.findall(seen)))
@@ -186,7 +186,7 @@ class Properties:
     def text(self, name: str) -> str:
         """Return a property that has to be there, as text."""
         if self.get(name) is None:
-            raise self.refused(name, "a text")
+            raise self.refusal(name, "a text")
         return str(self.get(name))
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -197,28 +197,28 @@ class Properties:
         except (TypeError, ValueError):
             number = math.nan
         if not math.isfinite(number):
-            raise self.refused(name, "a number, or a parameter with a default")
+            raise self.refusal(name, "a number, or a parameter with a default")
         return number
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Return a property that is a whole number, 0 or more; it has to be there, unless it has a default."""
         found = self.number(name, default)
         if not found.is_integer() or found < 0:
-            raise self.refused(name, "a whole number, 0 or more")
+            raise self.refusal(name, "a whole number, 0 or more")
         return int(found)
 
     def choice(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
         """Return a property that is one of some words; it has to be there, unless it has a default."""
         found = default if self.get(name) is None else self.get(name)
         if found not in allowed:
-            raise self.refused(name, ", ".join(allowed))
+            raise self.refusal(name, ", ".join(allowed))
         return str(found)
 
     def is_true(self, name: str, *, default: bool = False) -> bool:
         """Whether a property is true; in YAML it may be text."""
         found = self.get(name)
         if is_unknown(found):
-            raise self.refused(name, "true or false")
+            raise self.refusal(name, "true or false")
         return default if found is None else str(found).lower() == "true"
 
     def items(self, name: str) -> list[Any]:
@@ -230,14 +230,14 @@ class Properties:
         """Return a property that has properties; none of them where there is none."""
         found = self.get(name)
         if is_unknown(found):
-            raise self.refused(name, "properties")
+            raise self.refusal(name, "properties")
         values = found if isinstance(found, Mapping) else {}
         return Properties(self.owner, f"{self.path}{name}.", values, self.undecided)
 
     def parts(self, name: str) -> "list[Properties]":
         """Return a property that is a list of such."""
         if any(map(is_unknown, self.items(name))):
-            raise self.refused(name, "a list of properties")
+            raise self.refusal(name, "a list of properties")
         return [
             Properties(self.owner, f"{self.path}{name}.{index}.", item, self.undecided)
             for index, item in enumerate(self.items(name))
@@ -274,13 +274,13 @@ class Resource:
     def name(self) -> str:
         """Its name, or its logical id."""
         given = self.written.get(_NAMES.get(self.kind, ""))
-        return self.id if given is None else str(self.stack.resolved(given))
+        return self.id if given is None else str(self.stack.resolve(given))
 
     @property
     def properties(self) -> Properties:
         """Its properties, references resolved."""
-        values = {name: self.stack.resolved(value) for name, value in self.written.items()}
-        return Properties(f"{self.kind} {self.id}", "", values, self.stack.undecided)
+        values = {name: self.stack.resolve(value) for name, value in self.written.items()}
+        return Properties(f"{self.kind} {self.id}", "", values, self.stack.undecided_parameters)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,7 +331,7 @@ class Stack:
         return tuple(own == others for own, others in zip(self.near, other.near, strict=True))[::-1]
 
     @property
-    def undecided(self) -> frozenset[str]:
+    def undecided_parameters(self) -> frozenset[str]:
         """The parameters without a value."""
         names = _names_in(self.template.get("Parameters"))
         return frozenset(name for name in names if is_unknown(self.ref(name)))
@@ -340,10 +340,10 @@ class Stack:
         """Yield every resource, also those that a condition leaves out, in the template's order."""
         return (_resource(self, id_, resource) for id_, resource in self.template["Resources"].items())
 
-    def resolved(self, value: Any) -> Any:
+    def resolve(self, value: Any) -> Any:
         """Return a value with its references resolved; None of `AWS::NoValue`."""
         if isinstance(value, list):
-            items = (self.resolved(item) for item in value)
+            items = (self.resolve(item) for item in value)
             return [item for item in items if item is not None]
         if isinstance(value, str):
             return _DYNAMIC.sub(r"<\1>", value)
@@ -352,10 +352,10 @@ class Stack:
         if len(value) == 1:
             ((function, argument),) = value.items()
             if function == "Ref" or str(function).startswith("Fn::"):
-                return self._called(str(function), argument)
-        return {key: self.resolved(item) for key, item in value.items()}
+                return self._call(str(function), argument)
+        return {key: self.resolve(item) for key, item in value.items()}
 
-    def _called(self, function: str, argument: Any) -> Any:
+    def _call(self, function: str, argument: Any) -> Any:
         """Return what an intrinsic function gives; a placeholder where only a deployment knows."""
         found: Any
         match function, argument:
@@ -366,18 +366,20 @@ class Stack:
             case "Fn::GetAtt", [str(id_), str(attribute)]:
                 found = self._attribute(id_, attribute)
             case "Fn::Sub", str(text):
-                found = self._substituted(text, {})
+                found = self._substitute(text, {})
             case "Fn::Sub", [str(text), Mapping() as variables]:
-                found = self._substituted(text, variables)
+                found = self._substitute(text, variables)
             case "Fn::ImportValue", name:
-                found = self._imported(str(self.resolved(name)))
+                found = self._import_value(str(self.resolve(name)))
             case "Fn::If", [str(condition), then, otherwise]:
                 is_so = self.holds({"Condition": condition})
                 if is_so is None:
-                    return _placeholder(f"Fn::If {condition} needs {' '.join(self.needed(condition)) or 'more'}")
-                found = self.resolved(then if is_so else otherwise)
+                    return _placeholder(
+                        f"Fn::If {condition} needs {' '.join(self.needed_parameters(condition)) or 'more'}"
+                    )
+                found = self.resolve(then if is_so else otherwise)
             case _:
-                found = _computed(self.template, function, self.resolved(argument))
+                found = _compute(self.template, function, self.resolve(argument))
         return found
 
     def _resource(self, id_: str) -> Resource | None:
@@ -389,13 +391,13 @@ class Stack:
         if name == "AWS::NoValue":
             return None
         if (resource := self._resource(name)) is not None:
-            cluster = name_in(str(self.resolved(resource.written.get("Cluster") or "default")))
+            cluster = name_in(str(self.resolve(resource.written.get("Cluster") or "default")))
             return _REFS.get(resource.kind, "{name}").format(name=resource.name, cluster=cluster)
         parameter = _in(self.template, "Parameters", name)
         kind = str(_in(parameter, "Type"))
         if self.parent is not None:
             passed = _in(self.parent.written, "Parameters", name)
-            value = _in(parameter, "Default") if passed is None else self.parent.stack.resolved(passed)
+            value = _in(parameter, "Default") if passed is None else self.parent.stack.resolve(passed)
         else:
             is_stored = kind.startswith("AWS::SSM::")  # its default is the key of its value
             value = self.given.get(name, None if is_stored else _in(parameter, "Default"))
@@ -412,24 +414,24 @@ class Stack:
             return f"arn:aws:{service}:<AWS::Region>:<AWS::AccountId>:{resource.name}"
         nested, _, output = attribute.partition(".")
         if nested == "Outputs" and (child := self.links.children.get((self.name, id_))) is not None:
-            value = child.resolved(_in(child.template, "Outputs", output, "Value"))
+            value = child.resolve(_in(child.template, "Outputs", output, "Value"))
             return f"<{id_}.{attribute}>" if value is None else str(value)
         return resource.name if attribute in {"Name", "QueueName"} else f"<{id_}.{attribute}>"
 
-    def _substituted(self, text: str, variables: Mapping[str, Any]) -> str:
+    def _substitute(self, text: str, variables: Mapping[str, Any]) -> str:
         def value(found: re.Match[str]) -> str:
             name = found[1].strip()
             if name in variables:
-                return str(self.resolved(variables[name]))
+                return str(self.resolve(variables[name]))
             return str(self._attribute(*name.split(".", 1)) if "." in name else self.ref(name))
 
         return _DYNAMIC.sub(r"<\1>", _VARIABLE.sub(value, text).replace("${!", "${"))
 
-    def _imported(self, name: str) -> Any:
+    def _import_value(self, name: str) -> Any:
         if name not in self.links.exports:
             return f"<{name}>"
         stack, value = max(self.links.exports[name], key=lambda export: export[0].nearness(self))
-        return stack.resolved(value)
+        return stack.resolve(value)
 
     def holds(self, condition: Any) -> bool | None:
         """Return whether a condition holds; None where it cannot be told, as a parameter has no value."""
@@ -437,7 +439,7 @@ class Stack:
             case {"Condition": str(name)}:
                 return self.holds(_in(self.template, "Conditions", name))
             case {"Fn::Equals": [left, right]}:
-                sides = [str(self.resolved(side)) for side in (left, right)]
+                sides = [str(self.resolve(side)) for side in (left, right)]
                 return None if sides[0] != sides[1] and any(map(is_unknown, sides)) else sides[0] == sides[1]
             case {"Fn::Not": [part]}:
                 return None if (found := self.holds(part)) is None else not found
@@ -449,7 +451,7 @@ class Stack:
                 return True if True in found_all else None if None in found_all else False
         return None
 
-    def needed(self, condition: str) -> list[str]:
+    def needed_parameters(self, condition: str) -> list[str]:
         """Return the parameters on which a condition depends, by name."""
         return list(dict.fromkeys(self._parameters_in(_in(self.template, "Conditions", condition))))
 
@@ -458,7 +460,7 @@ class Stack:
             case {"Ref": str(name)}:
                 yield name
             case {"Condition": str(name)}:
-                yield from self.needed(name)
+                yield from self.needed_parameters(name)
             case Mapping():
                 for part in value.values():
                     yield from self._parameters_in(part)
@@ -483,7 +485,7 @@ def _resource(stack: Stack, id_: str, written: Mapping[str, Any]) -> Resource:
     )
 
 
-def _computed(template: Template, function: str, argument: Any) -> Any:
+def _compute(template: Template, function: str, argument: Any) -> Any:
     """Return what a function of plain values gives, or a placeholder."""
     found: Any = None
     match function, argument:
@@ -520,10 +522,10 @@ class Stacks:
         for resource in self.all:
             if resource.kind == kind and (is_there := _is_deployed(resource)) is not False:
                 if is_there is None:
-                    raise _undecided(resource)
+                    raise _undecided_error(resource)
                 yield resource
 
-    def left_out(self, kind: str) -> Iterator[Resource]:
+    def omitted_resources(self, kind: str) -> Iterator[Resource]:
         """Yield every resource of a type that a condition leaves out."""
         return (resource for resource in self.all if resource.kind == kind and _is_deployed(resource) is False)
 
@@ -542,9 +544,9 @@ def _is_deployed(resource: Resource) -> bool | None:
     return False if False in (above, resource.is_there) else None if None in (above, resource.is_there) else True
 
 
-def _undecided(resource: Resource) -> ConfigError:
+def _undecided_error(resource: Resource) -> ConfigError:
     stack, condition = resource.stack, str(resource.condition)
-    missing = [name for name in stack.needed(condition) if is_unknown(stack.ref(name))]
+    missing = [name for name in stack.needed_parameters(condition) if is_unknown(stack.ref(name))]
     step = f"give it: --parameter {missing[0]}=VALUE" if missing else "correct the template"
     return ConfigError(
         f"{resource.kind} {resource.id} has the condition {condition}, which cannot be told; needed is each of its"
@@ -568,7 +570,7 @@ def stacks_of(
     links, parameters = Links(), given or {}
     named = names or [f"template {number}" for number in range(1, len(templates) + 1)]
     stacks = [
-        Stack(name, _checked(template, "the template"), parameters, links)
+        Stack(name, _require_template(template, "the template"), parameters, links)
         for name, template in zip(named, templates, strict=True)
     ]
     for stack in stacks:
@@ -578,7 +580,7 @@ def stacks_of(
         outputs = stack.template.get("Outputs")
         for output in outputs.values() if isinstance(outputs, Mapping) else ():
             if (name := _in(output, "Export", "Name")) is not None:
-                links.exports.setdefault(str(stack.resolved(name)), []).append((stack, output.get("Value")))
+                links.exports.setdefault(str(stack.resolve(name)), []).append((stack, output.get("Value")))
     return Stacks(tuple(resource for stack in stacks for resource in stack.resources()))
 
 

@@ -15,12 +15,12 @@ from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken
 from sluice.declaration.metric_math import (
     FUNCTIONS,
     STATISTICS,
-    Combined,
+    Combination,
     Fill,
     Function,
     If,
     Metric,
-    Negated,
+    Negation,
     Number,
     Operation,
     Period,
@@ -98,11 +98,11 @@ def parse(text: str, expressions: Mapping[str, Term] | None = None) -> Term:
         return _Reader(text, expressions or {}).term(_parser().parse(text))
     except UnexpectedToken as error:
         seen = repr(str(error.token)) if error.token else "the end"
-        raise _refused(text, error.pos_in_stream if error.token else len(text), seen, error.accepts or ()) from error
+        raise _refusal(text, error.pos_in_stream if error.token else len(text), seen, error.accepts or ()) from error
     except UnexpectedCharacters as error:
-        raise _refused(text, error.pos_in_stream, repr(error.char), error.allowed or ()) from error
+        raise _refusal(text, error.pos_in_stream, repr(error.char), error.allowed or ()) from error
     except RecursionError as error:
-        raise _refused(text, 0, "too deep a nesting", ()) from error
+        raise _refusal(text, 0, "too deep a nesting", ()) from error
 
 
 @functools.cache
@@ -110,7 +110,7 @@ def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)
 
 
-def _refused(text: str, position: int | None, seen: str, allowed: Iterable[str]) -> ConfigError:
+def _refusal(text: str, position: int | None, seen: str, allowed: Iterable[str]) -> ConfigError:
     words = ", ".join(sorted(_NAMES.get(name, name) for name in allowed)) or "metric math"
     return ConfigError(
         f"metric math {text!r}, character {(position or 0) + 1}: {seen} is not understood; allowed here: {words};"
@@ -134,7 +134,7 @@ class _Reader:
             case "metric":
                 return self.expressions.get(str(children[0]), Metric(str(children[0])))
             case "negated":
-                return Negated(self.term(children[1]))
+                return Negation(self.term(children[1]))
             case "operation":
                 left, sign, right = children
                 return Operation(self.term(left), _SPELLED.get(str(sign), str(sign)), self.term(right))
@@ -156,9 +156,9 @@ class _Reader:
                 return Function(function, self.term(arguments[0]))
             case statistic, ("array",) if statistic in STATISTICS:
                 parts: list[Any] = arguments[0].children
-                return Combined(statistic, tuple(map(self.term, parts)))
+                return Combination(statistic, tuple(map(self.term, parts)))
         forms = [form for form in _CALLS if form.startswith(f"{name}(")]
         names = {form.partition("(")[0] for form in _CALLS}
-        raise _refused(
+        raise _refusal(
             self.text, name.start_pos, f"{name} with these arguments" if forms else str(name), forms or names
         )

@@ -24,7 +24,7 @@ _SYNTH_SECONDS_MAX = 300
 
 
 @contextmanager
-def synthesized(name: str, declaration: Declaration) -> Iterator[Path]:
+def synthesized_templates(name: str, declaration: Declaration) -> Iterator[Path]:
     """Give the folder of an environment's templates, made by the CDK app of the working directory, then remove it.
 
     The app is run as the CDK command line runs it, which is not needed; Node.js is.

@@ -71,12 +71,12 @@ class TaskDefinition:
             return
         role = self.stacks.find(_ROLE, reference, self.near)
         inline = [] if role is None else [policy.part("PolicyDocument") for policy in role.properties.parts("Policies")]
-        for document in (*inline, *self._attached(str(reference), role)):
+        for document in (*inline, *self._attached_policies(str(reference), role)):
             for statement in document.parts("Statement"):
                 if statement.get("Effect") == "Allow":
                     yield statement.values
 
-    def _attached(self, reference: str, role: Resource | None) -> Iterator[Properties]:
+    def _attached_policies(self, reference: str, role: Resource | None) -> Iterator[Properties]:
         """Yield the documents of the policies that are resources of their own."""
         arns = [] if role is None else role.properties.items("ManagedPolicyArns")
         for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
@@ -164,4 +164,4 @@ def _size(properties: Properties, name: str) -> int | None:
     try:
         return int(float(written.removesuffix(unit)) * _UNITS.get(unit, 1))
     except (ValueError, OverflowError) as error:
-        raise properties.refused(name, "a number, or one of vCPU or GB, or a parameter with a default") from error
+        raise properties.refusal(name, "a number, or one of vCPU or GB, or a parameter with a default") from error

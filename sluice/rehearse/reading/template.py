@@ -20,6 +20,7 @@ from sluice.rehearse.model.policies import (
     AdjustmentType,
     Alarm,
     Comparison,
+    MetricExpression,
     MetricSource,
     MissingData,
     Policy,
@@ -28,7 +29,6 @@ from sluice.rehearse.model.policies import (
     Step,
     StepScaling,
     TargetTracking,
-    Watched,
 )
 from sluice.rehearse.model.simulation import CPU_SHARE
 from sluice.rehearse.reading.cloudformation import (
@@ -80,10 +80,10 @@ def read_services(
             raise _nothing_scales(stacks)
     except RecursionError as error:
         raise ConfigError("the template's references go in a circle; correct the template") from error
-    return tuple(_named_apart(found, targets))
+    return tuple(_name_apart(found, targets))
 
 
-def _named_apart(services: Sequence[ScaledService], targets: Sequence[Resource]) -> Iterator[ScaledService]:
+def _name_apart(services: Sequence[ScaledService], targets: Sequence[Resource]) -> Iterator[ScaledService]:
     """Yield the services, each with a name of its own."""
     count = Counter(service.name for service in services)
     places = [target.stack.name for target in targets]
@@ -94,13 +94,13 @@ def _named_apart(services: Sequence[ScaledService], targets: Sequence[Resource])
 
 
 def _nothing_scales(stacks: Stacks) -> ConfigError:
-    for target in stacks.left_out(TARGET):
+    for target in stacks.omitted_resources(TARGET):
         stack, condition = target.stack, str(target.condition)
-        values = [f"{name}={stack.ref(name)}" for name in stack.needed(condition)]
+        values = [f"{name}={stack.ref(name)}" for name in stack.needed_parameters(condition)]
         if values:
             return ConfigError(
                 f"{TARGET} {target.id} has the condition {condition}, which is false with {', '.join(values)}; give"
-                f" another value: --parameter {stack.needed(condition)[0]}=VALUE"
+                f" another value: --parameter {stack.needed_parameters(condition)[0]}=VALUE"
             )
     return ConfigError(
         f"the template scales no ECS service; allowed: one or more {TARGET} of {_DIMENSION}; give the template"
@@ -116,7 +116,7 @@ def _service(stacks: Stacks, target: Resource, queue: str | None) -> ScaledServi
     properties = target.properties
     resource_id = properties.text("ResourceId")
     if len(segments(resource_id)) != len(("service", "cluster", "name")):
-        raise properties.refused("ResourceId", "service/CLUSTER/SERVICE")
+        raise properties.refusal("ResourceId", "service/CLUSTER/SERVICE")
     service = stacks.find(SERVICE, resource_id, target)
     task = None if service is None else stacks.find(_TASK, service.properties.get("TaskDefinition"), service)
     definition = TaskDefinition(stacks, task, target)
@@ -125,13 +125,13 @@ def _service(stacks: Stacks, target: Resource, queue: str | None) -> ScaledServi
     suspended = properties.part("SuspendedState")
     for name in ("DynamicScalingInSuspended", "DynamicScalingOutSuspended"):
         if suspended.is_true(name):
-            raise suspended.refused(name, "false, as nothing scales meanwhile")
+            raise suspended.refusal(name, "false, as nothing scales meanwhile")
     if (max_tasks := properties.integer("MaxCapacity")) < 1:
-        raise properties.refused("MaxCapacity", "1 or more, as nothing ever runs without")
+        raise properties.refusal("MaxCapacity", "1 or more, as nothing ever runs without")
     if max_tasks > limits.TASKS_PER_SERVICE_MAX:
-        raise properties.refused("MaxCapacity", f"at most {limits.TASKS_PER_SERVICE_MAX}, the tasks of a service")
+        raise properties.refusal("MaxCapacity", f"at most {limits.TASKS_PER_SERVICE_MAX}, the tasks of a service")
     if (min_tasks := properties.integer("MinCapacity")) > max_tasks:
-        raise properties.refused("MinCapacity", f"0 to MaxCapacity, which is {max_tasks}")
+        raise properties.refusal("MinCapacity", f"0 to MaxCapacity, which is {max_tasks}")
     metrics = [metric for policy in policies for metric in policy.watched.metrics.values()]
     watched = [metric.dimensions["QueueName"] for metric in metrics if "QueueName" in metric.dimensions]
     candidates = definition.queues(watched)
@@ -156,7 +156,7 @@ def _service(stacks: Stacks, target: Resource, queue: str | None) -> ScaledServi
             has_insights=_insights(place) is not False,
             desired_count=_desired_count(service),
             is_protected=definition.is_protected(),
-            assumed=tuple(_taken_for_granted(metrics, cluster, place)),
+            assumed=tuple(_assumptions(metrics, cluster, place)),
             not_simulated=(*sentences(parts), *_other_queues(definition, metrics, settings)),
             **definition.sizes(),
         )
@@ -174,7 +174,7 @@ def _other_queues(
         yield f"the messages of other queues, from which the tasks may receive, too: {', '.join(others)}"
 
 
-def _taken_for_granted(metrics: Sequence[MetricSource], name: str, cluster: Resource | None) -> Iterator[str]:
+def _assumptions(metrics: Sequence[MetricSource], name: str, cluster: Resource | None) -> Iterator[str]:
     """Yield a sentence for each thing that no template tells and that its metrics depend on."""
     is_needed = any(metric.namespace == "ECS/ContainerInsights" for metric in metrics)
     if is_needed and _insights(cluster) is None:
@@ -244,11 +244,11 @@ def _target_tracking(settings: Properties, name: str, resource_id: str) -> Targe
     if "PredefinedMetricSpecification" in settings.values:
         metric = settings.part("PredefinedMetricSpecification").choice("PredefinedMetricType", [*_PREDEFINED])
         names = dict(zip(("ClusterName", "ServiceName"), segments(resource_id)[1:], strict=True))
-        watched = Watched.alone(MetricSource(namespace="AWS/ECS", name=_PREDEFINED[metric], dimensions=names))
+        watched = MetricExpression.alone(MetricSource(namespace="AWS/ECS", name=_PREDEFINED[metric], dimensions=names))
     else:
-        watched = _watched(settings.part("CustomizedMetricSpecification"))
+        watched = _metric_expression(settings.part("CustomizedMetricSpecification"))
     if (target := settings.number("TargetValue")) <= 0:
-        raise settings.refused("TargetValue", "more than 0")
+        raise settings.refusal("TargetValue", "more than 0")
     return TargetTracking(
         name=name,
         watched=watched,
@@ -314,8 +314,8 @@ def _step(step: Properties) -> Step:
 def _alarm(alarm: Resource) -> Alarm:
     properties = alarm.properties
     if (evaluated := properties.integer("EvaluationPeriods")) < 1:
-        raise properties.refused("EvaluationPeriods", "1 or more")
-    watched = _watched(properties)
+        raise properties.refusal("EvaluationPeriods", "1 or more")
+    watched = _metric_expression(properties)
     return Alarm(
         name=str(properties.get("AlarmName") or alarm.id),
         watched=watched,
@@ -330,19 +330,19 @@ def _alarm(alarm: Resource) -> Alarm:
     )
 
 
-def _watched(properties: Properties) -> Watched:
+def _metric_expression(properties: Properties) -> MetricExpression:
     """Return what an alarm or a customized metric specification looks at: one metric, or metric math over several."""
     queries = {query.text("Id"): query for query in properties.parts("Metrics")}
     if not queries:
-        return Watched.alone(_source(properties, properties, "Statistic"))
+        return MetricExpression.alone(_source(properties, properties, "Statistic"))
     returned = [id_ for id_, query in queries.items() if query.is_true("ReturnData", default=True)]
     if len(returned) != 1:
-        raise properties.refused("Metrics", "exactly one that has not ReturnData: false")
+        raise properties.refusal("Metrics", "exactly one that has not ReturnData: false")
     term = _term(queries, returned[0], ())
     sources = {id_: _source(stat.part("Metric"), stat, "Stat") for id_, stat in _statistics(queries, term)}
     if "PERIOD(" in term.text() and {source.period_seconds for source in sources.values()} != {60}:
-        raise properties.refused("Metrics", "PERIOD only of metrics of 60 seconds, which is what is rehearsed")
-    return Watched(term=term, metrics=sources, text=str(queries[returned[0]].get("Expression") or returned[0]))
+        raise properties.refusal("Metrics", "PERIOD only of metrics of 60 seconds, which is what is rehearsed")
+    return MetricExpression(term=term, metrics=sources, text=str(queries[returned[0]].get("Expression") or returned[0]))
 
 
 def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) -> Term:
@@ -351,7 +351,7 @@ def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) 
     if query.get("Expression") is None:
         return Metric(id_)
     if id_ in within:
-        raise query.refused("Expression", "an expression that is not made of itself")
+        raise query.refusal("Expression", "an expression that is not made of itself")
     text = query.text("Expression")
     named = [other for other in metric_ids(parse(text)) if other in queries]
     return parse(text, {other: _term(queries, other, (*within, id_)) for other in named})

@@ -67,7 +67,7 @@ def work(run: Run) -> Worked:
 
     Raises:
         EndpointError: a worker did not start, or ended with an error; the message has its last words.
-        NotReached: the first workers did not begin in time.
+        NotReachedError: the first workers did not begin in time.
 
     Runs on the driver, in a thread of its own. Writes `rehearsal.json` into the run's folder.
     """

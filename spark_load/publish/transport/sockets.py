@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from sluice.aws.http import Address, NotConnected, Response, ResponseReader, to_botocore
+from sluice.aws.http import Address, NoConnectionError, Response, ResponseReader, to_botocore
 from sluice.clock import Clock
 
 _CHUNK_BYTES = 8_192  # an answer has some two thousand
@@ -68,22 +68,22 @@ class SocketExchange:
     def post(self, requests: Sequence[Request]) -> None:
         """Send requests. Where no connection can be made, none of the rest is tried: each would wait for as long."""
         self._look(0)  # a connection closed meanwhile is of no use
-        error: OSError | NotConnected | None = None
+        error: OSError | NoConnectionError | None = None
         for request in requests:
             if error is None:
                 error = self._post(request)
             if error is not None:
                 self._arrive(request, error)
 
-    def _arrive(self, request: Request, came: Response | OSError | NotConnected) -> None:
+    def _arrive(self, request: Request, came: Response | OSError | NoConnectionError) -> None:
         translated = came if isinstance(came, Response) else to_botocore(came, self._address.url)
         self._came.append(Arrival(request.key, self._clock.now_us(), translated))
 
-    def _post(self, request: Request) -> OSError | NotConnected | None:
+    def _post(self, request: Request) -> OSError | NoConnectionError | None:
         """Send one request; return why it never left, if so."""
         try:
             connection = self._idle.pop() if self._idle else self._connect()
-        except (NotConnected, OSError) as error:
+        except (NoConnectionError, OSError) as error:
             return error
         connection.request, connection.reader = request, ResponseReader()
         connection.sent_at = self._clock.monotonic()

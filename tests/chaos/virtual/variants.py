@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from sluice.messaging.envelope import decode
-from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.sqs.queue import Queue
 from tests.chaos.virtual.schedules import Publish, Story
 from tests.chaos.virtual.virtual_run import Process, VirtualRun, happened
@@ -28,7 +28,7 @@ class _PlainConsumer:
 
     def step(self) -> bool:
         """Receive one message and handle it."""
-        with suppress(TransientError, HoldLost, RuntimeError):
+        with suppress(TransientError, HoldLostError, RuntimeError):
             message = self.queue.receive(attempt_id=None, wait_seconds=0)
             if message is None:
                 return False
@@ -94,7 +94,7 @@ class DeletesWholeBatches(VirtualRun):
 class _WholeBatches(Queue):
     """Takes an answer to a batch for the answer to each of its entries."""
 
-    def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLost | TransientError | None]:
+    def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLostError | TransientError | None]:
         """Delete them, and believe that all are."""
         super().delete_batch(receipt_handles)
         return [None] * len(receipt_handles)

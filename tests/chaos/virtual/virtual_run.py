@@ -25,7 +25,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.outbox.store import Store
-from sluice.messaging.sqs.queue import Received
+from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
 from sluice.messaging.worker.hooks import Settled, WorkerHooks
 from sluice.messaging.worker.processing import async_handlers
@@ -175,7 +175,7 @@ class VirtualRun(World):
         super().__init__(
             engines.engine(dsn),
             consumer=CONSUMER,
-            policy=Policy.declared(_DECLARED),
+            policy=Policy.of_consumer(_DECLARED),
             simulator=self.aws,
             timeout_seconds=_DECLARED.visibility_timeout_seconds,
             max_attempts=_DECLARED.max_attempts,
@@ -439,7 +439,7 @@ class Deleting(WorkerHooks):
         """Take in what is handed over next."""
         self.waiting.append(settled.message.sqs_message_id)
 
-    def not_deleted(self, message: Received) -> None:
+    def not_deleted(self, message: ReceivedMessage) -> None:
         """Take in what the worker knows to come again."""
         self._failed.add(message.sqs_message_id)
 

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sluice.declaration import Consumer, backlog
-from sluice.declaration.metric_math import Combined, Fill, Metric, Number, Term, map_term
+from sluice.declaration.metric_math import Combination, Fill, Metric, Number, Term, map_term
 from sluice.rehearse.declared import service_of
 from sluice.rehearse.model.control_loop import VARIANTS, Variant
 from sluice.rehearse.model.policies import TargetTracking
@@ -252,7 +252,7 @@ def test_an_outage_starts_no_task_and_its_end_starts_as_many_as_ever(share: floa
         failing=changing(lambda second: share * _between(second, 3_600, 7_200), 150),
     )
     demand = _demand(tasks)
-    assert isinstance(demand, Combined)
+    assert isinstance(demand, Combination)
     unbraked = demand.parts[0]
 
     deployed, before = (_run(outage, tasks, term, max_tasks=29) for term in (demand, unbraked))
@@ -267,7 +267,7 @@ def test_poison_that_is_no_outage_stops_no_scale_out() -> None:
     tasks = TaskWork(lanes=4, handler_seconds=5, acceptable_latency_seconds=120)
     rates = np.concatenate([constant(0.8, 60), constant(5, 120)])
     demand = _demand(tasks)
-    assert isinstance(demand, Combined)
+    assert isinstance(demand, Combination)
 
     deployed, unbraked = (
         _run(DrawnTraffic(name="poison", rates=rates, groups=300, poison_share=0.1), tasks, term, max_tasks=20)

@@ -12,13 +12,13 @@ from sluice.declaration import Consumer, Environment, naming
 from sluice.rehearse.alternatives import OWN_METRICS
 from sluice.rehearse.declared import service_of, tasks_of
 from sluice.rehearse.mistakes import mistakes
-from sluice.rehearse.model.policies import MetricSource, ScaledService, TargetTracking, Watched
+from sluice.rehearse.model.policies import MetricExpression, MetricSource, ScaledService, TargetTracking
 from sluice.rehearse.model.scenarios import scenarios
 from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.reading.cloudformation import Template, load_template
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.template import read_services
-from sluice.rehearse.tried import Mistake, Tried
+from sluice.rehearse.tried import Experiment, Mistake
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED
@@ -32,7 +32,7 @@ OWN = {("Shop/Workers", "BacklogPerTask"): parse("(visible + inflight) / IF(runn
 
 
 def _found(service: ScaledService, tasks: TaskWork, groups: int = 60) -> tuple[Mistake, ...]:
-    return mistakes(Tried(service, tasks, scenarios(service, tasks, groups=groups), {**OWN_METRICS, **OWN}))
+    return mistakes(Experiment(service, tasks, scenarios(service, tasks, groups=groups), {**OWN_METRICS, **OWN}))
 
 
 def _names(service: ScaledService, tasks: TaskWork) -> list[str]:
@@ -52,7 +52,7 @@ def test_what_we_deploy_has_none(environment: Environment, consumer: Consumer) -
     """Of every environment that is declared; that the template scales the same service, test_advice.py shows."""
     service, tasks = service_of(environment, consumer), tasks_of(consumer)
 
-    assert mistakes(Tried(service, tasks, scenarios(service, tasks, groups=9), OWN_METRICS)) == ()
+    assert mistakes(Experiment(service, tasks, scenarios(service, tasks, groups=9), OWN_METRICS)) == ()
 
 
 @pytest.fixture(scope="module")
@@ -435,7 +435,7 @@ def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
 REPEATED = "FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)"
 
 
-def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
+def _on(text: str, own: str | None = None, target: float = 120) -> Experiment:
     """Return a service of two lanes a task, tracked on an expression, or on a metric of its own that is one."""
     consumer = Consumer(name="billing", lanes=2, min_tasks=1, max_tasks=4, acceptable_latency_seconds=60)
     place = replace(ENVIRONMENTS["dev"], consumers=(consumer,))
@@ -443,10 +443,10 @@ def _on(text: str, own: str | None = None, target: float = 120) -> Tried:
     (policy,) = service.policies
     assert isinstance(policy, TargetTracking)
     metrics = {"m": MetricSource(namespace="Own", name="Load", dimensions={})} if own else policy.watched.metrics
-    watched = Watched(term=parse(text), metrics=metrics, text=text)
+    watched = MetricExpression(term=parse(text), metrics=metrics, text=text)
     changed = replace(service, policies=(replace(policy, watched=watched, target=target),))
     given = {**OWN_METRICS, ("Own", "Load"): parse(own or "visible")}
-    return Tried(changed, tasks, scenarios(changed, tasks, groups=20), given)
+    return Experiment(changed, tasks, scenarios(changed, tasks, groups=20), given)
 
 
 @pytest.mark.parametrize(

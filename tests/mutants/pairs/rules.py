@@ -11,7 +11,7 @@ from sluice.simulator.model.queues.fifo import FIRST_SEQUENCE_NUMBER, FifoQueue
 from sluice.simulator.model.queues.moving import MoveTasks
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.topics.delivery import Delivery
-from sluice.simulator.model.topics.topic import Published, Subscription, Topic
+from sluice.simulator.model.topics.topic import PublishResult, Subscription, Topic
 from tests.mutants.pairs.circumstances import OfPublish, OfQueue, Publish
 
 type Rule = Callable[..., Any]
@@ -277,7 +277,7 @@ def _answer(name: str) -> Callable[[Rule, OfPublish], Rule]:
 
 
 def _copies(
-    change: Callable[[Topic, Subscription, dict[str, Any], Published, str | None], tuple[Any, ...] | None],
+    change: Callable[[Topic, Subscription, dict[str, Any], PublishResult, str | None], tuple[Any, ...] | None],
 ) -> Callable[[Rule, OfPublish], Rule]:
     """Break how a copy is delivered; `change` returns what is delivered instead, None for nothing."""
 
@@ -312,7 +312,7 @@ def _without_attributes(_topic: Topic, to: Subscription, entry: dict[str, Any], 
 
 
 def _other_id(
-    _topic: Topic, to: Subscription, entry: dict[str, Any], published: Published, id_: str | None
+    _topic: Topic, to: Subscription, entry: dict[str, Any], published: PublishResult, id_: str | None
 ) -> tuple[Any, ...]:
     return to, entry, published, None if id_ is None else f"other-{id_}"
 

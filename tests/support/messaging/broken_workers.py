@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.handlers import Ack, Reject, Retry
-from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
-from sluice.messaging.sqs.queue import Received
+from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.processing.deleter import Deleter
 from sluice.messaging.worker.processing.handler_runner import Attempt
 from sluice.messaging.worker.processing.message_lease import MessageLease
@@ -22,7 +22,7 @@ from sluice.messaging.worker.processing.processor import Acknowledgement, Delete
 class DeletesFirst(MessageProcessor):
     """Broken: deletes a message before it is handled, so that a crash loses it (W7)."""
 
-    def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
+    def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
         self._queue.delete(message.receipt_handle)
         return super().process(message, requested_at=requested_at)
 
@@ -36,7 +36,7 @@ class DeletesFailed(MessageProcessor):
 
 class _MarksNothing(MessageProcessor):
     def _unmarked(
-        self, lease: MessageLease, arrived: Arrived, session: Session, decision: Decision
+        self, lease: MessageLease, arrived: DecodedMessage, session: Session, decision: Decision
     ) -> Decision | Retry | Reject:
         """Run the handler in a transaction that marks nothing."""
         outcome = self._runner.run(
@@ -54,7 +54,7 @@ class _MarksNothing(MessageProcessor):
 class InboxApart(_MarksNothing):
     """Broken: marks a message as handled in a transaction before that of its effect (W8)."""
 
-    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
         decision = admission.decision
         if decision.action is Action.HANDLE:
@@ -62,7 +62,7 @@ class InboxApart(_MarksNothing):
         session.commit()
         return decision if decision.action is not Action.HANDLE else self._effect(lease, arrived, decision)
 
-    def _effect(self, lease: MessageLease, arrived: Arrived, decision: Decision) -> Decision | Retry | Reject:
+    def _effect(self, lease: MessageLease, arrived: DecodedMessage, decision: Decision) -> Decision | Retry | Reject:
         with Session(self._engine) as session:
             session.connection()
             self._failpoint("in_transaction")
@@ -76,7 +76,7 @@ class RemembersInMemory(InboxApart):
         super().__init__(*arguments, **more)
         self._seen: set[str] = set()
 
-    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:  # noqa: ARG002
+    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:  # noqa: ARG002
         if arrived.envelope.event.id in self._seen:
             return Decision(State.DUPLICATE, Action.DROP)
         ended = self._effect(lease, arrived, Decision(State.CONTIGUOUS, Action.HANDLE))
@@ -87,7 +87,7 @@ class RemembersInMemory(InboxApart):
 class KeepsNoInbox(_MarksNothing):
     """Broken: handles whatever comes, and marks nothing (W6)."""
 
-    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         decision = Decision(State.CONTIGUOUS, Action.HANDLE)
         session.connection()
         return self._unmarked(lease, arrived, session, decision)
@@ -105,7 +105,7 @@ class _NoGate:
 class CommitsUngated(MessageProcessor):
     """Broken: commits what may be somebody else's by now, in the belief that its delete will tell (L1)."""
 
-    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
         outcome = self._runner.run(
             Attempt(
@@ -122,7 +122,7 @@ class CommitsUngated(MessageProcessor):
 class CommitsWhatIsThere(MessageProcessor):
     """Broken: commits whatever transaction the handler left behind (W8)."""
 
-    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
         self._inbox.mark(session.connection(), arrived.envelope, replace(admission, transaction_id=None))
         event = arrived.envelope.event
@@ -136,6 +136,8 @@ class CommitsWhatIsThere(MessageProcessor):
 class TakesABatchAsAWhole(Deleter):
     """Broken: takes every message of a call that was answered for deleted (W6)."""
 
-    def _tried(self, messages: Sequence[Received]) -> list[tuple[Received, HoldLost | TransientError | None]]:
+    def _tried(
+        self, messages: Sequence[ReceivedMessage]
+    ) -> list[tuple[ReceivedMessage, HoldLostError | TransientError | None]]:
         super()._tried(messages)
         return [(message, None) for message in messages]

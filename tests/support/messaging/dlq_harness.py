@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSResponse
 from sluice.declaration import naming
 from sluice.messaging.envelope import Envelope, any_event
 from sluice.messaging.errors import TransientError
-from sluice.messaging.failpoints import Failpoint, unarmed
+from sluice.messaging.failpoints import Failpoint, do_nothing
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive
@@ -140,7 +140,11 @@ class DlqHarness:
 
 
 def move_deleting_first(
-    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
+    reading: Reading,
+    dead_letter: DeadLetter,
+    send: Callable[[DeadLetter], object],
+    *,
+    failpoint: Failpoint = do_nothing,
 ) -> None:
     """Be broken: delete before the send (D3)."""
     failpoint("before_delete")
@@ -152,7 +156,11 @@ def move_deleting_first(
 
 
 def move_ignoring_failures(
-    reading: Reading, dead_letter: DeadLetter, send: Callable[[DeadLetter], object], *, failpoint: Failpoint = unarmed
+    reading: Reading,
+    dead_letter: DeadLetter,
+    send: Callable[[DeadLetter], object],
+    *,
+    failpoint: Failpoint = do_nothing,
 ) -> None:
     """Be broken: delete whatever the send met (D3, D16)."""
     failpoint("before_send")

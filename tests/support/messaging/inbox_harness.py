@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, select
 from sluice.clock import VirtualClock
 from sluice.messaging.envelope import Envelope, any_event
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Arrived, Policy
+from sluice.messaging.inbox.groups import DecodedMessage, Policy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.inbox.sequence import Action, Decision
@@ -21,11 +21,11 @@ START_US = 1_767_225_600_000_000  # 2026-01-01
 
 def arrived(
     seq: int, *, group: str = "a", epoch: int = 1, first: int = 1, copy: str = "", receive_count: int = 1, **more: Any
-) -> Arrived:
+) -> DecodedMessage:
     """Return a message with its number; `copy` makes another message of the same event, `more` another event."""
     event = any_event(**{"type": "order.placed", "group": group, "data": None, "id": f"{group}-{epoch}-{seq}"} | more)
     envelope = Envelope(event=event, seq=seq, epoch=epoch, first=first)
-    return Arrived(
+    return DecodedMessage(
         envelope=envelope,
         body=envelope.body,
         attributes={},
@@ -34,7 +34,7 @@ def arrived(
     )
 
 
-def handled(inbox: Inbox, connection: Connection, came: Arrived) -> Decision:
+def handled(inbox: Inbox, connection: Connection, came: DecodedMessage) -> Decision:
     """Admit a message, and mark it where it is to be handled, as the worker does around its handler."""
     admission = inbox.admit(connection, came)
     if admission.decision.action is Action.HANDLE:

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from sluice.messaging.errors import HoldLost, PermanentError, TransientError
+from sluice.messaging.errors import HoldLostError, PermanentError, TransientError
 from sluice.messaging.handlers import Ack, Reject, Retry
 
 type FaultyWorker = Callable[[Session], object]
@@ -129,5 +129,5 @@ ENDINGS: dict[str, Ending] = {
     "CustomError": _raising(CustomError("boom")),
     "TransientError": _raising(TransientError("the bank is closed")),
     "PermanentError": _raising(PermanentError(None)),
-    "HoldLost": _raising(HoldLost("the handler's own idea")),
+    "HoldLostError": _raising(HoldLostError("the handler's own idea")),
 }

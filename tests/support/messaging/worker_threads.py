@@ -13,7 +13,7 @@ from sluice.clock import SystemClock, VirtualClock
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.lane import Lane
 from sluice.messaging.worker.scale_in_protection import Protection
@@ -60,7 +60,7 @@ def _pace(queue: Queue) -> None:
     """Let a poll that brings nothing last a moment: a lane that polls at once again starves every other thread."""
     receive, never = queue.receive, threading.Event()
 
-    def paced(**options: Any) -> Received | None:
+    def paced(**options: Any) -> ReceivedMessage | None:
         message = receive(**options)
         if message is None:
             never.wait(_POLL_SECONDS)

@@ -30,11 +30,11 @@ from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.outbox import tables as outbox_tables
 from sluice.messaging.outbox.store import Head, Store
-from sluice.messaging.relay.calls import Answer, Publish, called
+from sluice.messaging.relay.calls import Answer, Publish, publish_now
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.telemetry.metrics import Tally
 from sluice.messaging.worker import build
 from sluice.messaging.worker.hooks import WorkerHooks
@@ -137,7 +137,7 @@ class CallsInTurn:
         self._answers: list[Answer] = []
 
     def begin(self, heads: Sequence[Head]) -> None:
-        self._answers.append(called(self._publish, heads))
+        self._answers.append(publish_now(self._publish, heads))
 
     def collect(self, _: float) -> list[Answer]:
         answers, self._answers = self._answers, []
@@ -377,7 +377,7 @@ class World:
     def worker(
         self,
         *,
-        failpoint: Failpoint = failpoints.unarmed,
+        failpoint: Failpoint = failpoints.do_nothing,
         handlers: Handlers | None = None,
         inbox: Inbox | None = None,
         kind: type[MessageProcessor] = MessageProcessor,
@@ -431,7 +431,7 @@ class World:
                 worker.lane.step()
         raise AssertionError(f"still in the queue after {steps_max} steps: {self.left()}")
 
-    def receive(self, worker: Hands) -> Received:
+    def receive(self, worker: Hands) -> ReceivedMessage:
         """Receive a message without working on it; there has to be one."""
         message = worker.queue.receive(attempt_id=None, wait_seconds=0)
         assert message is not None, "nothing can be received"

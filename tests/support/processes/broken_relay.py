@@ -3,7 +3,7 @@
 import runpy
 from collections.abc import Sequence
 
-from sluice.messaging.outbox.store import Head, PublishOutcome, Retry, Sent
+from sluice.messaging.outbox.store import Head, PublishOutcome, PublishRetry, PublishSuccess
 from sluice.messaging.relay import publisher
 
 _publish = publisher.Publisher.publish
@@ -11,7 +11,9 @@ _publish = publisher.Publisher.publish
 
 def _publish_once(self: publisher.Publisher, heads: Sequence[Head]) -> list[PublishOutcome]:
     outcomes = _publish(self, heads)
-    return [Sent("unanswered", None) if isinstance(outcome, Retry) else outcome for outcome in outcomes]
+    return [
+        PublishSuccess("unanswered", None) if isinstance(outcome, PublishRetry) else outcome for outcome in outcomes
+    ]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from emulator import localstack
 from examples.orders.checking import differences
 from examples.orders.models import Base
 from examples.orders.service import Shop
-from examples.orders.trade import Done, trade
+from examples.orders.trade import TradeCounts, trade
 from sluice import deviations
 from sluice.clock import clock_id, eventually
 from sluice.declaration import naming
@@ -62,7 +62,7 @@ class ShopHarness:
         self._sns.delete_topic(TopicArn=self.topic_arn)
         self._sqs.delete_queue(QueueUrl=self._url)
 
-    def trade(self, count: int, *, seed: int, notify: bool = False) -> Done:
+    def trade(self, count: int, *, seed: int, notify: bool = False) -> TradeCounts:
         """Do business with four orders at once; a fifth is rolled back."""
         shop = Shop(Outbox(TOPIC, notify=notify))
         return trade(self.engine, shop, count=count, groups=4, seed=seed, rollbacks=0.2)

@@ -9,7 +9,7 @@ from botocore.awsrequest import AWSResponse
 from benchmarks import sink, source
 from sluice.aws.client import BOTO3
 from sluice.messaging.envelope import decode
-from sluice.messaging.outbox.store import Head, Sent
+from sluice.messaging.outbox.store import Head, PublishSuccess
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.sqs import queue
@@ -53,8 +53,11 @@ def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.M
 
     outcomes = publish.publish([_head("g1"), _head("g2"), _head("g3")])
 
-    assert [type(outcome) for outcome in outcomes] == [Sent] * 3
-    assert len({(sent.sns_message_id, sent.sns_sequence_number) for sent in outcomes if isinstance(sent, Sent)}) == 3
+    assert [type(outcome) for outcome in outcomes] == [PublishSuccess] * 3
+    assert (
+        len({(sent.sns_message_id, sent.sns_sequence_number) for sent in outcomes if isinstance(sent, PublishSuccess)})
+        == 3
+    )
 
 
 def _sourced(request: Any, event_name: str, **_: object) -> AWSResponse:

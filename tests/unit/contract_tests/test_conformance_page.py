@@ -13,7 +13,7 @@ from emulator import peers
 from tests.support.project import PROJECT
 
 DOCS = PROJECT / "docs"
-MATRIX = conformance_page.stored(DOCS)
+MATRIX = conformance_page.read_matrix(DOCS)
 
 
 def test_results_are_one_line_a_promise_and_read_as_they_were_written(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_results_are_one_line_a_promise_and_read_as_they_were_written(tmp_path: 
     written, whole = ((tmp_path / name).read_text("utf-8") for name in (RESULTS, "conformance.json"))
     rows = len(MATRIX["promises"]) + len(COLUMNS)
     assert written == (DOCS / RESULTS).read_text(encoding="utf-8")
-    assert conformance_page.stored(tmp_path) == MATRIX == json.loads(whole)
+    assert conformance_page.read_matrix(tmp_path) == MATRIX == json.loads(whole)
     assert [sum(line.startswith("{") for line in text.splitlines()) for text in (written, whole)] == [rows + 1] * 2
 
 
@@ -30,7 +30,7 @@ def test_a_promise_that_the_catalogue_has_lost_is_not_on_the_page(tmp_path: Path
     row = MATRIX["promises"][0]
     conformance_page.write(MATRIX | {"promises": [row, row | {"id": "GONE-01"}]}, tmp_path)
 
-    assert conformance_page.stored(tmp_path)["promises"] == [row]
+    assert conformance_page.read_matrix(tmp_path)["promises"] == [row]
 
 
 def test_every_promise_of_the_page_has_a_status_and_evidence_on_every_target() -> None:

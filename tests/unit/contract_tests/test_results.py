@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from contract_tests.proving.results import ContractFailure, Status, describe_failure, first_line, judge, read_baseline
-from contract_tests.resources import NotArranged
+from contract_tests.resources import NotArrangedError
 from sluice.deviations import Deviation
 from sluice.errors import ConfigError
 
@@ -32,7 +32,7 @@ LACKING = ContractFailure(Status.NOT_SUPPORTED, "InvalidAction")
         (AssertionError("1 == 2"), [LACKING, SILENCE], None, Status.UNKNOWN, "here: no answer"),
         (KeyError("Messages"), [], KNOWN, Status.UNKNOWN, "here: KeyError: 'Messages'"),
         (KeyError("Messages"), [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),
-        (NotArranged("waited 20 s"), [], KNOWN, Status.UNKNOWN, "here: NotArranged: waited 20 s"),
+        (NotArrangedError("waited 20 s"), [], KNOWN, Status.UNKNOWN, "here: NotArrangedError: waited 20 s"),
         (OSError(), [], None, Status.UNKNOWN, "here: OSError: OSError"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from contract_tests.byo_queues import WITH_DLQ, WITH_QUEUE, WITH_TOPIC, ByoQueueResources, ByoQueues
 from contract_tests.promises import PROMISES
-from contract_tests.resources import NotArranged, Resources, bodies
+from contract_tests.resources import NotArrangedError, Resources, bodies
 from contract_tests.targets import aws as account
 from contract_tests.targets import binding
 from sluice.clock import VirtualClock
@@ -45,22 +45,22 @@ def test_aws_without_region_is_refused(credentials: None) -> None:
     session = boto3.Session()
 
     with pytest.raises(EndpointError, match="target aws has no region; set AWS_DEFAULT_REGION"):
-        account.checked(session, _ESTIMATE, is_agreed=True)
+        account.require_region(session, _ESTIMATE, is_agreed=True)
 
 
 def test_aws_without_credentials_is_refused() -> None:
     with pytest.raises(EndpointError, match="target aws has no credentials; set AWS_PROFILE"):
-        account.checked(boto3.Session(region_name="eu-west-1"), _ESTIMATE, is_agreed=True)
+        account.require_region(boto3.Session(region_name="eu-west-1"), _ESTIMATE, is_agreed=True)
 
 
 def test_aws_is_refused_until_somebody_agrees_to_the_estimate(credentials: None) -> None:
     session = boto3.Session(region_name="eu-west-1")
 
     with pytest.raises(ConfigError) as refused:
-        account.checked(session, _ESTIMATE, is_agreed=False)
+        account.require_region(session, _ESTIMATE, is_agreed=False)
 
     assert str(refused.value) == f"target aws costs money: {_ESTIMATE}; agree with --i-will-pay or SLUICE_AWS=1"
-    assert account.checked(session, _ESTIMATE, is_agreed=True) == "eu-west-1"
+    assert account.require_region(session, _ESTIMATE, is_agreed=True) == "eu-west-1"
 
 
 def test_on_aws_a_change_is_waited_for_and_nothing_else() -> None:
@@ -142,7 +142,7 @@ def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     queue = Resources(target, sqs, sns, prefix="ct-0123456789").fifo_queue()
 
-    with pytest.raises(NotArranged, match="more than one receive was allowed"):
+    with pytest.raises(NotArrangedError, match="more than one receive was allowed"):
         queue.dead_letter("m1")
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sluice.clock import NotReached, SystemClock, VirtualClock, eventually, utc
+from sluice.clock import NotReachedError, SystemClock, VirtualClock, eventually, utc
 from sluice.errors import ConfigError
 from sluice.history.events import Event, Identity, detail_of, identity_of, is_end_marker, pad_sequence_number, settle
 from sluice.judge.checker import OF_THE_RUN, RULES
@@ -24,7 +24,7 @@ def test_eventually_returns_the_first_true_answer() -> None:
 def test_eventually_gives_up_at_its_bound_and_says_what_it_waited_for() -> None:
     clock = VirtualClock()
 
-    with pytest.raises(NotReached, match=r"waited 2 s for a miracle; the last answer was None"):
+    with pytest.raises(NotReachedError, match=r"waited 2 s for a miracle; the last answer was None"):
         eventually(lambda: None, timeout_seconds=2, describe="a miracle", clock=clock)
 
     assert 2 <= clock.monotonic() < 2.2
@@ -34,13 +34,13 @@ def test_eventually_says_what_it_saw_last() -> None:
     """A condition that only says no has seen nothing: that its last answer was False tells nobody anything."""
     clock, received = VirtualClock(), ["m1"]
 
-    with pytest.raises(NotReached) as of_what_was_seen:
+    with pytest.raises(NotReachedError) as of_what_was_seen:
         eventually(
             lambda: received, until=lambda seen: len(seen) == 2, timeout_seconds=2, describe="2 messages", clock=clock
         )
-    with pytest.raises(NotReached) as of_a_no:
+    with pytest.raises(NotReachedError) as of_a_no:
         eventually(lambda: False, timeout_seconds=2, describe="2 messages", clock=clock)
-    with pytest.raises(NotReached) as of_much:
+    with pytest.raises(NotReachedError) as of_much:
         eventually(lambda: "x" * 1_000_000, until=lambda _: False, timeout_seconds=2, describe="less", clock=clock)
 
     assert str(of_what_was_seen.value) == "waited 2 s for 2 messages; the last answer was ['m1']"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sluice.messaging import Event
 from sluice.messaging.envelope import TOMBSTONE, Envelope, decode
 from sluice.messaging.errors import EnvelopeError
-from sluice.messaging.outbox.store import Sent
+from sluice.messaging.outbox.store import PublishSuccess
 from sluice.messaging.relay.publisher import Publisher
 from sluice.simulator.hook import Simulator
 from sluice.simulator.model.message import size_bytes
@@ -263,7 +263,7 @@ def test_what_an_event_may_be_sns_and_sqs_take() -> None:
         (message,) = answer["Messages"]
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
-        assert isinstance(outcome, Sent)
+        assert isinstance(outcome, PublishSuccess)
         assert message["Body"] == envelope.body
         assert message["MessageAttributes"] == attributed(envelope)
         assert message["Attributes"]["MessageGroupId"] == event.group

@@ -41,7 +41,7 @@ def test_a_process_that_is_not_armed_does_not_die() -> None:
     for name in ROUND:
         reached(name)
 
-    assert reached is failpoints.unarmed
+    assert reached is failpoints.do_nothing
 
 
 def test_a_process_pauses_where_it_is_armed_to_and_goes_on() -> None:

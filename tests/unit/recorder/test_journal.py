@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sluice.clock import VirtualClock
 from sluice.errors import HistoryError
 from sluice.history.events import COLUMNS, Event, settle
-from sluice.recorder.frames import MAGIC, framed, messages
-from sluice.recorder.journal import SCHEMA, Journal, events_of, read_journal, read_parts, settled
+from sluice.recorder.frames import MAGIC, make_frame, messages
+from sluice.recorder.journal import SCHEMA, Journal, events_of, read_journal, read_parts, settle_table
 from tests.support.full_disk import files_limited_to
 
 COMMON = {"run": "r", "host": "h", "clock_id": "c", "worker": "publish-0", "task_attempt": 0}
@@ -72,7 +72,7 @@ def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
         newer.add(kind="probe", visible_count=4)
     with pa.OSFile(str(tmp_path / "older.arrows"), "wb") as file, pa.ipc.new_stream(file, SCHEMA):
         pass
-    frame, _ = framed(memoryview(pa.schema([]).serialize()), 0)
+    frame, _ = make_frame(memoryview(pa.schema([]).serialize()), 0)
     (tmp_path / "other.arrows").write_bytes(MAGIC + frame)
 
     with pytest.raises(HistoryError, match=r"newer\.arrows is of version 2, allowed is 1; judge it with the version"):
@@ -164,7 +164,7 @@ def test_a_frame_that_is_missing_or_doubled_or_elsewhere_is_refused(tmp_path: Pa
     whole = list(messages(path))
     frames, checksum = [], 0
     for message in whole:
-        frame, checksum = framed(message, checksum)
+        frame, checksum = make_frame(message, checksum)
         frames.append(frame)
     assert path.read_bytes() == MAGIC + b"".join(frames)
 
@@ -247,7 +247,7 @@ _EVENTS = st.builds(
 @settings(deadline=None)
 @given(st.lists(_EVENTS, max_size=12))
 def test_a_table_is_settled_as_a_list_of_events_is(events: list[Event]) -> None:
-    assert settled(_table(events)).to_pylist() == _table(settle(events)).to_pylist()
+    assert settle_table(_table(events)).to_pylist() == _table(settle(events)).to_pylist()
 
 
 def test_rows_become_the_events_they_were() -> None:

@@ -140,5 +140,5 @@ def test_the_end_of_a_task_that_another_process_began_before_is_not_that_of_this
         {"StartedTimestamp": 100_010, "Status": "RUNNING"},
     )
 
-    assert tasks.listed("dlq", [own, earlier]) == []
-    assert len(tasks.listed("dlq", [{**own, "Status": "COMPLETED"}, earlier])) == 1
+    assert tasks.find_end("dlq", [own, earlier]) == []
+    assert len(tasks.find_end("dlq", [{**own, "Status": "COMPLETED"}, earlier])) == 1

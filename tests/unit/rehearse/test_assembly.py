@@ -8,7 +8,7 @@ import pytest
 
 from sluice.declaration import load_declaration
 from sluice.errors import ConfigError
-from sluice.rehearse.reading.sources import synthesized
+from sluice.rehearse.reading.sources import synthesized_templates
 from tests.support.declaration import FILE
 
 APP = """
@@ -28,7 +28,7 @@ def test_the_app_gets_environment_context_and_declaration_and_its_folder_goes_ag
     settings = {"app": f"{sys.executable} app.py", "context": {"flag": True, "env": "other"}}
     Path("cdk.json").write_text(json.dumps(settings))
 
-    with synthesized("prod", load_declaration(FILE)) as folder:
+    with synthesized_templates("prod", load_declaration(FILE)) as folder:
         made = json.loads((folder / "made.json").read_text())
 
     assert json.loads(made["CDK_CONTEXT_JSON"]) == {"flag": True, "env": "prod"}
@@ -54,7 +54,7 @@ def test_an_app_that_cannot_be_run_is_refused(settings: str | None, message: str
     if settings is not None:
         Path("cdk.json").write_text(settings)
 
-    with pytest.raises(ConfigError) as refused, synthesized("prod", load_declaration(FILE)):
+    with pytest.raises(ConfigError) as refused, synthesized_templates("prod", load_declaration(FILE)):
         pass
 
     assert message in str(refused.value)

@@ -76,7 +76,7 @@ JOBS_ARN = "arn:aws:sqs:<AWS::Region>:<AWS::AccountId>:prod-jobs"
 def test_a_reference_is_resolved(written: object, resolved: object) -> None:
     stack = next(stacks_of([TEMPLATE]).of_kind("AWS::ECS::Service")).stack
 
-    assert stack.resolved(written) == resolved
+    assert stack.resolve(written) == resolved
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_an_import_is_resolved_where_it_is_exported() -> None:
 
     (other,) = stacks_of([importing, exporting]).of_kind("Custom::Other")
 
-    assert other.stack.resolved({"Fn::ImportValue": "prod-q"}) == JOBS_ARN
+    assert other.stack.resolve({"Fn::ImportValue": "prod-q"}) == JOBS_ARN

@@ -10,13 +10,13 @@ from sluice.declaration.metric_math import Metric
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS, AlarmState, ControlLoop, Known, Variant, alarm_state
 from sluice.rehearse.model.policies import (
     Alarm,
+    MetricExpression,
     MetricSource,
     Policy,
     ScaledService,
     Step,
     StepScaling,
     TargetTracking,
-    Watched,
 )
 from sluice.rehearse.reading.expressions import parse
 
@@ -24,9 +24,9 @@ ALARM, OK, NO_DATA = AlarmState.ALARM, AlarmState.OK, AlarmState.INSUFFICIENT_DA
 AT_ONCE = Variant(name="one point", high_minutes=1, low_minutes=1, source="makes a case short")
 
 
-def _watched(name: str = "backlog", statistic: str = "Average") -> Watched:
+def _watched(name: str = "backlog", statistic: str = "Average") -> MetricExpression:
     source = MetricSource(namespace="Tests", name=name, dimensions={}, statistic=statistic)
-    return Watched(term=Metric("metric"), metrics={"metric": source}, text="metric")
+    return MetricExpression(term=Metric("metric"), metrics={"metric": source}, text="metric")
 
 
 def _tracking(target: float = 10, name: str = "backlog", **settings: Any) -> TargetTracking:
@@ -165,7 +165,7 @@ def test_a_period_of_several_minutes_is_one_point_of_its_statistic(statistic: st
 def test_metric_math_of_longer_periods_is_of_the_periods_and_not_of_the_minutes() -> None:
     """The most of 1 and 9, plus the most of 9 and 1, is 18: no minute has more than 10."""
     sources = {id_: MetricSource(namespace="Tests", name=id_, dimensions={}, statistic="Maximum") for id_ in "ab"}
-    watched = Watched(term=parse("a + b"), metrics=sources, text="a + b")
+    watched = MetricExpression(term=parse("a + b"), metrics=sources, text="a + b")
     alarm = replace(_alarm(18, "GreaterThanOrEqualToThreshold", period_seconds=120), watched=watched)
 
     assert alarm_state(alarm, _known({"a": [1.0, 9.0], "b": [9.0, 1.0]}, 1), 1, OK) is ALARM

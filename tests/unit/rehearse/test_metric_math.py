@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from sluice.declaration import Consumer, backlog
 from sluice.declaration.metric_math import (
-    Combined,
+    Combination,
     Fill,
     Function,
     If,
     Metric,
-    Negated,
+    Negation,
     Number,
     Operation,
     Period,
@@ -222,13 +222,13 @@ _FUNCTIONS = st.sampled_from(["ABS", "CEIL", "FLOOR", "TIME_SERIES", "DIFF", "RA
 
 def _larger(terms: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
     return st.one_of(
-        st.builds(Negated, terms),
+        st.builds(Negation, terms),
         st.builds(Operation, terms, _OPERATORS, terms),
         st.builds(If, terms, terms, st.none() | terms),
         st.builds(Fill, terms, st.sampled_from(["REPEAT", "LINEAR"]) | terms),
         st.builds(Function, _FUNCTIONS, terms),
         st.builds(Function, _ARRAYED, terms),
-        st.builds(Combined, _ARRAYED, st.lists(terms, min_size=1, max_size=3).map(tuple)),
+        st.builds(Combination, _ARRAYED, st.lists(terms, min_size=1, max_size=3).map(tuple)),
     )
 
 

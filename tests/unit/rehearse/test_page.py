@@ -151,19 +151,19 @@ def test_of_many_minutes_the_highest_of_each_few_is_drawn() -> None:
     day[777] = 99.0
     day[600:612] = [None] * 12
 
-    drawn = figures.thinned(day)
+    drawn = figures.thin_out(day)
 
     assert len(drawn) == figures.POINTS_MAX
     assert [idx for idx, value in enumerate(drawn) if value == 99] == [777 // 6]
     assert [idx for idx, value in enumerate(drawn) if value is None] == [100, 101]
-    assert figures.thinned([1.0, None, 3.0]) == [1.0, None, 3.0]
+    assert figures.thin_out([1.0, None, 3.0]) == [1.0, None, 3.0]
 
 
 def test_the_cheapest_way_that_keeps_the_latency_is_named() -> None:
     """Not what keeps it only if AWS's answer is another one than usual."""
     rows = rehearsals.missed().rows
 
-    compared = figures.compared(rows, name="c")
+    compared = figures.comparison_chart(rows, name="c")
 
     assert compared is not None
     assert compared.description == (
@@ -171,8 +171,8 @@ def test_the_cheapest_way_that_keeps_the_latency_is_named() -> None:
     )
     for label in ("deployed", "metrics 4 minutes late", "steps on visible messages", "8 tasks, always"):
         assert f">{label}</text>" in compared.svg
-    assert figures.compared(rows[:1], name="c") is None
-    alone = figures.compared(rows[:2], name="c")
+    assert figures.comparison_chart(rows[:1], name="c") is None
+    alone = figures.comparison_chart(rows[:2], name="c")
     assert alone is not None
     assert alone.description == "None keeps the declared latency."
 

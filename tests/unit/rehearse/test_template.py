@@ -21,13 +21,13 @@ from sluice.declaration.metric_math import Metric
 from sluice.errors import ConfigError
 from sluice.rehearse.model.policies import (
     Alarm,
+    MetricExpression,
     MetricSource,
     QueueSettings,
     ScaledService,
     Step,
     StepScaling,
     TargetTracking,
-    Watched,
 )
 from sluice.rehearse.reading.cloudformation import Template, load_template
 from sluice.rehearse.reading.expressions import parse
@@ -58,8 +58,8 @@ def _sqs(name: str, queue: str, *, statistic: str = "Average", period_seconds: i
     )
 
 
-def _alone(source: MetricSource) -> Watched:
-    return Watched(term=Metric("metric"), metrics={"metric": source}, text="metric")
+def _alone(source: MetricSource) -> MetricExpression:
+    return MetricExpression(term=Metric("metric"), metrics={"metric": source}, text="metric")
 
 
 @pytest.mark.xdist_group("cdk")
@@ -186,7 +186,7 @@ def test_steps_on_visible_messages_are_read_from_yaml() -> None:
                     steps=(Step(lower=None, upper=0, adjustment=-1),),
                     alarm=Alarm(
                         name="NoneVisible",
-                        watched=Watched(
+                        watched=MetricExpression(
                             term=parse("visible + flying"),
                             metrics={
                                 "visible": _sqs("ApproximateNumberOfMessagesVisible", queue, period_seconds=300),

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from math import ceil
 
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.errors import HoldLost, TransientError
+from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.failpoints import Failpoint
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.terminal.logger import Logger
@@ -60,7 +60,7 @@ class Deleter:
     ) -> None:
         self._queue, self._is_working, self._waiting_max = queue, is_working, waiting_max
         self._backoff, self._wait, self._rng, self._hooks, self._failpoint = backoff, wait, rng, hooks, failpoint
-        self._waiting: deque[Received] = deque()
+        self._waiting: deque[ReceivedMessage] = deque()
         self._lock, self._collecting = threading.Lock(), threading.Lock()
         self._some, self._full, self._room = (threading.Condition(self._lock) for _ in range(3))
         self._is_running = False
@@ -76,7 +76,7 @@ class Deleter:
             for condition in (self._some, self._full, self._room):
                 condition.notify_all()
 
-    def delete(self, message: Received) -> None:
+    def delete(self, message: ReceivedMessage) -> None:
         """Delete a message soon. What becomes of it goes to log and hooks; it raises nothing."""
         with self._lock:
             while self._is_running and len(self._waiting) >= self._waiting_max:
@@ -98,7 +98,7 @@ class Deleter:
             self._settle(messages)
         return bool(messages) or self._is_running
 
-    def _collected(self) -> list[Received]:
+    def _collected(self) -> list[ReceivedMessage]:
         with self._lock:
             if not self._waiting and self._is_running:
                 self._some.wait(_TICK_SECONDS)
@@ -111,7 +111,7 @@ class Deleter:
     def _is_full(self) -> bool:
         return len(self._waiting) >= DELETED_MAX or not self._is_running
 
-    def _settle(self, messages: Sequence[Received]) -> None:
+    def _settle(self, messages: Sequence[ReceivedMessage]) -> None:
         """Delete messages; what fails may be tried again, a few times, whether or not the worker stops."""
         left, lost = list(messages), []
         for tries in range(1, SETTLE_TRIES + 1):
@@ -119,7 +119,7 @@ class Deleter:
             for message, failure in failures:
                 names = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
                 _log.warning("not deleted: it comes again", error=str(failure), tries=tries, **names)
-            lost += [message for message, failure in failures if isinstance(failure, HoldLost)]
+            lost += [message for message, failure in failures if isinstance(failure, HoldLostError)]
             left = [message for message, failure in failures if isinstance(failure, TransientError)]
             if not left or tries == SETTLE_TRIES:
                 break
@@ -129,11 +129,13 @@ class Deleter:
         for _ in messages:
             self._failpoint("after_delete")
 
-    def _tried(self, messages: Sequence[Received]) -> list[tuple[Received, HoldLost | TransientError | None]]:
+    def _tried(
+        self, messages: Sequence[ReceivedMessage]
+    ) -> list[tuple[ReceivedMessage, HoldLostError | TransientError | None]]:
         """Return what each message met."""
-        failures: Sequence[HoldLost | TransientError | None]
+        failures: Sequence[HoldLostError | TransientError | None]
         try:
             failures = self._queue.delete_batch([message.receipt_handle for message in messages])
-        except (HoldLost, TransientError) as error:
+        except (HoldLostError, TransientError) as error:
             failures = [error] * len(messages)
         return list(zip(messages, failures, strict=True))

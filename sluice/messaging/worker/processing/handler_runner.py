@@ -19,7 +19,7 @@ from sluice.messaging import failpoints
 from sluice.messaging.database import failures
 from sluice.messaging.database.transactions import BegunTransaction, Mark, TransactionEnded
 from sluice.messaging.envelope import Envelope
-from sluice.messaging.errors import HoldLost, PermanentError, TransientError
+from sluice.messaging.errors import HoldLostError, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Holding, Outcome, Reject, Retry
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
@@ -61,7 +61,7 @@ class HandlerRunner:
     """Runs a consumer's handlers."""
 
     handlers: Handlers
-    failpoint: Failpoint = failpoints.unarmed
+    failpoint: Failpoint = failpoints.do_nothing
     hooks: WorkerHookSet = field(default_factory=WorkerHookSet)
 
     def run(self, attempt: Attempt) -> Outcome:
@@ -89,7 +89,7 @@ class HandlerRunner:
             outcome = contextvars.copy_context().run(self._attempt, handler, attempt, begun)
             if not isinstance(outcome, Ack) and begun.may_have_committed():
                 outcome = Reject(TransactionEnded.COMMITTED)
-        except (DBAPIError, DatabaseFailed, HoldLost):
+        except (DBAPIError, DatabaseFailed, HoldLostError):
             if not _may_have_committed(begun):
                 raise
             outcome = Reject(TransactionEnded.COMMITTED)
@@ -156,7 +156,7 @@ def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction
     """
     try:
         return act()
-    except HoldLost as error:
+    except HoldLostError as error:
         hold.check()
         return Retry(reason=exception_text(error))
     except PermanentError as error:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from sluice import limits
 from sluice.clock import Clock
-from sluice.messaging.errors import HoldLost, TransientError
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.errors import HoldLostError, TransientError
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.terminal.logger import Logger
 
 MARGIN_SECONDS = 1.0
@@ -39,7 +39,7 @@ class MessageLease:
 
     def __init__(
         self,
-        message: Received,
+        message: ReceivedMessage,
         *,
         clock: Clock,
         timeout_seconds: int,
@@ -76,9 +76,9 @@ class MessageLease:
             HoldLost: it may be somebody else's.
         """
         if self._why_lost is not None:
-            raise HoldLost(self._why_lost)
+            raise HoldLostError(self._why_lost)
         if self._clock.monotonic() >= self._ends_at - self._margin_seconds:
-            raise HoldLost("its visibility timeout is over")
+            raise HoldLostError("its visibility timeout is over")
 
     def extended(self, requested_at: float, seconds: int) -> None:
         """Take in that it is hidden for longer, from when that was requested."""
@@ -189,14 +189,14 @@ class Heartbeat:
         requested = [(lease, min(self._timeout_seconds, lease.delay_seconds_max)) for lease in wanted]
         try:
             met = self._queue.extend([(lease.message.receipt_handle, seconds) for lease, seconds in requested])
-        except (TransientError, HoldLost) as error:
+        except (TransientError, HoldLostError) as error:
             _log.warning("not extended, will be tried again", error=str(error), messages=len(wanted))
             return
         for (lease, seconds), failure in zip(requested, met, strict=True):
             match failure:
                 case None:
                     lease.extended(requested_at, seconds)
-                case HoldLost():
+                case HoldLostError():
                     lease.lose(str(failure))
                 case TransientError():
                     _log.warning("not extended, will be tried again", error=str(failure))

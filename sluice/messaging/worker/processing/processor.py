@@ -20,12 +20,12 @@ from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
 from sluice.messaging.envelope import decode
-from sluice.messaging.errors import EnvelopeError, HoldLost, TransientError
+from sluice.messaging.errors import EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.handlers import Ack, Context, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.hooks import Settled, WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing.deleter import SETTLE_TRIES, Deleter
@@ -87,7 +87,7 @@ class MessageProcessor:
             engine, inbox, backoff=settings.database_backoff, wait=wait, rng=rng, give_sign=give_sign
         )
 
-    def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
+    def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
         """Work on a message, and return how it ended.
 
         Args:
@@ -110,7 +110,7 @@ class MessageProcessor:
             ):
                 try:
                     acknowledgement = self._decide(lease) if is_alone else self._give_way(lease)
-                except HoldLost as lost:
+                except HoldLostError as lost:
                     acknowledgement = self._abandon(lease, lost)
                 self._acknowledge(lease, acknowledgement)
             return acknowledgement
@@ -119,7 +119,7 @@ class MessageProcessor:
         """Return how a message ends whose group is still worked on: it is released when the worker stops."""
         if self._wait.is_stopped():
             return Release(0)
-        raise HoldLost(f"another handler of group {lease.message.message_group_id} did not end in time")
+        raise HoldLostError(f"another handler of group {lease.message.message_group_id} did not end in time")
 
     def _decide(self, lease: MessageLease) -> Acknowledgement:
         """Return how a message is to end, after all that leads there was done."""
@@ -134,15 +134,15 @@ class MessageProcessor:
         with structlog.contextvars.bound_contextvars(**names):
             try:
                 return self._handle(lease, arrived)
-            except HoldLost as lost:
+            except HoldLostError as lost:
                 return self._abandon(lease, lost)
 
-    def _abandon(self, lease: MessageLease, lost: HoldLost) -> Abandon:
+    def _abandon(self, lease: MessageLease, lost: HoldLostError) -> Abandon:
         self._hooks.call(WorkerHooks.lost, lease.message, str(lost))
         _log.warning("lost: somebody else may have it", why=str(lost))
         return Abandon()
 
-    def _handle(self, lease: MessageLease, arrived: Arrived) -> Acknowledgement:
+    def _handle(self, lease: MessageLease, arrived: DecodedMessage) -> Acknowledgement:
         begun_at_us = self._clock.now_us()
         try:
             if arrived.receive_count > 1 or self._settings.max_attempts == 1:
@@ -162,7 +162,7 @@ class MessageProcessor:
                 return Delete()
         return Release(0)  # to die on
 
-    def _report(self, arrived: Arrived, decision: Decision, begun_at_us: int) -> None:
+    def _report(self, arrived: DecodedMessage, decision: Decision, begun_at_us: int) -> None:
         """Tell of what was committed, if anything had to be."""
         match decision.action:
             case Action.DROP:
@@ -176,13 +176,13 @@ class MessageProcessor:
         settled = Settled(message=arrived, decision=decision, begun_at_us=begun_at_us)
         self._hooks.call(WorkerHooks.before_acknowledge, settled)
 
-    def _begin_group(self, lease: MessageLease, arrived: Arrived, session: Session) -> None:
+    def _begin_group(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> None:
         """Let a group begin before its first message: should that die unwritten, it is missing and not unheard of."""
         self._inbox.begin_group(session.connection(), arrived)
         lease.check()
         session.commit()
 
-    def _transact(self, lease: MessageLease, arrived: Arrived, session: Session) -> Decision | Retry | Reject:
+    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         """Do everything in one transaction: the decision when it was committed or there was nothing to commit."""
         admission = self._inbox.admit(session.connection(), arrived)
         decision = admission.decision
@@ -205,7 +205,7 @@ class MessageProcessor:
                 return outcome
         return decision
 
-    def _context(self, lease: MessageLease, arrived: Arrived, decision: Decision) -> Context:
+    def _context(self, lease: MessageLease, arrived: DecodedMessage, decision: Decision) -> Context:
         return Context(
             consumer=self._settings.consumer,
             seq=arrived.envelope.seq,
@@ -220,7 +220,7 @@ class MessageProcessor:
     def _is_last(self, receive_count: int) -> bool:
         return receive_count >= self._settings.max_attempts
 
-    def _retry(self, lease: MessageLease, arrived: Arrived, outcome: Retry) -> Acknowledgement:
+    def _retry(self, lease: MessageLease, arrived: DecodedMessage, outcome: Retry) -> Acknowledgement:
         if self._is_last(arrived.receive_count):
             return self._die(lease, arrived, f"attempt {arrived.receive_count}: {outcome.reason}", is_permanent=False)
         self._hooks.call(WorkerHooks.retried, arrived.envelope, outcome.reason)
@@ -231,7 +231,7 @@ class MessageProcessor:
         return Release(delay)
 
     def _die(
-        self, lease: MessageLease, arrived: Arrived | None, reason: str, *, is_permanent: bool = True
+        self, lease: MessageLease, arrived: DecodedMessage | None, reason: str, *, is_permanent: bool = True
     ) -> Acknowledgement:
         """Write down that a message is dead, and let the queue move it to the DLQ."""
         try:
@@ -251,7 +251,7 @@ class MessageProcessor:
         return Release(0)
 
     def _record_dead(
-        self, lease: MessageLease, arrived: Arrived | None, reason: str, session: Session, *, is_permanent: bool
+        self, lease: MessageLease, arrived: DecodedMessage | None, reason: str, session: Session, *, is_permanent: bool
     ) -> bool:
         is_dead = True
         if arrived is None:
@@ -279,7 +279,7 @@ class MessageProcessor:
         for tries in range(1, SETTLE_TRIES + 1):
             try:
                 self._queue.release(receipt_handle, seconds)
-            except HoldLost as error:
+            except HoldLostError as error:
                 _log.warning(warning, error=str(error))
                 return
             except TransientError as error:
@@ -290,7 +290,7 @@ class MessageProcessor:
                 return
 
 
-def _arrived(message: Received) -> Arrived:
+def _arrived(message: ReceivedMessage) -> DecodedMessage:
     """Return a message decoded.
 
     Raises:
@@ -301,7 +301,7 @@ def _arrived(message: Received) -> Arrived:
         raise EnvelopeError(
             f"group is {envelope.event.group!r}, allowed is {message.message_group_id!r}, the group it was sent in"
         )
-    return Arrived(
+    return DecodedMessage(
         envelope=envelope,
         body=message.body,
         attributes=message.attributes,

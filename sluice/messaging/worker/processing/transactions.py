@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, failures
 from sluice.messaging.database.transactions import listen, open_session
-from sluice.messaging.errors import HoldLost, OutboxError
+from sluice.messaging.errors import HoldLostError, OutboxError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.processing.handler_runner import CALLED, DatabaseFailed
@@ -72,10 +72,10 @@ class Transactions:
         while not (failed_count and self._wait.is_stopped()):
             try:
                 lease.check()
-            except HoldLost as lost:
+            except HoldLostError as lost:
                 if not reason:
                     raise
-                raise HoldLost(f"{lost}, and its attempt counts though the database failed: {reason}") from lost
+                raise HoldLostError(f"{lost}, and its attempt counts though the database failed: {reason}") from lost
             session = open_session(self._engine)
             try:
                 with session:

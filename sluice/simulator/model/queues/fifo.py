@@ -14,7 +14,7 @@ type DeduplicationKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _RememberedMessage:
     """The first message with an id: what a repeat's answer names [DED-09]."""
 
     message_id: str
@@ -39,7 +39,7 @@ class FifoQueue(Queue):
         super().__init__(name, arn=arn, url=url, attributes=attributes, created_at=created_at)
         # A later change of the scope shows in the attributes and has no effect [DED-06, DED-07].
         self._scope = attributes["DeduplicationScope"]
-        self._remembered: dict[DeduplicationKey, _Remembered] = {}
+        self._remembered: dict[DeduplicationKey, _RememberedMessage] = {}
         self._rotation: dict[str, None] = {}
         self._attempts: dict[str, _Attempt] = {}
 
@@ -52,7 +52,7 @@ class FifoQueue(Queue):
             if group not in self._rotation and next(self.deliverable(messages, now), None) is not None:
                 self._rotation[group] = None  # at the end [GRP-07]
 
-    def is_remembered(self, first: _Remembered, now: float) -> bool:
+    def is_remembered(self, first: _RememberedMessage, now: float) -> bool:
         """Return whether the window is open: five minutes from the first send, whatever was sent meanwhile [DED-08]."""
         return now < first.sent_at + limits.DEDUPLICATION_WINDOW_SECONDS
 
@@ -89,7 +89,7 @@ class FifoQueue(Queue):
     def remember(self, key: DeduplicationKey, message: Message, now: float) -> None:
         """Open an id's window."""
         assert message.sequence_number is not None
-        self._remembered[key] = _Remembered(message.id, message.sequence_number, now)
+        self._remembered[key] = _RememberedMessage(message.id, message.sequence_number, now)
 
     def _groups(self) -> dict[str, list[Message]]:
         """Return the groups there are among the oldest messages: SQS looks no further [GRP-18]."""

@@ -10,7 +10,7 @@ from sluice.simulator.model.operation import Answer, Params
 from sluice.simulator.model.policies import Decision, Request, decide
 from sluice.simulator.model.queues.queue import Queue
 from sluice.simulator.model.topics.publishing import message_of
-from sluice.simulator.model.topics.topic import Archived, Published, Subscription, Topic
+from sluice.simulator.model.topics.topic import ArchivedMessage, PublishResult, Subscription, Topic
 
 
 class Delivery:
@@ -33,16 +33,16 @@ class Delivery:
     def fan_out(self, topic: Topic, entry: Params, now: float) -> Answer:
         """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
         if not topic.is_fifo:
-            published = Published(self._new_id(), None, now)
+            published = PublishResult(self._new_id(), None, now)
             self._deliver_to_all(topic, entry, published, None, now)
             return {"MessageId": published.message_id}
         deduplication_id = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
         key = topic.key(deduplication_id, entry["MessageGroupId"])
         first = topic.first(key, now)
-        published = first or Published(self._new_id(), topic.next_sequence_number(), now)
+        published = first or PublishResult(self._new_id(), topic.next_sequence_number(), now)
         if first is None:
             topic.remember(key, published)
-            topic.keep(Archived(entry, published, deduplication_id))
+            topic.keep(ArchivedMessage(entry, published, deduplication_id))
             self._deliver_to_all(topic, entry, published, deduplication_id, now)
         return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
 
@@ -54,7 +54,7 @@ class Delivery:
                 self._deliver(topic, subscription, entry, kept.published, kept.deduplication_id, now)
 
     def _deliver_to_all(
-        self, topic: Topic, entry: Params, published: Published, deduplication_id: str | None, now: float
+        self, topic: Topic, entry: Params, published: PublishResult, deduplication_id: str | None, now: float
     ) -> None:
         for subscription in self._subscriptions_of(topic):
             if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
@@ -65,7 +65,7 @@ class Delivery:
         topic: Topic,
         subscription: Subscription,
         entry: Params,
-        published: Published,
+        published: PublishResult,
         deduplication_id: str | None,
         now: float,
     ) -> None:
@@ -101,7 +101,7 @@ def _group_for(queue: Queue, topic: Topic, entry: Params) -> str | None:
     return entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None
 
 
-def envelope(topic: Topic, subscription: Subscription, entry: Params, published: Published) -> str:
+def envelope(topic: Topic, subscription: Subscription, entry: Params, published: PublishResult) -> str:
     """Return what a queue without raw delivery gets; FIFO topics do not sign it."""
     known = {
         "Type": "Notification",

@@ -47,7 +47,7 @@ BOOLEANS = ("FifoTopic", "ContentBasedDeduplication", "RawMessageDelivery")  # a
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishResult:
     """What a publish returned."""
 
     message_id: str
@@ -56,11 +56,11 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchivedMessage:
     """What an archive keeps of a publish: what was given, what was answered, and its deduplication id."""
 
     entry: Mapping[str, Any]
-    published: Published
+    published: PublishResult
     deduplication_id: str
 
 
@@ -116,8 +116,8 @@ class Topic:
         self.arn, self.attributes = arn, attributes
         self.tags: dict[str, str] = {}
         self.deleted_subscriptions = 0
-        self._published: dict[tuple[str, str], Published] = {}
-        self._archive: list[Archived] = []
+        self._published: dict[tuple[str, str], PublishResult] = {}
+        self._archive: list[ArchivedMessage] = []
         self._numbers = 0
 
     @property
@@ -165,12 +165,12 @@ class Topic:
         """Return what makes two publishes one message: the id, per topic or per group [SNS-19, SNS-39]."""
         return (group if self.attributes.get("FifoThroughputScope") == "MessageGroup" else "", deduplication_id)
 
-    def first(self, key: tuple[str, str], now: float) -> Published | None:
+    def first(self, key: tuple[str, str], now: float) -> PublishResult | None:
         """Return what the first publish of the last five minutes returned: a repeat returns the same [SNS-18]."""
         first = self._published.get(key)
         return None if first is None or now >= first.published_at + limits.DEDUPLICATION_WINDOW_SECONDS else first
 
-    def remember(self, key: tuple[str, str], published: Published) -> None:
+    def remember(self, key: tuple[str, str], published: PublishResult) -> None:
         """Open an id's window."""
         self._published[key] = published
 
@@ -178,12 +178,12 @@ class Topic:
         """Return whether it keeps what is published."""
         return self.attributes.get("ArchivePolicy") not in (None, "", "{}")
 
-    def keep(self, archived: Archived) -> None:
+    def keep(self, archived: ArchivedMessage) -> None:
         """Put a publish into the archive, if there is one."""
         if self.has_archive():
             self._archive.append(archived)
 
-    def messages_to_replay(self, policy: Mapping[str, str]) -> list[Archived]:
+    def messages_to_replay(self, policy: Mapping[str, str]) -> list[ArchivedMessage]:
         """Return what a replay policy asks for, the oldest first."""
         if not policy:
             return []

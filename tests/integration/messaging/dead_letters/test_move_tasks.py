@@ -20,7 +20,7 @@ def queue_arn(harness: DlqHarness) -> str:
 
 
 def _followed(harness: DlqHarness, tasks: MoveTasks) -> list[MoveTask]:
-    return list(tasks.followed(clock=harness.clock, every_seconds=1))
+    return list(tasks.follow(clock=harness.clock, every_seconds=1))
 
 
 def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: MoveTasks, queue_arn: str) -> None:

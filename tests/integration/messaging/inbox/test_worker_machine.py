@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Engine, Row, select
 from sluice.messaging.database import engines
 from sluice.messaging.errors import TransientError
 from sluice.messaging.inbox.admission import Admission, Inbox
-from sluice.messaging.inbox.groups import Arrived, Policy
+from sluice.messaging.inbox.groups import DecodedMessage, Policy
 from sluice.messaging.inbox.sequence import Action, Decision, Position
 from sluice.messaging.inbox.tables import groups
-from sluice.messaging.sqs.queue import Received
+from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.processing.processor import Abandon, Acknowledgement
 from tests.support.messaging.broken_workers import DeletesFirst, InboxApart
 from tests.support.messaging.inbox_state_machine import (
@@ -48,7 +48,7 @@ class TakesAnyParked(Inbox):
 class DeletesBefore(DeletesFirst):
     """Broken: deletes a message before it is handled; a queue that does not answer is no reason not to handle it."""
 
-    def process(self, message: Received, *, requested_at: float | None = None) -> Acknowledgement:
+    def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
         with suppress(TransientError):
             return super().process(message, requested_at=requested_at)
         return Abandon()
@@ -57,7 +57,7 @@ class DeletesBefore(DeletesFirst):
 class KnowsNoRepeat(Inbox):
     """Broken: has what was handled handled again (W7)."""
 
-    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+    def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
         admission = super().admit(connection, arrived)
         if admission.decision.action is not Action.DROP:
             return admission

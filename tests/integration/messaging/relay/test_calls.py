@@ -11,7 +11,7 @@ from sluice import limits
 from sluice.clock import VirtualClock, eventually
 from sluice.messaging import Event, Outbox
 from sluice.messaging.outbox import tables
-from sluice.messaging.outbox.store import Head, PublishOutcome, Retry, Sent, Store
+from sluice.messaging.outbox.store import Head, PublishOutcome, PublishRetry, PublishSuccess, Store
 from sluice.messaging.relay.calls import Answer, CallsAtOnce
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
@@ -40,7 +40,7 @@ class _Gate:
         if self.fatal_groups & set(groups):
             raise ZeroDivisionError
         is_lost = self.lost_groups & set(groups)
-        return [Retry("no answer") if is_lost else Sent("id", "1") for _ in heads]
+        return [PublishRetry("no answer") if is_lost else PublishSuccess("id", "1") for _ in heads]
 
     def await_calls(self, count: int) -> None:
         with self._arrived:
@@ -220,7 +220,7 @@ def test_what_calls_raise_takes_neither_the_others_answers_nor_the_lease_along(e
 
 
 def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
-    answers: Iterator[PublishOutcome] = iter([Sent("id", "1")])
+    answers: Iterator[PublishOutcome] = iter([PublishSuccess("id", "1")])
 
     class Publisher:
         def publish(self, _: Sequence[Head]) -> list[PublishOutcome]:
@@ -233,7 +233,7 @@ def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
         calls.begin([])
         eventually(partial(_has_come, calls, count), timeout_seconds=_PATIENCE_SECONDS, describe="it has an answer")
 
-    assert calls.collect(0) == [Answer([], [Sent("id", "1")])]
+    assert calls.collect(0) == [Answer([], [PublishSuccess("id", "1")])]
     with pytest.raises(ZeroDivisionError):
         calls.collect(0)
     assert (calls.collect(0), len(calls)) == ([], 0)

@@ -23,7 +23,7 @@ from sluice.clock import eventually
 from sluice.history.events import Kind
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
-from sluice.messaging.errors import LeaseLost
+from sluice.messaging.errors import LeaseLostError
 from sluice.messaging.outbox import tables
 from sluice.messaging.relay.lease import Lease
 from tests.support.endpoints.tcp_proxy import TcpProxy
@@ -166,7 +166,7 @@ def test_a_leader_stopped_in_the_middle_of_a_write_holds_nobody_up_for_longer_th
             eventually(second.acquire, timeout_seconds=PATIENCE_SECONDS, describe="another to lead")
             connection.execute(select(tables.groups))
 
-    with pytest.raises(LeaseLost, match="relay stopped stopped in the middle of a write"):
+    with pytest.raises(LeaseLostError, match="relay stopped stopped in the middle of a write"):
         write_and_stop()
 
     assert (stopped.token, second.token) == (None, 2)

@@ -8,9 +8,9 @@ from sqlalchemy import Engine, select, update
 
 from sluice.clock import VirtualClock
 from sluice.messaging.database import engines
-from sluice.messaging.errors import LeaseLost, OutboxError
+from sluice.messaging.errors import LeaseLostError, OutboxError
 from sluice.messaging.outbox import tables
-from sluice.messaging.outbox.store import Sent, Store
+from sluice.messaging.outbox.store import PublishSuccess, Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
@@ -107,8 +107,8 @@ def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine
     world.clock.sleep(EXPIRED_SECONDS)
     leader.acquire()
 
-    with pytest.raises(LeaseLost, match="with token 1, and another leads now"), zombie.writing() as connection:
-        world.store.mark(connection, [(heads[0], Sent("of the zombie"), 0)])
+    with pytest.raises(LeaseLostError, match="with token 1, and another leads now"), zombie.writing() as connection:
+        world.store.mark(connection, [(heads[0], PublishSuccess("of the zombie"), 0)])
 
     assert world.statuses() == {("a", 1): "pending"}
     assert (zombie.token, leader.token) == (None, 2)
@@ -140,7 +140,7 @@ def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClo
             connection.execute(takeover)
             writing = pool.submit(zombie.renew)
             await_lock_wait(postgres)
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLostError):
             writing.result(timeout=10)
 
     assert _row(postgres)[:2] == ("other", 2)
@@ -218,7 +218,7 @@ def test_p18_a_database_clock_that_is_put_back_leaves_no_leader_for_a_lease_only
 
     assert led == [False, False, True]
     assert _row(engine) == ("standby", 2, clock.now_us() - HOUR_US + 30_000_000)
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLostError):
         dead.renew()
 
 

@@ -23,7 +23,7 @@ from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.outbox import store, tables
-from sluice.messaging.outbox.store import HEADS_MAX, Head, Retry, Sent
+from sluice.messaging.outbox.store import HEADS_MAX, Head, PublishRetry, PublishSuccess
 from sluice.messaging.relay import publisher
 from sluice.messaging.relay.calls import Publish
 from sluice.messaging.relay.hooks import RelayHooks
@@ -536,7 +536,7 @@ def test_x6_a_call_is_one_attempt(endpoint: Endpoint, monkeypatch: pytest.Monkey
         [head()]
     )
 
-    assert isinstance(outcome, Retry)
+    assert isinstance(outcome, PublishRetry)
     assert len(endpoint.requests) == 1
 
 
@@ -692,7 +692,7 @@ def test_the_counts_stop_at_a_bound_and_the_lag_stays_that_of_the_oldest(
 
     assert (as_many.seconds, as_many.pending_count, as_many.quarantined_count) == (10, 3, 3)
     assert more == as_many
-    assert (more.shown(more.pending_count), more.shown(2)) == ("3 or more", "2")
+    assert (more.count_text(more.pending_count), more.count_text(2)) == ("3 or more", "2")
 
 
 def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
@@ -750,7 +750,7 @@ def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
 def test_a_publish_of_another_kind_is_enough(in_memory: World) -> None:
     class Sink:
         def publish(self, heads: Any) -> list[Any]:
-            return [Sent(f"message of {head.group_id}", "17") for head in heads]
+            return [PublishSuccess(f"message of {head.group_id}", "17") for head in heads]
 
     in_memory.commit("a")
 

@@ -21,7 +21,7 @@ from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.simulator.hook import Simulator
-from sluice.topology import Deployed, deploy
+from sluice.topology import Topology, deploy
 from tests.support.messaging.outbox.simulated_relays import work
 from tests.support.messaging.world import CallsInTurn, World
 
@@ -39,7 +39,7 @@ def _environment(bytes_max: int) -> Environment:
 def _publish(engine: Engine, environment: Environment, event: Event, clients: Mapping[str, Any]) -> dict[str, Any]:
     """Commit an event, let a relay publish it as it is declared, and return what comes into the queue."""
     topic = naming.topic_name(environment)
-    deployed: Deployed = deploy(environment, sqs=clients["sqs"], sns=clients["sns"])
+    deployed: Topology = deploy(environment, sqs=clients["sqs"], sns=clients["sns"])
     with Session(engine) as session:
         Outbox(topic, event_bytes_max=environment.event_bytes_max).add(session, event)
         session.commit()

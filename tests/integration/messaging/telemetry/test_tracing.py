@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from sluice.errors import ConfigError
 from sluice.messaging import Event
 from sluice.messaging.envelope import Envelope, decode
-from sluice.messaging.errors import HoldLost
+from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.telemetry.tracing import Tracing, current_trace, opentelemetry
 from sluice.messaging.worker.hooks import WorkerHookSet
 from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
@@ -82,7 +82,7 @@ def ids(context: SpanContext) -> tuple[int, int]:
     return context.trace_id, context.span_id
 
 
-def through_the_outbox(world: World, event: Event) -> Received:
+def through_the_outbox(world: World, event: Event) -> ReceivedMessage:
     with Session(world.engine) as session:
         world.outbox.add(session, event)
         session.commit()
@@ -193,11 +193,11 @@ def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
 
 
 def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
-    with pytest.raises(HoldLost), traced.tracing.handling(PLACED, CONTEXT):
-        raise HoldLost("too late")
+    with pytest.raises(HoldLostError), traced.tracing.handling(PLACED, CONTEXT):
+        raise HoldLostError("too late")
 
     span = traced.consumed()
-    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "HoldLost: too late")
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "HoldLostError: too late")
     assert [event.name for event in span.events] == ["exception"]
 
 

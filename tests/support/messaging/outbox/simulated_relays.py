@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from sluice.clock import VirtualClock
 from sluice.messaging.outbox import store, tables
-from sluice.messaging.outbox.store import Head, PublishOutcome, Sent
-from sluice.messaging.relay.calls import Answer, Publish, called
+from sluice.messaging.outbox.store import Head, PublishOutcome, PublishSuccess
+from sluice.messaging.relay.calls import Answer, Publish, publish_now
 from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Place, seeded
 from tests.support.messaging.world import World
@@ -93,7 +93,7 @@ class Shuffled:
         self._rng.shuffle(self._on_their_way)
         count = self._rng.randint(min(1, len(self)), len(self))
         arriving, self._on_their_way = self._on_their_way[:count], self._on_their_way[count:]
-        return [called(self._publish, heads) for heads in arriving]
+        return [publish_now(self._publish, heads) for heads in arriving]
 
     def __len__(self) -> int:
         return len(self._on_their_way)
@@ -107,7 +107,7 @@ class IgnoresFailed:
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
         self._publish.publish(heads)
-        return [Sent("unknown") for _ in heads]
+        return [PublishSuccess("unknown") for _ in heads]
 
 
 class NewIdOnResend:
@@ -135,7 +135,7 @@ class MarksFirst(Relay):
 
     def _send(self, batch: Sequence[Head], *_: object) -> None:
         with self._lease.writing() as connection:
-            self._store.mark(connection, [(head, Sent("unknown"), 0) for head in batch])
+            self._store.mark(connection, [(head, PublishSuccess("unknown"), 0) for head in batch])
         self._failpoint("before_publish")
         self._publish.publish(batch)
         self._let_go(batch)
@@ -153,8 +153,8 @@ class MarksAllForOne(Relay):
     """Broken: when one of several calls has arrived, all have."""
 
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
-        is_sent = any(isinstance(outcome, Sent) for _, outcome in outcomes)
-        super()._mark([(head, Sent("unknown") if is_sent else outcome) for head, outcome in outcomes])
+        is_sent = any(isinstance(outcome, PublishSuccess) for _, outcome in outcomes)
+        super()._mark([(head, PublishSuccess("unknown") if is_sent else outcome) for head, outcome in outcomes])
 
 
 class ClaimsRows:

@@ -8,7 +8,7 @@ from sluice.messaging.inbox.sequence import (
     Action,
     Arrival,
     Decision,
-    Known,
+    NumberRecord,
     Position,
     State,
     baseline,
@@ -131,19 +131,19 @@ def test_g3_what_is_expected_before_the_first_message_that_comes(
 @pytest.mark.parametrize(
     ("known", "arrival", "expected"),
     [
-        (Known(state="gap"), comes(4), Decision(State.FILLED, Action.HANDLE)),
-        (Known(state="filled"), comes(4), DUPLICATE),
-        (Known(state="redriven"), comes(4), DUPLICATE),
-        (Known(state="skipped"), comes(4), Decision(State.SKIPPED, Action.DROP)),
-        (Known(state="skipped"), comes(4, event_id="another", copy="n"), Decision(State.SKIPPED, Action.DROP)),
+        (NumberRecord(state="gap"), comes(4), Decision(State.FILLED, Action.HANDLE)),
+        (NumberRecord(state="filled"), comes(4), DUPLICATE),
+        (NumberRecord(state="redriven"), comes(4), DUPLICATE),
+        (NumberRecord(state="skipped"), comes(4), Decision(State.SKIPPED, Action.DROP)),
+        (NumberRecord(state="skipped"), comes(4, event_id="another", copy="n"), Decision(State.SKIPPED, Action.DROP)),
     ],
 )
-def test_a_number_of_which_something_is_written_down(known: Known, arrival: Arrival, expected: Decision) -> None:
+def test_a_number_of_which_something_is_written_down(known: NumberRecord, arrival: Arrival, expected: Decision) -> None:
     """G4, G5: what was missing is handled once, what was given up never."""
     assert decide(EXPECTS_5, known, arrival, parks_gaps=False) == expected
 
 
-DIED = Known(state="dead", sqs_message_id="m", receive_count=2)
+DIED = NumberRecord(state="dead", sqs_message_id="m", receive_count=2)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_d13_a_message_that_died(arrival: Arrival, expected: Decision) -> None:
     assert decide(EXPECTS_5, DIED, arrival, parks_gaps=False) == expected
 
 
-REFUSED = Known(state="dead", sqs_message_id="m", receive_count=2, is_refused=True)
+REFUSED = NumberRecord(state="dead", sqs_message_id="m", receive_count=2, is_refused=True)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from sluice.messaging.outbox.store import Retry, Sent
+from sluice.messaging.outbox.store import PublishRetry, PublishSuccess
 from sluice.messaging.relay.publisher import Publisher
 from tests.support.messaging.outbox.simulated_relays import head
 
 ARN = "arn:aws:sns:eu-west-1:000000000000:t.fifo"
 SENT = {"Id": "0", "MessageId": "m", "SequenceNumber": "1"}
-UNANSWERED = Retry("the answer does not name it")
+UNANSWERED = PublishRetry("the answer does not name it")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_an_entry_the_answer_does_not_name_is_tried_again(answer: dict[str, Any]
 
     outcomes = Publisher(sns, ARN).publish([head(1), head(2)])
 
-    assert outcomes == [Sent("m", "1"), UNANSWERED]
+    assert outcomes == [PublishSuccess("m", "1"), UNANSWERED]
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_call_that_ends_without_an_answer_is_tried_again(error: Exception) -> 
 
     outcomes = Publisher(sns, ARN).publish([head(1), head(2)])
 
-    assert outcomes == [Retry(f"{type(error).__name__}: {error}")] * 2
+    assert outcomes == [PublishRetry(f"{type(error).__name__}: {error}")] * 2

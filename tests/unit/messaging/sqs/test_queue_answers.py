@@ -8,7 +8,7 @@ from botocore import exceptions
 
 from sluice import sdk
 from sluice.messaging.errors import TransientError
-from sluice.messaging.sqs.queue import Queue, explained
+from sluice.messaging.sqs.queue import Queue, explaining_errors
 from tests.support.endpoints.capturing_server import Reply, capturing
 
 
@@ -51,7 +51,7 @@ def test_a_page_of_another_server_is_one_line(body: bytes) -> None:
 )
 def test_the_next_step_follows_from_what_ended_a_call(error: Exception, step: str) -> None:
     """Errors of time are an OSError as well, and no file can be looked at for them."""
-    with pytest.raises(TransientError, match=re.escape(f"); {step}")), explained():
+    with pytest.raises(TransientError, match=re.escape(f"); {step}")), explaining_errors():
         raise error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from sluice.clock import NotReached
+from sluice.clock import NotReachedError
 from sluice.history.events import Event, Kind
 from sluice.judge.checker import Expectation, Finding
 from sluice.recorder.journal import Journal, events_of, read_journal
@@ -382,7 +382,7 @@ def test_a_move_task_that_does_not_end_well_is_no_move(consumer: _SimulatedConsu
     sabotage((consumer.sqs,), "ignore-move-task")
     dead_letters.read(keeps=True)
 
-    with pytest.raises(NotReached, match=r"the move task of billing-dlq\.fifo ended as NOT_LISTED \(no reason\)"):
+    with pytest.raises(NotReachedError, match=r"the move task of billing-dlq\.fifo ended as NOT_LISTED \(no reason\)"):
         dead_letters.bring_back([DEAD])
 
     (redriven,) = [event for event in consumer.events() if event.kind == Kind.REDRIVEN]

@@ -18,7 +18,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
-from sluice.topology import Deployed, deploy
+from sluice.topology import Topology, deploy
 from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
 from tests.support.processes.digesting_handlers import Base, Digest, digest
@@ -41,7 +41,7 @@ class LargeEvents:
         )
         reached = {"endpoint_url": endpoint_url, "region_name": self._environment.region}
         self.sqs, sns = (boto3.client(service, **reached) for service in ("sqs", "sns"))
-        self.deployed: Deployed = deploy(self._environment, sqs=self.sqs, sns=sns)
+        self.deployed: Topology = deploy(self._environment, sqs=self.sqs, sns=sns)
         self.topic = naming.topic_name(self._environment)
         with engine.begin() as connection:
             outbox_tables.metadata.create_all(connection)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from sluice.declaration import Consumer
 from sluice.messaging.envelope import Event
-from sluice.messaging.errors import HoldLost
+from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.waiting import Stop
@@ -165,7 +165,7 @@ def test_a_hook_that_fails_costs_no_message_anything(parking: World, name: str) 
 
 def _take_and_raise(take: TakeOutcome) -> None:
     take(Ack())
-    raise HoldLost("too late")
+    raise HoldLostError("too late")
 
 
 def test_no_hook_can_swallow_that_a_message_was_lost() -> None:
@@ -175,7 +175,7 @@ def test_no_hook_can_swallow_that_a_message_was_lost() -> None:
     event = Event(type="a", group="b", data={})
     context: Any = None
 
-    with pytest.raises(HoldLost), hooks.handling(event, context) as take:
+    with pytest.raises(HoldLostError), hooks.handling(event, context) as take:
         _take_and_raise(take)
 
     assert swallowing.called_count == 1

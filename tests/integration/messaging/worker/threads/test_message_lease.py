@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.envelope import Event
-from sluice.messaging.errors import HoldLost
+from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Retry
 from sluice.messaging.inbox.admission import Admission, Inbox
-from sluice.messaging.inbox.groups import Arrived
+from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, Heartbeat, MessageLease
 from sluice.messaging.worker.processing.processor import Abandon, Delete, MessageProcessor
 from sluice.simulator.hook import Simulator
@@ -115,7 +115,7 @@ def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -
         heartbeat.beat()
         remaining = [round(hold.remaining_seconds()) for hold in (kept, lost, shaky)]
         heartbeat.beat()
-        with pytest.raises(HoldLost):
+        with pytest.raises(HoldLostError):
             lost.check()
         kept.check()
         shaky.check()
@@ -183,7 +183,7 @@ def test_l4_nothing_is_hidden_for_longer_than_the_queue_allows_and_it_is_given_u
 
     assert 12 * HOUR - 200 <= elapsed[-1] < 12 * HOUR
     assert 0 < min(requested_seconds(worker)) <= max(requested_seconds(worker)) == 600
-    with pytest.raises(HoldLost):
+    with pytest.raises(HoldLostError):
         hold.check()
 
 
@@ -343,7 +343,7 @@ class WaitsForRow(Inbox):
         super().__init__(world.policy, clock=world.clock)
         self._world, self._seconds = world, seconds
 
-    def admit(self, connection: Connection, arrived: Arrived) -> Admission:
+    def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
         self._world.simulator.advance(self._seconds)
         return super().admit(connection, arrived)
 

@@ -10,7 +10,7 @@ from sluice.aws.client import KINDS
 from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Retry
 from sluice.messaging.sqs import queue
-from sluice.messaging.sqs.queue import Queue, Received
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.worker.processing.group_locks import GroupLocks
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
 from sluice.messaging.worker.processing.processor import Release
@@ -194,7 +194,7 @@ def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monk
     worker = world.worker()
     receive, remaining = worker.queue.receive, []
 
-    def receive_slowly(**named: Any) -> Received | None:
+    def receive_slowly(**named: Any) -> ReceivedMessage | None:
         message = receive(**named)
         world.simulator.advance(12)
         return message
