@@ -8,7 +8,8 @@ https://www.postgresql.org/docs/18/runtime-config.html, https://www.postgresql.o
 https://www.postgresql.org/docs/18/rules.html, https://www.sqlite.org/pragma.html (read 2026-11-26)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from sqlalchemy import Boolean, Connection, select, text
 from sqlalchemy.ext.compiler import compiles
@@ -134,11 +135,13 @@ def require_durable(connection: Connection) -> None:
         OutboxError: it may, or it cannot.
     """
     if connection.dialect.name != "sqlite":
-        status = getattr(getattr(connection.connection.driver_connection, "info", None), "parameter_status", None)
+        status = _parameter_status(connection.connection.driver_connection)
         for name, step in _ENCODINGS.items():
-            seen = "UTF8" if status is None else status(name)
-            if seen != "UTF8":
-                raise OutboxError(f"{name} is {seen}, allowed is UTF8: it cannot store every event and reason; {step}")
+            encoding = status(name)
+            if encoding != "UTF8":
+                raise OutboxError(
+                    f"{name} is {encoding}, allowed is UTF8: it cannot store every event and reason; {step}"
+                )
         return
     seen = int(connection.exec_driver_sql("PRAGMA synchronous").scalar_one())
     if seen < _FULL:
@@ -146,6 +149,18 @@ def require_durable(connection: Connection) -> None:
             f"PRAGMA synchronous is {seen}, allowed is {_FULL} (FULL) or more: a message could be out whose commit"
             " a power cut takes back; open the database with engines.engine or make_durable"
         )
+
+
+def _parameter_status(driver: Any) -> Callable[[str], str | None]:
+    """Return what tells a setting that the server reports when it is connected.
+
+    https://magicstack.github.io/asyncpg/current/api/index.html#asyncpg.connection.Connection.get_settings
+    (read 2026-11-27)
+    """
+    if (settings := getattr(driver, "get_settings", None)) is not None:
+        return lambda name: getattr(settings(), name, None)
+    tell = getattr(getattr(driver, "info", None), "parameter_status", None)
+    return (lambda _: "UTF8") if tell is None else tell  # a driver of somebody else's, which the engines refuse
 
 
 def require(connection: Connection, rights: Mapping[str, str]) -> None:

@@ -13,12 +13,13 @@ whichever of a writer and the deletion comes first, no (epoch, seq) is given twi
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, TextClause, func, insert, select, text
 from sqlalchemy.orm import Session, scoped_session
@@ -30,6 +31,9 @@ from sluice.messaging.database import connections, engines, server_settings
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.outbox import sessions, tables
 from sluice.terminal.printable import printable
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATEMENT_BYTES_MAX = 2**26  # Postgres takes no message of a gibibyte, nor an array
@@ -141,10 +145,15 @@ class Outbox:
             )
         self.topic, self._event_bytes_max, self._notify, self._clock = topic, event_bytes_max, notify, clock
 
-    def add(self, session: "Session | scoped_session[Any]", event: Event) -> None:
+    def add(
+        self,
+        session: "Session | scoped_session[Any] | AsyncSession | async_scoped_session[Any]",
+        event: Event,
+    ) -> None:
         """Publish the event if, and only if, the session's transaction commits.
 
-        Neither flushes nor commits. What is added inside a savepoint goes with it when that is rolled back.
+        Neither flushes nor commits, and is not awaited: nothing is sent before the commit. What is added inside a
+        savepoint goes with it when that is rolled back.
 
         Raises:
             EnvelopeError: its message might be larger than `event_bytes_max`.
@@ -153,15 +162,10 @@ class Outbox:
                 has failed; or its connection commits each statement by itself.
         """
         event.check_size(self._event_bytes_max)
-        session = session() if isinstance(session, scoped_session) else session
-        if not isinstance(session, Session):
-            raise ConfigError(
-                f"session of Outbox.add is {printable(type(session).__name__)}, allowed is SQLAlchemy's Session or"
-                " scoped_session; asyncio's are not supported"
-            )
-        if not session.in_transaction():
-            session.begin()
-        sessions.unit_of(session).add(session, self.topic, self.write, event)
+        found = _session_of(session)
+        if not found.in_transaction():
+            found.begin()
+        sessions.unit_of(found).add(found, self.topic, self.write, event)
 
     def write(self, connection: Connection, events: Iterable[Event]) -> None:
         """Number and store events now. For code without a Session: call it once, last before the commit.
@@ -186,6 +190,28 @@ class Outbox:
                 _in_one_statement(connection, self.topic, part, self._clock)
             if self._notify:
                 connection.execute(select(func.pg_notify(channel(self.topic), "")))
+
+
+def _session_of(given: object) -> Session:
+    """Return the session that commits.
+
+    https://docs.sqlalchemy.org/en/21/orm/extensions/asyncio.html#using-events-with-the-asyncio-extension (a session of
+    asyncio commits through its `sync_session`; read 2026-11-27)
+
+    Raises:
+        ConfigError: it is none.
+    """
+    loaded = sys.modules.get("sqlalchemy.ext.asyncio")  # by whoever has a session of it; it needs greenlet
+    if isinstance(given, scoped_session) or (loaded is not None and isinstance(given, loaded.async_scoped_session)):
+        given = given()
+    if loaded is not None and isinstance(given, loaded.AsyncSession):
+        given = given.sync_session
+    if not isinstance(given, Session):
+        raise ConfigError(
+            f"session of Outbox.add is {printable(type(given).__name__)}, allowed is SQLAlchemy's Session, AsyncSession"
+            " or a scoped session of either"
+        )
+    return given
 
 
 def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:

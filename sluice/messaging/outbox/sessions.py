@@ -114,8 +114,7 @@ class Unit:
                 "a session uses another database after its events were numbered, allowed is one; write to it in a"
                 " session of its own"
             )
-        driver = connection.connection.driver_connection
-        self._begun[connection] = driver.total_changes if isinstance(driver, sqlite3.Connection) else 0
+        self._begun[connection] = _driver(connection).total_changes if _is_sqlite(connection) else 0
         if self._added:
             require_transaction(connection)
             self._watch(connection)
@@ -206,9 +205,8 @@ class Unit:
 
     def _has_written(self, connection: Connection) -> bool:
         """Return whether the transaction has changed anything; of an unknown database that it may have."""
-        driver = connection.connection.driver_connection
-        if isinstance(driver, sqlite3.Connection):
-            return driver.total_changes != self._begun[connection]
+        if _is_sqlite(connection):
+            return bool(_driver(connection).total_changes != self._begun[connection])
         if connection.dialect.name != "postgresql":
             return True
         return connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() is not None
@@ -404,9 +402,10 @@ def require_transaction(connection: Connection) -> None:
     """
     if connection.invalidated:
         return
-    driver: Any = connection.connection.driver_connection
-    if isinstance(driver, sqlite3.Connection):
-        by_itself = driver.autocommit is True or (driver.autocommit != False and driver.isolation_level is None)  # noqa: E712
+    driver = _driver(connection)
+    if _is_sqlite(connection):
+        autocommit = getattr(driver, "autocommit", sqlite3.LEGACY_TRANSACTION_CONTROL)  # aiosqlite's has none
+        by_itself = autocommit is True or (autocommit != False and driver.isolation_level is None)  # noqa: E712
         is_autocommit = by_itself and not driver.in_transaction
     else:
         is_autocommit = bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
@@ -418,10 +417,27 @@ def require_transaction(connection: Connection) -> None:
 
 
 def _is_open(connection: Connection) -> bool | None:
-    """Return whether the driver is in a transaction; None where that is unknown without a round trip."""
+    """Return whether the driver is in a transaction; None where that is unknown without a round trip.
+
+    https://aiosqlite.omnilib.dev/en/stable/api.html,
+    https://magicstack.github.io/asyncpg/current/api/index.html#asyncpg.connection.Connection.is_in_transaction
+    (read 2026-11-27)
+    """
     if connection.closed or connection.invalidated:
         return None
-    driver = connection.connection.driver_connection
-    if isinstance(driver, sqlite3.Connection):
-        return driver.in_transaction
-    return driver.info.transaction_status != _IDLE if isinstance(driver, psycopg.Connection) else None
+    driver = _driver(connection)
+    if _is_sqlite(connection):
+        return bool(driver.in_transaction)
+    if isinstance(driver, psycopg.BaseConnection):
+        return driver.info.transaction_status != _IDLE
+    is_in_transaction = getattr(driver, "is_in_transaction", None)
+    return None if is_in_transaction is None else bool(is_in_transaction())
+
+
+def _is_sqlite(connection: Connection) -> bool:
+    """Return whether the driver is `sqlite3`, or aiosqlite, which has what is asked here of it as well."""
+    return connection.dialect.name == "sqlite"
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.driver_connection

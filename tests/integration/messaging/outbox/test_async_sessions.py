@@ -1,0 +1,247 @@
+"""A session of asyncio is committed together with its events, whatever its driver is and however it ends."""
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+
+from sluice.messaging import Event
+from sluice.messaging.database import engines
+from sluice.messaging.outbox import tables
+from tests.integration.messaging.outbox.test_session_endings import ENDINGS, OUTBOX, Base, Order, World
+from tests.support.cases import diagonal
+
+_DRIVERS = {"sqlite": ("aiosqlite",), "postgresql": ("psycopg", "asyncpg")}
+
+type Case = Callable[[World, AsyncSession], Awaitable[object]]
+
+
+@pytest.fixture
+def world(engine: Engine) -> World:
+    return World(engine, engine)
+
+
+def _drivers(world: World) -> tuple[str, ...]:
+    return _DRIVERS[world.engine.dialect.name]
+
+
+@asynccontextmanager
+async def _engine(world: World, driver: str, **options: Any) -> AsyncIterator[AsyncEngine]:
+    """Yield an engine of asyncio on the database of another."""
+    url = world.engine.url.set(drivername=f"{world.engine.dialect.name}+{driver}")
+    if driver == "asyncpg":
+        schema = url.query["application_name"]
+        url = url.set(query={"host": url.query["host"]})
+        options["connect_args"] = {"server_settings": {"search_path": schema}}
+    made = create_async_engine(url, **options)
+    if driver == "aiosqlite":
+        engines.make_durable(made.sync_engine)
+    yield made
+    await made.dispose()
+
+
+def _run(world: World, driver: str, case: Case, **options: Any) -> None:
+    """Run a case as a program would, with its end: what the program is given as errors or warnings is kept."""
+
+    async def run() -> None:
+        async with _engine(world, driver, **options) as engine:
+            session = AsyncSession(engine)
+            for step in (case(world, session), session.close()):
+                try:
+                    await step
+                except Exception as error:  # whatever a program is given
+                    world.notices.append(f"{type(error).__name__}: {error}")
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(run())
+    world.notices += [str(warning.message) for warning in warned]
+
+
+def _clear(world: World) -> None:
+    world.notices = []
+    with world.engine.begin() as connection:
+        for table in (*tables.metadata.sorted_tables, *Base.metadata.sorted_tables):
+            connection.execute(table.delete())
+
+
+async def _place(session: Any, number: int) -> None:
+    session.add(Order(id=number))
+    await session.flush()
+    OUTBOX.add(session, Event(type="placed", group="g", data=number))
+
+
+@pytest.mark.parametrize("ending", diagonal(2, ENDINGS))
+def test_rows_and_events_of_asyncio_live_or_die_together_or_the_program_gets_an_error(
+    world: World, ending: str
+) -> None:
+    """Every ending of a plain session, in the session that an AsyncSession has."""
+    found: dict[str, object] = {}
+    for driver in _drivers(world):
+
+        async def end(world: World, session: AsyncSession) -> None:
+            await session.run_sync(lambda inner: ENDINGS[ending](world, inner))
+
+        _run(world, driver, end)
+        rows, events = world.stored()
+        if events - rows or (rows - events and not world.notices):
+            found[driver] = (rows, events, world.notices)
+        if not rows and not events and not world.notices and ending in ("commit", "savepoints", "insert of Core"):
+            found[driver] = ("nothing was committed, and nobody was told",)
+        _clear(world)
+
+    assert found == {}
+
+
+async def _within_begin(_: World, session: AsyncSession) -> None:
+    async with session.begin():
+        OUTBOX.add(session, Event(type="placed", group="g", data=1))  # before anything of the session
+        session.add(Order(id=1))
+    with suppress(ZeroDivisionError):
+        async with session.begin():
+            await _place(session, 2)
+            1 / 0  # noqa: B018 (the error)
+
+
+async def _savepoints(_: World, session: AsyncSession) -> None:
+    async with session.begin():
+        await _place(session, 1)
+        inner = await session.begin_nested()
+        await _place(session, 2)
+        await inner.rollback()
+        with suppress(ZeroDivisionError):
+            async with session.begin_nested():
+                await _place(session, 3)
+                1 / 0  # noqa: B018 (the error)
+
+
+async def _cancelled(_: World, session: AsyncSession) -> None:
+    """Cancel a task within its transaction, and another while it commits; a third goes on."""
+    await _place(session, 1)
+    await session.commit()
+    for number, wait in ((2, asyncio.Event().wait), (3, session.commit)):
+        await _place(session, number)
+        task = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        with suppress(DBAPIError):
+            await session.rollback()
+
+
+async def _connection_commits(_: World, session: AsyncSession) -> None:
+    await _place(session, 1)
+    await (await session.connection()).commit()
+
+
+async def _left(_: World, session: AsyncSession) -> None:
+    await _place(session, 1)
+
+
+@pytest.mark.parametrize(
+    ("case", "kept", "notice"),
+    [
+        pytest.param(_within_begin, {1}, None, id="begin"),
+        pytest.param(_savepoints, {1}, None, id="savepoints"),
+        pytest.param(_cancelled, None, None, id="cancelled"),
+        pytest.param(_connection_commits, set(), "is committed without the session of event", id="connection"),
+        pytest.param(_left, set(), "neither committed nor rolled back", id="left"),
+    ],
+)
+def test_transactions_of_asyncio_have_their_rows_and_events_or_neither(
+    world: World, case: Case, kept: set[int] | None, notice: str | None
+) -> None:
+    found: dict[str, object] = {}
+    for driver in _drivers(world):
+        _run(world, driver, case)
+        rows, events = world.stored()
+        if rows != events or (kept is not None and rows != kept) or (notice is None) != (not world.notices):
+            found[driver] = (rows, events, world.notices)
+        if notice is not None and not any(notice in given for given in world.notices):
+            found[driver] = world.notices
+        _clear(world)
+
+    assert found == {}
+
+
+def test_a_scoped_session_of_asyncio_adds_to_its_task_s_session(world: World) -> None:
+    async def run(driver: str) -> None:
+        async with _engine(world, driver) as engine:
+            scoped = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
+
+            async def place(number: int) -> None:
+                await _place(scoped, number)
+                await (scoped.commit() if number % 2 else scoped.rollback())
+                await scoped.remove()
+
+            for number in range(4):
+                await asyncio.create_task(place(number))
+
+    for driver in _drivers(world):
+        asyncio.run(run(driver))
+        assert world.stored() == ({1, 3}, {1, 3}), driver
+        _clear(world)
+
+
+def test_groups_of_tasks_side_by_side_are_numbered_without_a_hole(postgres: Engine) -> None:
+    """Thirty tasks, each with a session of its own, add two events to each of three groups."""
+    world = World(postgres, postgres)
+
+    async def place(engine: AsyncEngine, number: int) -> None:
+        async with AsyncSession(engine) as session:
+            for group in ("a", "b", "c", "a", "b", "c"):
+                OUTBOX.add(session, Event(type="placed", group=group, data=number))
+            await (session.rollback() if number % 3 == 0 else session.commit())
+
+    async def run(driver: str) -> None:
+        async with _engine(world, driver, pool_size=10) as engine:
+            await asyncio.gather(*(place(engine, number) for number in range(30)))
+
+    for driver in _drivers(world):
+        asyncio.run(run(driver))
+        numbers = select(tables.messages.c.group_id, tables.messages.c.group_seq)
+        with postgres.connect() as connection:
+            assert sorted(map(tuple, connection.execute(numbers))) == [
+                (group, seq) for group in ("a", "b", "c") for seq in range(1, 41)
+            ], driver
+        _clear(world)
+
+
+def test_autocommit_is_refused(postgres: Engine) -> None:
+    """With ours, SQLite is in a transaction all the same: a statement begins it."""
+    world = World(postgres, postgres)
+
+    async def commit(_: World, session: AsyncSession) -> None:
+        await _place(session, 1)
+        await session.commit()
+
+    for driver in _drivers(world):
+        _run(world, driver, commit, isolation_level="AUTOCOMMIT")
+        assert [notice for notice in world.notices if "is in AUTOCOMMIT" in notice], (driver, world.notices)
+        assert world.stored()[1] == set()
+        _clear(world)
+
+
+def test_a_connection_of_asyncio_writes_events_last_in_its_transaction(world: World) -> None:
+    async def run(driver: str) -> None:
+        async with _engine(world, driver) as engine, engine.begin() as connection:
+            await connection.execute(text("INSERT INTO orders VALUES (1, 'new')"))
+            await connection.run_sync(OUTBOX.write, [Event(type="placed", group="g", data=1)])
+
+    for driver in _drivers(world):
+        asyncio.run(run(driver))
+        assert world.stored() == ({1}, {1}), driver
+        _clear(world)
