@@ -36,9 +36,13 @@ def environment_option(intended: str) -> Callable[[Command], Command]:
         @declaration_option
         @wraps(command)
         def run_in_environment(environment_name: str, declaration: Path | None, **given: Any) -> None:
+            from sluice.cli.undeclared import environment_of
             from sluice.declaration import load_task_declaration
 
-            command(environment=load_task_declaration(declaration).environment(environment_name), **given)
+            environment = None if declaration is not None else environment_of(environment_name, given)
+            if environment is None:
+                environment = load_task_declaration(declaration).environment(environment_name)
+            command(environment=environment, **given)
 
         return run_in_environment
 

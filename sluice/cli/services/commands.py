@@ -64,7 +64,7 @@ def relay(
 ) -> None:
     """Publish what is committed to the outbox, each group in order, until SIGTERM or Ctrl-C.
 
-    Any number of relays may run for a topic: one leads, the others stand by.
+    Any number of relays may run for a topic: one leads, the others stand by. With --topic-arn no declaration is needed.
     With --until-empty it ends with 1 when messages are left that SNS refuses, or when it is stopped before the end.
     """
     from sluice.cli.services.relay import run_relay
@@ -107,7 +107,8 @@ def worker(
 
     \b
     Each effect is committed with the inbox's mark that the message was handled, so a message that comes twice has one
-    effect. Any number of workers may run for a consumer; a message group is with one of them at a time.
+    effect. Any number of workers may run for a consumer; a message group is with one of them at a time. With --queue-url,
+    --consumer and --handlers no declaration is needed.
       sluice schema apply inbox --dsn sqlite:///billing.db
       sluice worker --consumer billing --dsn sqlite:///billing.db
     """

@@ -1,0 +1,82 @@
+"""A relay's topic or a worker's queue where no `environments.py` declares it: what they are is read from the live one.
+
+AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
+(read 2026-11-21).
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from sluice.declaration import Consumer, Environment, is_declared, task_settings
+from sluice.declaration.fields.existing import ExistingQueue
+from sluice.declaration.fields.topics import ExistingTopic
+from sluice.endpoint import checked_url
+from sluice.errors import ConfigError
+
+
+def environment_of(name: str, given: Mapping[str, Any]) -> Environment | None:
+    """Return an environment around the topic or queue that the options name.
+
+    Args:
+        name: of the environment.
+        given: the options of `sluice relay` or `sluice worker`.
+
+    Returns:
+        None where there is a declaration, or neither is named.
+
+    Raises:
+        ConfigError: the queue has no DLQ, or no consumer is named, or its worker could not keep its promises there.
+        TransientError, EndpointError: the queue could not be asked.
+    """
+    if is_declared() or task_settings.VARIABLE in os.environ:
+        return None
+    if given.get("topic_arn"):
+        return _environment_of_topic(name, given["topic_arn"].strip())
+    if given.get("queue_url"):
+        return _environment_of_queue(name, given)
+    return None
+
+
+def _environment_of_topic(name: str, arn: str) -> Environment:
+    topic = ExistingTopic(arn=arn, relay=True)
+    # Who consumes it is not known: groups are kept for as long as a consumer's inbox keeps them where nothing is said.
+    return Environment(name=name, region=arn.split(":")[3], topics=(topic,), consumers=(Consumer(name="undeclared"),))
+
+
+def _environment_of_queue(name: str, given: Mapping[str, Any]) -> Environment:
+    import boto3
+
+    from sluice import sdk
+    from sluice.messaging.sqs.queue import Queue
+
+    if not given.get("consumer_name"):
+        raise ConfigError("no consumer is named, allowed is a name by which its inbox remembers; give --consumer")
+    endpoint = given.get("endpoint_url")
+    session = boto3.session.Session()
+    sqs = session.client(
+        "sqs",
+        region_name=session.region_name or "us-east-1",
+        endpoint_url=None if endpoint is None else checked_url(endpoint),
+        config=sdk.config(),
+    )
+    url = given["queue_url"].strip()
+    live = Queue(sqs, url).attributes()
+    if "RedrivePolicy" not in live:
+        raise ConfigError(
+            f"queue {url} has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever"
+        )
+    redrive, arn = json.loads(live["RedrivePolicy"]), live["QueueArn"]
+    retention_seconds = int(live["MessageRetentionPeriod"])
+    consumer = Consumer(
+        name=given["consumer_name"],
+        handlers=given.get("module"),
+        fifo=live.get("FifoQueue") == "true",
+        queue=ExistingQueue(arn=arn, dead_letter_queue_arn=redrive["deadLetterTargetArn"]),
+        visibility_timeout_seconds=int(live["VisibilityTimeout"]),
+        max_attempts=int(redrive["maxReceiveCount"]),
+        message_retention_seconds=retention_seconds,
+    )
+    region, account = arn.split(":")[3:5]
+    return Environment(name=name, region=region, account=account, consumers=(consumer,))
