@@ -107,8 +107,8 @@ def worker(
 
     \b
     Each effect is committed with the inbox's mark that the message was handled, so a message that comes twice has one
-    effect. Any number of workers may run for a consumer; a message group is with one of them at a time. With --queue-url,
-    --consumer and --handlers no declaration is needed.
+    effect. Any number of workers may run for a consumer; a message group is with one of them at a time.
+    With --queue-url, --consumer and --handlers no declaration is needed.
       sluice schema apply inbox --dsn sqlite:///billing.db
       sluice worker --consumer billing --dsn sqlite:///billing.db
     """
