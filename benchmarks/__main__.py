@@ -19,7 +19,7 @@ from benchmarks.databases import POSTGRES
 from benchmarks.outbox import growth, relay, storage, writers
 from benchmarks.publishing import client, publish
 from benchmarks.report import Section, Table
-from benchmarks.rounds import Measured
+from benchmarks.rounds import Measurement
 from benchmarks.worker import lanes, pace
 from sluice.clock import SystemClock
 from sluice.messaging.database import engines
@@ -74,7 +74,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
             os.sync()  # nobody else's files are written while it runs
             began, load = _clock.monotonic(), os.getloadavg()[0]
             section = _BENCHMARKS[name](urls, rounds)
-            report.write(section, measured=_measured(rounds, load))
+            report.write(section, measured=_run_facts(rounds, load))
             print(
                 *(made.markdown() for made in section.tables.values()),
                 f"{name}: {_clock.monotonic() - began:.0f} s",
@@ -84,7 +84,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
         report.write(Section(tables={"machine": Table(note=_machine(urls[POSTGRES], rounds))}, plots={}))
 
 
-def _measured(rounds: int, load: float) -> str:
+def _run_facts(rounds: int, load: float) -> str:
     """Return what a reader has to know of one run: its day, its rounds, and whether the machine was quiet before it."""
     today = datetime.fromtimestamp(_clock.now_us() / 1_000_000, tz=UTC).date()
     return f"{today}, {rounds} {'rounds' if rounds > 1 else 'round'}, load average before: {load:.1f}"
@@ -96,7 +96,7 @@ def _machine(postgres: str, rounds: int) -> str:
     with engines.reading(engine) as connection:
         version = connection.execute(text("SHOW server_version")).scalar_one()
     engine.dispose()
-    flush = Measured(tuple(_flush_milliseconds() for _ in range(rounds)))
+    flush = Measurement(tuple(_flush_milliseconds() for _ in range(rounds)))
     return (
         f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), Python {platform.python_version()},"
         f" PostgreSQL {version} over a Unix socket, SQLite {sqlite3.sqlite_version}. A write of 8 KiB and its `fsync`"

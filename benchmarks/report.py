@@ -40,8 +40,8 @@ class Table:
     def to_json(self) -> str:
         """Return the table as JSON, one row a line."""
         fields = {"measured": self.measured, "note": self.note, "text_columns": self.text_columns, "head": self.head}
-        facts = "".join(f" {json.dumps(name)}: {_dumped(value)},\n" for name, value in fields.items())
-        rows = ",\n".join(f"  {_dumped(row)}" for row in self.rows)
+        facts = "".join(f" {json.dumps(name)}: {_dump(value)},\n" for name, value in fields.items())
+        rows = ",\n".join(f"  {_dump(row)}" for row in self.rows)
         return f'{{\n{facts} "rows": [\n{rows}\n ]\n}}\n'
 
 
@@ -66,10 +66,10 @@ def write(section: Section, *, measured: str = "") -> None:
         (_PLOTS / f"{name}.svg").write_text(drawn, encoding="utf-8")
 
 
-def stored() -> dict[str, Table]:
+def read_tables() -> dict[str, Table]:
     """Return the tables that are kept, by name."""
     return {path.stem: Table(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(RESULTS.glob("*.json"))}
 
 
-def _dumped(value: object) -> str:
+def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """One quantity, once a round."""
 
     values: tuple[float, ...]
@@ -21,9 +21,9 @@ class Measured:
         """Return how far the rounds lie apart, in percent of the median."""
         return f"{(max(self.values) - min(self.values)) / self.median:.0%}"
 
-    def over(self, other: "Measured") -> "Measured":
+    def over(self, other: "Measurement") -> "Measurement":
         """Return the ratios, round by round."""
-        return Measured(tuple(mine / its for mine, its in zip(self.values, other.values, strict=True)))
+        return Measurement(tuple(mine / its for mine, its in zip(self.values, other.values, strict=True)))
 
     @property
     def ratio(self) -> str:
@@ -31,11 +31,11 @@ class Measured:
         return f"{self.median:.2f} ({min(self.values):.2f} to {max(self.values):.2f})"
 
 
-def interleaved[K](cells: Mapping[K, Callable[[], float]], rounds: int) -> dict[K, Measured]:
+def interleave[K](cells: Mapping[K, Callable[[], float]], rounds: int) -> dict[K, Measurement]:
     """Return what each cell gave, after running all of them that many times, every other time from the end."""
     values: dict[K, list[float]] = {key: [] for key in cells}
     for number in range(rounds):
         order = list(cells.items())
         for key, measure in order if number % 2 == 0 else reversed(order):
             values[key].append(measure())
-    return {key: Measured(tuple(seen)) for key, seen in values.items()}
+    return {key: Measurement(tuple(seen)) for key, seen in values.items()}

@@ -39,11 +39,11 @@ _sequence_numbers = count(10**19)
 
 def answer(body: bytes) -> bytes:
     """Return what SNS answers to a PublishBatch all of whose entries are taken, in the query protocol."""
-    return _published(tuple(_ENTRY_ID.findall(body)))
+    return _publish_answer(tuple(_ENTRY_ID.findall(body)))
 
 
 @lru_cache(_ANSWERS_KEPT)
-def _published(ids: tuple[bytes, ...]) -> bytes:
+def _publish_answer(ids: tuple[bytes, ...]) -> bytes:
     taken = "".join(
         f"<member><Id>{escape(unquote_plus(found.decode()))}</Id><MessageId>{uuid.uuid4()}</MessageId>"
         f"<SequenceNumber>{next(_sequence_numbers)}</SequenceNumber></member>"
@@ -57,7 +57,7 @@ def _published(ids: tuple[bytes, ...]) -> bytes:
 
 
 @lru_cache(_ANSWERS_KEPT)
-def _sent(ids: tuple[bytes, ...]) -> bytes:
+def _send_answer(ids: tuple[bytes, ...]) -> bytes:
     """Return what SQS answers to a SendMessageBatch all of whose entries are taken."""
     taken = [
         {
@@ -117,21 +117,21 @@ class _Connection(asyncio.Protocol):
         elif length is not None and len(body) >= int(length[1]):
             self._received = b""
             if (delay_seconds := self._delay_seconds()) > 0:
-                asyncio.get_running_loop().call_later(delay_seconds, self._respond, *_answered(head, body))
+                asyncio.get_running_loop().call_later(delay_seconds, self._respond, *_answer(head, body))
             else:
-                self._respond(*_answered(head, body))
+                self._respond(*_answer(head, body))
 
     def _respond(self, kind: str, body: bytes) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         self._transport.write(head.encode() + body)
 
 
-def _answered(head: bytes, body: bytes) -> tuple[str, bytes]:
+def _answer(head: bytes, body: bytes) -> tuple[str, bytes]:
     match = _SQS.search(head)
     if match is None:
         return "text/xml", answer(body)
     if match[1] == b"SendMessageBatch":
-        return "application/x-amz-json-1.0", _sent(tuple(_JSON_ID.findall(body)))
+        return "application/x-amz-json-1.0", _send_answer(tuple(_JSON_ID.findall(body)))
     return "application/x-amz-json-1.0", source.answer(match[1].decode(), body)
 
 

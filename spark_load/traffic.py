@@ -7,7 +7,7 @@ import numpy as np
 from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic
-from spark_load.judge.arrivals import EVERY, published
+from spark_load.judge.arrivals import EVERY, read_publishes
 from spark_load.profiles import trace
 from spark_load.profiles.profile import load
 from spark_load.profiles.trace import Arrivals
@@ -61,7 +61,7 @@ def of_recording(folder: Path, tasks: TaskWork) -> Scenario:
         HistoryError: it is damaged.
     """
     return _of_arrivals(
-        published(folder, destination=EVERY).arrivals, tasks, name=folder.name, about=f"recording {folder}"
+        read_publishes(folder, destination=EVERY).arrivals, tasks, name=folder.name, about=f"recording {folder}"
     )
 
 

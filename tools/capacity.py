@@ -71,7 +71,7 @@ class Need:
 
 def rows() -> Iterator[tuple[str, ...]]:
     """Yield what is needed, a column for each rate, and where the figures come from."""
-    figures = Figures(report.stored())
+    figures = Figures(report.read_tables())
     for part, needs in _parts(figures).items():
         yield (f"**{part}**", *("" for _ in RATES), "")
         for need in needs:

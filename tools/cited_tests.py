@@ -20,7 +20,7 @@ _PROJECT = Path(__file__).resolve().parents[1]
 CITED = _PROJECT / "tests" / "unit" / "contract_tests" / "cited_tests.json"
 
 
-def untested() -> dict[str, list[Evidence]]:
+def untested_evidence() -> dict[str, list[Evidence]]:
     """Return the evidence of every fact of docs/untested.md, by its id."""
     page = (_PROJECT / "docs" / "untested.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([A-Z]+-\d+) \| .+? \| (.+) \| .+? \|$", page, flags=re.MULTILINE)
@@ -32,11 +32,11 @@ def untested() -> dict[str, list[Evidence]]:
 
 def evidence() -> list[tuple[str, Evidence]]:
     """Return the evidence of every promise and of every untested fact, each with the id."""
-    known = {id_: [*promise.evidence] for id_, promise in PROMISES.items()} | untested()
+    known = {id_: [*promise.evidence] for id_, promise in PROMISES.items()} | untested_evidence()
     return [(id_, source) for id_, sources in known.items() for source in sources]
 
 
-def cited() -> list[str]:
+def cited_tests() -> list[str]:
     """Return every test of LocalStack that some evidence names, as path and function."""
     sources = {found.source for _, found in evidence()}
     names = {source.removeprefix(LOCALSTACK_TESTS) for source in sources if source.startswith(LOCALSTACK_TESTS)}
@@ -75,7 +75,7 @@ def _collect(clone: Path) -> dict[str, Any]:
         return git("show", f"HEAD:tests/aws/services/{path}")
 
     tests = {}
-    for test in cited():
+    for test in cited_tests():
         path, _, function = test.partition("::")
         stem = path.removesuffix(".py")
         answers, runs = (json.loads(show(f"{stem}.{kind}.json")) for kind in ("snapshot", "validation"))

@@ -211,7 +211,7 @@ def rows(declared: type) -> list[Row]:
             unit=_unit(f"{declared.__name__}.{field.name}", hints[field.name]),
             default=_default(field),
             effect=_effect(effects[field.name], hints[field.name]),
-            allowed=_allowed(declared, field),
+            allowed=_allowed_text(declared, field),
         )
         for field in fields(declared)
     ]
@@ -298,7 +298,7 @@ def _unit(name: str, hint: Any) -> str:
     return "text"
 
 
-def _allowed(declared: type, field: "Field[Any]") -> str:
+def _allowed_text(declared: type, field: "Field[Any]") -> str:
     """Return what the field's rule allows, and what the class says is allowed where a relation is broken."""
     rule = rule_of(field)
     lines = [] if rule is None else [rule.allowed]

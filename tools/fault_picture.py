@@ -10,7 +10,7 @@ from tools.rehearsal_pictures import picture
 _ROOT = Path(__file__).resolve().parents[1]
 
 
-def drawn(folder: Path) -> str:
+def draw(folder: Path) -> str:
     """Return the faults of a run as its report shows them."""
     verdict = report.read_verdict(folder)
     series = report.read_series(folder, verdict)
@@ -21,4 +21,4 @@ def drawn(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    (_ROOT / "docs" / "pictures" / "faults.svg").write_text(drawn(Path(sys.argv[1])), encoding="utf-8")
+    (_ROOT / "docs" / "pictures" / "faults.svg").write_text(draw(Path(sys.argv[1])), encoding="utf-8")

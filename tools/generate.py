@@ -30,7 +30,7 @@ def pages() -> dict[Path, str]:
         DOCS / "conformance.md": conformance_page.markdown(conformance_page.read_matrix(DOCS)),
         stacks: fill(stacks.read_text(encoding="utf-8"), _parts()),
         outbox: fill(outbox.read_text(encoding="utf-8"), {"rights": _rights()}),
-        measured: fill(measured.read_text("utf-8"), {name: of.markdown() for name, of in report.stored().items()}),
+        measured: fill(measured.read_text("utf-8"), {name: of.markdown() for name, of in report.read_tables().items()}),
         needs: fill(needs.read_text(encoding="utf-8"), {"capacity": _capacity()}),
         deploy: fill(
             deploy.read_text(encoding="utf-8"), {"changes": _table(guarded_changes.COLUMNS, guarded_changes.rows())}
@@ -39,7 +39,7 @@ def pages() -> dict[Path, str]:
     }
 
 
-def built() -> dict[Path, str]:
+def built_pages() -> dict[Path, str]:
     """Return what is made of the committed pages' sources and is itself not committed."""
     matrix = conformance_page.read_matrix(DOCS)
     return {DOCS / path: make(matrix) for path, make in conformance_page.BUILT.items()}
@@ -97,5 +97,5 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]], *, right: int 
 
 
 if __name__ == "__main__":
-    for path, text in (pages() | built()).items():
+    for path, text in (pages() | built_pages()).items():
         path.write_text(text, encoding="utf-8")

@@ -80,7 +80,7 @@ def _with_one_more_in_front() -> Environment:
     return replace(BASE, topics=first)
 
 
-def _moved() -> Environment:
+def _environment_with_moved_queue() -> Environment:
     topics = (*BASE.topics, Topic(name="payments"))
     return replace(BASE, topics=topics, consumers=(replace(_BILLING, topic="payments"), _AUDIT))
 
@@ -90,7 +90,7 @@ CHANGES = (
     _of("a consumer removed", _MESSAGING, consumers=(_AUDIT,)),
     _of_billing("a consumer renamed", name="invoices"),
     _of_billing("`fifo` off", fifo=False),
-    Change(title="a consumer moved to another topic", after=_moved, parts=_MESSAGING),
+    Change(title="a consumer moved to another topic", after=_environment_with_moved_queue, parts=_MESSAGING),
     _of_billing(
         "`filter_policy`, `max_attempts`, `visibility_timeout_seconds`",
         filter_policy={"region": ["eu"]},

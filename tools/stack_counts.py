@@ -17,7 +17,7 @@ _STACKS = ("Network", "Database", "Messaging", "Consumers", "Observability")
 
 def rows() -> list[tuple[object, ...]]:
     """Return for every stack and resource type the number in each environment, and their sums last."""
-    counted = {name: _counted(environment) for name, environment in ENVIRONMENTS.items()}
+    counted = {name: _count_resources(environment) for name, environment in ENVIRONMENTS.items()}
     kinds = sorted({key for item in counted.values() for key in item}, key=lambda key: (_STACKS.index(key[0]), key[1]))
     return [
         *(
@@ -28,7 +28,7 @@ def rows() -> list[tuple[object, ...]]:
     ]
 
 
-def _counted(environment: Environment) -> Counter[tuple[str, str]]:
+def _count_resources(environment: Environment) -> Counter[tuple[str, str]]:
     """Count resources by stack and type. Needs neither network nor account."""
     context = json.loads((_PROJECT / "cdk.json").read_text(encoding="utf-8"))["context"]
     with tempfile.TemporaryDirectory() as directory:

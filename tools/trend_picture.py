@@ -17,7 +17,7 @@ _NOISE = 0.04
 _RATIO = 1.3
 
 
-def drawn() -> str:
+def draw() -> str:
     """Return the trend of drawn runs, of which the newest are slower in one queue."""
     random = np.random.default_rng(8)
     runs = []
@@ -44,4 +44,4 @@ def drawn() -> str:
 
 
 if __name__ == "__main__":
-    (_ROOT / "docs" / "pictures" / "trend.svg").write_text(drawn(), encoding="utf-8")
+    (_ROOT / "docs" / "pictures" / "trend.svg").write_text(draw(), encoding="utf-8")

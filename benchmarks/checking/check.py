@@ -20,7 +20,7 @@ from benchmarks import charts, locked
 from benchmarks.checking import histories
 from benchmarks.processes import resident_bytes
 from benchmarks.report import Section, table
-from benchmarks.rounds import Measured
+from benchmarks.rounds import Measurement
 from sluice.errors import EndpointError
 
 LARGE = "SLUICE_BENCH_LARGE"
@@ -47,8 +47,8 @@ _CORES = os.cpu_count() or 1
 class Took:
     """What one engine needed for one step, in every round, with all processes it started."""
 
-    seconds: Measured
-    processor_seconds: Measured
+    seconds: Measurement
+    processor_seconds: Measurement
 
     def per_second(self, events: int) -> str:
         """Return millions of events a second."""
@@ -70,7 +70,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
         histories.write_both(folder / "warm-up", events=_WARM_UP, slice_count=20_000, bucket_count=2)
         for size in (_LARGE_SIZE,) if is_large else _SIZES:
             for bad_share in (0, _BAD_SHARE) if size > _SIZES[0] else (0,):
-                events, found, memory = _judged(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
+                events, found, memory = _judge(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
                 rows += _rows(events, bad_share, found, memory)
                 for step in ("judge", "duckdb"):
                     line = f"{_SHORT[step]}, {'broken groups' if bad_share else 'sane'}"
@@ -83,7 +83,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
     return Section(tables={"check": table(head, rows, text_columns=3)}, plots={"check": plot})
 
 
-def _judged(folder: Path, size: int, bad_share: float, rounds: int) -> tuple[int, dict[str, Took], dict[str, int]]:
+def _judge(folder: Path, size: int, bad_share: float, rounds: int) -> tuple[int, dict[str, Took], dict[str, int]]:
     """Return the events of a history, what each step took for it, and the peak memory of each."""
     made = histories.write_both(
         folder / "measured",
@@ -157,8 +157,8 @@ def _took(results: Sequence[Mapping[str, Any]]) -> dict[str, Took]:
             of_step[round_["step"]].append(round_)
     return {
         step: Took(
-            seconds=Measured(tuple(round_["seconds"] for round_ in rounds)),
-            processor_seconds=Measured(tuple(round_["processor_seconds"] for round_ in rounds)),
+            seconds=Measurement(tuple(round_["seconds"] for round_ in rounds)),
+            processor_seconds=Measurement(tuple(round_["processor_seconds"] for round_ in rounds)),
         )
         for step, rounds in of_step.items()
     }

@@ -59,7 +59,7 @@ type _Columns = dict[str, pa.Array | pa.Scalar]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class HistorySummary:
     """What was written: how many events, and the names of the groups that were broken."""
 
     events: int
@@ -73,7 +73,7 @@ def write(
     bad_share: float = 0,
     group_count: int = _GROUPS,
     slice_count: int = _SLICE,
-) -> Made:
+) -> HistorySummary:
     """Write a history of about that many events; `bad_share` of the groups are broken.
 
     A broken group has one message that billing does not get, gets twice, gets behind a later one, or gets while
@@ -100,10 +100,12 @@ def write(
         count, bad = count + made.write(folder), bad[:0]
     ends = np.arange(group_count)
     count += _Slice(messages + ends, -1 - ends, ends, bad).write(folder)
-    return Made(events=count, bad_groups=bad_groups)
+    return HistorySummary(events=count, bad_groups=bad_groups)
 
 
-def write_both(folder: Path, *, events: int, bucket_count: int, slice_count: int, bad_share: float = 0) -> Made:
+def write_both(
+    folder: Path, *, events: int, bucket_count: int, slice_count: int, bad_share: float = 0
+) -> HistorySummary:
     """Write the same history twice: to PLAIN as anybody may, to BUCKETED as the load test does; see `write`."""
     made = write(folder / PLAIN, events=events, bad_share=bad_share, slice_count=slice_count)
     (folder / BUCKETED).mkdir()
@@ -145,16 +147,16 @@ class _Slice:
 
     def tables(self) -> list[list[pa.Table]]:
         """Return the events of each worker."""
-        return [[self._published()], *(self._consumed(queue) for queue in range(len(QUEUES)))]
+        return [[self._publish_rows()], *(self._consumer_tables(queue) for queue in range(len(QUEUES)))]
 
-    def _published(self) -> pa.Table:
+    def _publish_rows(self) -> pa.Table:
         invoked_us = _BEGAN_US + self._place * _STEP_US
         return _table(
             {
                 **_of_worker(WORKERS[0]),
                 "kind": pa.scalar(Kind.PUBLISHED.value),
                 "queue": pa.scalar("events.fifo"),
-                "call_id": _joined("publish-0-0/", self._place),
+                "call_id": _prefix_numbers("publish-0-0/", self._place),
                 "intended_at_us": pa.array(invoked_us - 20),
                 "invoked_at_us": pa.array(invoked_us),
                 "responded_at_us": pa.array(invoked_us + 80),
@@ -167,7 +169,7 @@ class _Slice:
             len(self._idx),
         )
 
-    def _consumed(self, queue: int) -> list[pa.Table]:
+    def _consumer_tables(self, queue: int) -> list[pa.Table]:
         """Return polls, receives and deletes of the messages from the queue-th queue."""
         call = self._place // _BATCH
         invoked_us = self._invoked_us(queue)
@@ -183,9 +185,9 @@ class _Slice:
         if queue == 0:
             received, kept = self._break(times, received)
         return [
-            self._polled(queue),
-            self._received(queue, times, received),
-            self._deleted(queue, times, kept),
+            self._poll_rows(queue),
+            self._receive_rows(queue, times, received),
+            self._delete_rows(queue, times, kept),
         ]
 
     def _invoked_us(self, queue: int) -> np.ndarray:
@@ -209,7 +211,7 @@ class _Slice:
                 times["settled"][first] += 20_000_000
         return np.concatenate([received[kept], np.array(again, dtype=int)]), received[kept]
 
-    def _polled(self, queue: int) -> pa.Table:
+    def _poll_rows(self, queue: int) -> pa.Table:
         first = np.flatnonzero(np.diff(self._place // _BATCH, prepend=-1))
         invoked_us = self._invoked_us(queue)[first]
         return _table(
@@ -226,7 +228,7 @@ class _Slice:
             len(first),
         )
 
-    def _received(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
+    def _receive_rows(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
         is_again = np.zeros(len(which), dtype=np.int64)
         is_again[len(np.unique(which)) :] = 1
         return _table(
@@ -250,7 +252,7 @@ class _Slice:
             len(which),
         )
 
-    def _deleted(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
+    def _delete_rows(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
         return _table(
             {
                 **_of_worker(WORKERS[queue + 1]),
@@ -273,7 +275,7 @@ class _Slice:
             "message_group_id": _group_names(self._group[which]),
             "idx": pa.array(self._idx[which]),
             "message_run": pa.scalar(RUN),
-            "deduplication_id": _joined(f"{RUN}.", self._idx[which]),
+            "deduplication_id": _prefix_numbers(f"{RUN}.", self._idx[which]),
             "body_hash": _hashes(self._place[which], 0),
         }
 
@@ -296,7 +298,7 @@ def _of_worker(worker: str) -> _Columns:
 
 
 def _of_call(queue: int, call: np.ndarray) -> _Columns:
-    return {"queue": pa.scalar(QUEUES[queue]), "call_id": _joined(f"{WORKERS[queue + 1]}-0/", call)}
+    return {"queue": pa.scalar(QUEUES[queue]), "call_id": _prefix_numbers(f"{WORKERS[queue + 1]}-0/", call)}
 
 
 def _table(columns: _Columns, count: int) -> pa.Table:
@@ -309,12 +311,12 @@ def _table(columns: _Columns, count: int) -> pa.Table:
     return pa.table([column(field.name, field.type) for field in SCHEMA], schema=SCHEMA)
 
 
-def _joined(prefix: str, numbers: np.ndarray) -> pa.Array:
+def _prefix_numbers(prefix: str, numbers: np.ndarray) -> pa.Array:
     return pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
 
 
 def _group_names(groups: np.ndarray) -> pa.Array:
-    return _joined("g", groups)
+    return _prefix_numbers("g", groups)
 
 
 def _numbers(numbers: np.ndarray) -> pa.Array:

@@ -18,7 +18,7 @@ from benchmarks.charts import Line, lines
 from benchmarks.checking.check import LARGE
 from benchmarks.databases import POSTGRES, TOPIC
 from benchmarks.report import Section, table
-from benchmarks.rounds import Measured, interleaved
+from benchmarks.rounds import Measurement, interleave
 from sluice.clock import SystemClock
 from sluice.messaging.envelope import Event
 from sluice.messaging.outbox.outbox import Outbox
@@ -69,7 +69,7 @@ _INDEXES = text(
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return milliseconds of what is done to an outbox, by kind and number of the messages in it, on Postgres."""
-    found: dict[_Cell, Measured] = {}
+    found: dict[_Cell, Measurement] = {}
     bytes_of: dict[tuple[str, int], int] = {}
     sizes = (*_SIZES, *([_LARGE_SIZE] if os.environ.get(LARGE) else []))
     for kind in (WAITING, SENT):
@@ -91,7 +91,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
                 }
                 if kind == SENT and size >= _FORGOTTEN_FROM:
                     calls["forget"] = partial(_milliseconds, partial(_forget, store, lease), _FEW_TIMES)
-                found |= {(kind, size, name): item for name, item in interleaved(calls, rounds).items()}
+                found |= {(kind, size, name): item for name, item in interleave(calls, rounds).items()}
                 lease.release()
     return _section(found, bytes_of)
 
@@ -149,7 +149,7 @@ def _mark_milliseconds(store: Store, lease: Lease) -> float:
     return 1_000 * median(seconds)
 
 
-def _section(found: Mapping[_Cell, Measured], bytes_of: Mapping[tuple[str, int], int]) -> Section:
+def _section(found: Mapping[_Cell, Measurement], bytes_of: Mapping[tuple[str, int], int]) -> Section:
     rows = []
     for (kind, size), size_bytes in bytes_of.items():
         cells = [found.get((kind, size, name)) for name in _CALLS]

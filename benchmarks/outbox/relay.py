@@ -15,7 +15,7 @@ from benchmarks import databases, sink
 from benchmarks.charts import Line, lines
 from benchmarks.databases import TOPIC
 from benchmarks.report import Section, table
-from benchmarks.rounds import Measured, interleaved
+from benchmarks.rounds import Measurement, interleave
 from sluice import sdk
 from sluice.clock import SystemClock
 from sluice.messaging.envelope import Envelope, Event
@@ -44,7 +44,7 @@ class _Cell:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _CallCosts:
     """What the measured calls took, all rounds together. Processor time is that of this process."""
 
     calls: int = 0
@@ -52,7 +52,7 @@ class _Spent:
     processor_seconds: float = 0
 
 
-class _Counted(RelayHooks):
+class _PublishCounter(RelayHooks):
     def __init__(self) -> None:
         self.messages = 0
 
@@ -82,7 +82,7 @@ class _CountedPublisher(Publisher):
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what one relay does, on both databases, with a topic at hand and one 10 ms away, beside a plain loop."""
-    spent: dict[_Cell, _Spent] = {}
+    spent: dict[_Cell, _CallCosts] = {}
     with ExitStack() as sinks:
         urls_of_topic = {delay: sinks.enter_context(sink.running(delay)) for delay in _DELAYS_SECONDS}
         clients = {delay: publisher.client(url, _REGION) for delay, url in urls_of_topic.items()}
@@ -93,17 +93,17 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
         cells: dict[_Cell, Callable[[], float]] = {}
         for delay in _DELAYS_SECONDS:
             cell = _Cell(PLAIN, delay, 1_000)
-            spent[cell] = _Spent()
+            spent[cell] = _CallCosts()
             cells[cell] = partial(_plain_rate, plain[delay], spent[cell])
             for database, url in urls.items():
                 for groups in _WAITING if delay else (1_000,):
                     cell = _Cell(database, delay, groups)
-                    spent[cell] = _Spent()
+                    spent[cell] = _CallCosts()
                     cells[cell] = partial(_rate, url, clients[delay], groups, spent[cell])
-        return _section(interleaved(cells, rounds), spent)
+        return _section(interleave(cells, rounds), spent)
 
 
-def _plain_rate(sns: Any, spent: _Spent) -> float:
+def _plain_rate(sns: Any, spent: _CallCosts) -> float:
     """Return messages a second of threads that call PublishBatch with ten entries, and keep nothing."""
     body = Envelope(event=Event(type="a.b", group="g", data={"n": 1}), seq=1, epoch=1).body
     ends_at = _clock.monotonic() + _SECONDS
@@ -135,14 +135,14 @@ def _plain_rate(sns: Any, spent: _Spent) -> float:
     return 10 * calls / seconds
 
 
-def _rate(url: str, sns: Any, groups: int, spent: _Spent) -> float:
+def _rate(url: str, sns: Any, groups: int, spent: _CallCosts) -> float:
     """Return messages a second of a relay that starts on a full outbox."""
     with databases.fresh(url) as engine:
         databases.fill(
             engine, [Event(type="a.b", group=f"g{n % groups}", data={"n": n}) for n in range(_WAITING[groups])]
         )
         databases.settle(engine)
-        publish, counted = _CountedPublisher(sns), _Counted()
+        publish, counted = _CountedPublisher(sns), _PublishCounter()
         relay = Relay(
             Store(engine, TOPIC),
             Lease(engine, TOPIC, lease_seconds=30),
@@ -166,7 +166,7 @@ def _rate(url: str, sns: Any, groups: int, spent: _Spent) -> float:
     return rate
 
 
-def _section(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> Section:
+def _section(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _CallCosts]) -> Section:
     rows = []
     for cell, rate in sorted(found.items(), key=lambda value: (value[0].delay_seconds, value[0].who, value[0].groups)):
         plain = found[_Cell(PLAIN, cell.delay_seconds, 1_000)]

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, text, update
 from benchmarks import databases
 from benchmarks.databases import POSTGRES
 from benchmarks.report import Section, table
-from benchmarks.rounds import interleaved
+from benchmarks.rounds import interleave
 from sluice.messaging.envelope import Event
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.outbox.tables import SENT, messages
@@ -25,7 +25,7 @@ SELECT 'billing', 'group-' || n, 1, 1, 1, gen_random_uuid()::text, 0 FROM genera
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return bytes for a message in the outbox, for the log of its life, and for a group in the inbox."""
     url = urls[POSTGRES]
-    found = interleaved(
+    found = interleave(
         {
             "a message in the outbox, 1 KiB, with its indexes": partial(_outbox_bytes, url),
             "the log of its insert and of its mark, checkpoints not counted": partial(_log_bytes, url),

@@ -14,7 +14,7 @@ from benchmarks import databases
 from benchmarks.charts import Bar, bars
 from benchmarks.databases import POSTGRES, SQLITE, TOPIC
 from benchmarks.report import Section, table
-from benchmarks.rounds import Measured, interleaved
+from benchmarks.rounds import Measurement, interleave
 from sluice.clock import SystemClock
 from sluice.messaging import database_engine
 from sluice.messaging.envelope import Envelope, Event
@@ -70,7 +70,7 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
         cells: dict[_Cell, Callable[[], float]] = {
             cell: partial(_rate, pool, urls[cell.database], cell) for cell in listed
         }
-        return _section(interleaved(cells, rounds))
+        return _section(interleave(cells, rounds))
 
 
 def _remember(barriers: dict[int, Barrier]) -> None:
@@ -141,7 +141,7 @@ def _plainly(number: int) -> Callable[[Connection, Event], None]:
     return add
 
 
-def _section(found: Mapping[_Cell, Measured]) -> Section:
+def _section(found: Mapping[_Cell, Measurement]) -> Section:
     rows, drawn = [], []
     for cell, rate in found.items():
         plain = found[_Cell(cell.database, cell.writers, PLAIN, is_theirs=cell.is_theirs)]

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import sink
 from benchmarks.publishing.certificates import certificate
 from benchmarks.report import Section, Table, table
-from benchmarks.rounds import Measured, interleaved
+from benchmarks.rounds import Measurement, interleave
 from sluice import sdk
 from sluice.aws.client import BOTO3, LIGHT, LightSns, LightSqs, open_client
 
@@ -37,7 +37,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
                 for who, count in _CALLS.items():
                     for name, call in _hot_calls(url, is_light=who == "light").items():
                         cells[name, wire, who] = partial(_microseconds, call, count)
-            found = interleaved(cells, rounds)
+            found = interleave(cells, rounds)
     return Section(tables={"client": _table(found)}, plots={})
 
 
@@ -105,7 +105,7 @@ def _microseconds(call: Callable[[], Any], count: int) -> float:
     return 1e6 * (time.process_time() - began) / count
 
 
-def _table(found: Mapping[tuple[str, str, str], Measured]) -> Table:
+def _table(found: Mapping[tuple[str, str, str], Measurement]) -> Table:
     rows = []
     for (name, wire, who), light in found.items():
         if who == "light":

@@ -34,7 +34,7 @@ def _call(service: str, number: int) -> tuple[str, dict[str, Any]]:
     return "send_message_batch", {"QueueUrl": "http://localhost/000000000000/q.fifo", "Entries": entries}
 
 
-def _checked(answer: Any) -> None:
+def _require_ten(answer: Any) -> None:
     assert len(answer["Successful"]) == 10, answer
 
 
@@ -62,7 +62,7 @@ def boto3(service: str, url: str, calls: int) -> None:
             if number is None:
                 return
             operation, params = _call(service, number)
-            _checked(getattr(client, operation)(**params))
+            _require_ten(getattr(client, operation)(**params))
 
     threads = [threading.Thread(target=work) for _ in range(IN_FLIGHT)]
     for thread in threads:
@@ -86,7 +86,7 @@ def aiobotocore(service: str, url: str, calls: int) -> None:
             async def work() -> None:
                 for number in numbers:
                     operation, params = _call(service, number)
-                    _checked(await getattr(client, operation)(**params))
+                    _require_ten(await getattr(client, operation)(**params))
 
             await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
 
@@ -114,7 +114,7 @@ def locust(service: str, url: str, calls: int) -> None:
                 raise StopUser
             operation, params = _call(service, number)
             began = time.perf_counter()
-            _checked(getattr(client, operation)(**params))
+            _require_ten(getattr(client, operation)(**params))
             self.environment.events.request.fire(
                 request_type=service,
                 name=operation,

@@ -83,24 +83,24 @@ def _took(
         )
         began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
         run.coordinator(_clock).reach(Step.START, _clock.now_us() + (_STARTING_US if rate else 0))
-        done = _published(spark, run)
+        done = _publish(spark, run)
         seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
         return {
             "messages": done - _GROUPS,  # end markers are small, and not counted
             "seconds": seconds,
             "processor_seconds": processor,
-            **(_recorded(run.journals) if rate else {}),
+            **(_read_journals(run.journals) if rate else {}),
         }
 
 
-def _published(spark: SparkSession | None, run: Run) -> int:
+def _publish(spark: SparkSession | None, run: Run) -> int:
     if spark is not None:
         return sum(row["done"] for row in publish(spark, run, None).collect())
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
     return publish_share(run, iter([rows])).done
 
 
-def _recorded(journals: Path) -> dict[str, Any]:
+def _read_journals(journals: Path) -> dict[str, Any]:
     """Return how long answers took, how late messages were answered, and how long the load took."""
     table = pa.concat_tables(map(read_journal, journals.iterdir()))
     table = table.filter(pc.and_(pc.equal(table.column("kind"), "published"), pc.greater_equal(table.column("idx"), 0)))

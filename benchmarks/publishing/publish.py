@@ -21,9 +21,9 @@ from pathlib import Path
 from benchmarks import locked, sink
 from benchmarks.charts import Bar, bars
 from benchmarks.publishing.certificates import certificate
-from benchmarks.publishing.scaling import Publish, Scaled, measured, publishers, scaling_table
+from benchmarks.publishing.scaling import Publish, ScalingPoint, measure_scaling, publishers, scaling_table
 from benchmarks.report import Section, Table, table
-from benchmarks.rounds import Measured, interleaved
+from benchmarks.rounds import Measurement, interleave
 from sluice.history.delays import percentile
 
 _HERE = Path(__file__).resolve().parent
@@ -76,8 +76,8 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             for publish, tasks in ((publish_with, 1), (publish_with, max(_TASKS)), (publish_alone, 1)):
                 publish(**warm_up, tasks=tasks)  # what comes first pays for what is made once
             cells = _cells(urls, {_SPARK: publish_with, _ALONE: publish_alone})
-            found = interleaved(cells, rounds)
-            scaled = measured(publish_with, limited, _TASKS, _TASK_PER_SECOND, rounds)
+            found = interleave(cells, rounds)
+            scaled = measure_scaling(publish_with, limited, _TASKS, _TASK_PER_SECOND, rounds)
             latencies = publish_with(transport="sockets", service="sqs", url=slow, messages=3_000, tasks=1, rate=500.0)
     return _section(found, scaled, latencies["latencies_us"])
 
@@ -105,7 +105,9 @@ def _theirs(client: str, service: str, url: str) -> float:
     return float(took["messages"] / took["processor_seconds"])
 
 
-def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, Scaled], latencies_us: list[int]) -> Section:
+def _section(
+    found: Mapping[_Cell, Measurement], scaled: Mapping[int, ScalingPoint], latencies_us: list[int]
+) -> Section:
     return Section(
         tables={
             "publish": _costs(found),
@@ -116,7 +118,7 @@ def _section(found: Mapping[_Cell, Measured], scaled: Mapping[int, Scaled], late
     )
 
 
-def _costs(found: Mapping[_Cell, Measured]) -> Table:
+def _costs(found: Mapping[_Cell, Measurement]) -> Table:
     rows = []
     for cell, rate in sorted(found.items(), key=_row_order):
         peer = found[_Cell(_THEIRS, "boto3", cell.service, cell.is_tls)]
@@ -127,11 +129,11 @@ def _costs(found: Mapping[_Cell, Measured]) -> Table:
     return table(head, rows, text_columns=3)
 
 
-def _row_order(cell: tuple[_Cell, Measured]) -> tuple[str, bool, float]:
+def _row_order(cell: tuple[_Cell, Measurement]) -> tuple[str, bool, float]:
     return cell[0].service, cell[0].is_tls, -cell[1].median
 
 
-def _plot(found: Mapping[_Cell, Measured]) -> str:
+def _plot(found: Mapping[_Cell, Measurement]) -> str:
     series = ["Sluice in Spark", "its publisher alone", "clients that only send"]
     drawn = [
         Bar(
@@ -147,12 +149,16 @@ def _plot(found: Mapping[_Cell, Measured]) -> str:
 
 def _accuracy(latencies_us: list[int]) -> Table:
     rows = [
-        (f"p{share * 100:g}", f"{1_000 * _known(share):.1f}", f"{(percentile(latencies_us, share) or 0) / 1_000:.1f}")
+        (
+            f"p{share * 100:g}",
+            f"{1_000 * _delay_quantile(share):.1f}",
+            f"{(percentile(latencies_us, share) or 0) / 1_000:.1f}",
+        )
         for share in _SHARES
     ]
     return table(("", "the endpoint's delay, ms", "recorded, ms"), rows, text_columns=1)
 
 
-def _known(share: float) -> float:
+def _delay_quantile(share: float) -> float:
     """Return the quantile of the endpoint's delay: a constant, and an exponential one behind it."""
     return _DELAY_SECONDS - _SPREAD_SECONDS * math.log(1 - share)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from benchmarks.report import Table, table
-from benchmarks.rounds import Measured, interleaved
+from benchmarks.rounds import Measurement, interleave
 from sluice.history.delays import percentile
 
 type Publish = Callable[..., dict[str, Any]]
@@ -21,12 +21,12 @@ _SECONDS, _LINGER_SECONDS = 5, 0.02
 _FEW_MESSAGES = 100
 
 
-class Scaled(NamedTuple):
+class ScalingPoint(NamedTuple):
     """What so many publishers do: messages a second, microseconds of processor time a message, and seconds late."""
 
-    rate: Measured
-    cost: Measured
-    late: Measured
+    rate: Measurement
+    cost: Measurement
+    late: Measurement
 
 
 @contextmanager
@@ -48,13 +48,13 @@ def publishers(*options: str) -> Iterator[Publish]:
         questions.close()
 
 
-def measured(
+def measure_scaling(
     publish_with: Publish,
     url: str,
     counts: Sequence[int],
     per_second: int,
     rounds: int,
-) -> dict[int, Scaled]:
+) -> dict[int, ScalingPoint]:
     """Return what so many publishers do, without what a job costs that publishes next to nothing.
 
     Each is offered `per_second`.
@@ -62,24 +62,25 @@ def measured(
     costs: dict[int, list[float]] = {count: [] for count in counts}
     lates: dict[int, list[float]] = {count: [] for count in counts}
 
-    def done(count: int, messages: int) -> dict[str, Any]:
+    def run_job(count: int, messages: int) -> dict[str, Any]:
         job = {"transport": "sockets", "service": "sqs", "url": url, "tasks": count, "rate": per_second * count}
         return publish_with(**job, messages=messages, linger_seconds=_LINGER_SECONDS)
 
     def rate(count: int) -> float:
-        few, took = done(count, _FEW_MESSAGES), done(count, per_second * count * _SECONDS)
+        few, took = run_job(count, _FEW_MESSAGES), run_job(count, per_second * count * _SECONDS)
         seconds = took["processor_seconds"] - few["processor_seconds"]
         costs[count].append(1e6 * seconds / (took["messages"] - few["messages"]))
         lates[count].append((percentile(took["late_us"], 0.99) or 0) / 1e6)
         return float(took["messages"] / took["load_seconds"])
 
-    rates = interleaved({count: partial(rate, count) for count in counts}, rounds)
+    rates = interleave({count: partial(rate, count) for count in counts}, rounds)
     return {
-        count: Scaled(rates[count], Measured(tuple(costs[count])), Measured(tuple(lates[count]))) for count in counts
+        count: ScalingPoint(rates[count], Measurement(tuple(costs[count])), Measurement(tuple(lates[count])))
+        for count in counts
     }
 
 
-def scaling_table(per_second: int, scaled: Mapping[int, Scaled]) -> Table:
+def scaling_table(per_second: int, scaled: Mapping[int, ScalingPoint]) -> Table:
     """Return the table of what was measured of so many tasks."""
     rows = [
         (

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 from benchmarks import databases, sink
 from benchmarks.charts import Bar, bars
 from benchmarks.report import Section, Table, table
-from benchmarks.rounds import Measured, interleaved
+from benchmarks.rounds import Measurement, interleave
 from benchmarks.worker.workers import Counts, working
 from emulator import localstack
 from sluice import limits, sdk
@@ -60,7 +60,7 @@ class _Cell:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _MessageCosts:
     """What the measured messages cost this process, all rounds together."""
 
     messages: float = 0
@@ -70,26 +70,26 @@ class _Spent:
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what a worker does beside a plain loop: on a queue at hand, on one 10 ms away, and on LocalStack."""
-    spent: dict[_Cell, _Spent] = {}
+    spent: dict[_Cell, _MessageCosts] = {}
     listed = {
         _Cell(what, lanes, delay_seconds): url
         for delay_seconds in _DELAYS_SECONDS
         for lanes in _LANES
         for what, url in _kinds(urls).items()
     }
-    spent |= {cell: _Spent() for cell in listed}
+    spent |= {cell: _MessageCosts() for cell in listed}
     cells: dict[_Cell, Callable[[], float]] = {
         cell: partial(_rate, cell, url, spent[cell]) for cell, url in listed.items()
     }
-    found = interleaved(cells, rounds)
+    found = interleave(cells, rounds)
     with localstack.running(log=LOG) as running:
         really = {_Cell(what, lanes): url for lanes in _LOCALSTACK_LANES for what, url in _kinds(urls).items()}
         really[_Cell(BATCH, 1)] = ""
-        spent |= {cell: _Spent() for cell in really}
+        spent |= {cell: _MessageCosts() for cell in really}
         drained: dict[_Cell, Callable[[], float]] = {
-            cell: partial(_drained, cell, url, running.endpoint_url, spent[cell]) for cell, url in really.items()
+            cell: partial(_drain, cell, url, running.endpoint_url, spent[cell]) for cell, url in really.items()
         }
-        found |= interleaved(drained, rounds)
+        found |= interleave(drained, rounds)
     return _section(found, spent)
 
 
@@ -97,14 +97,14 @@ def _kinds(urls: Mapping[str, str]) -> dict[str, str]:
     return {PLAIN: ""} | {f"worker, {database}": url for database, url in urls.items()}
 
 
-def _rate(cell: _Cell, url: str, spent: _Spent) -> float:
+def _rate(cell: _Cell, url: str, spent: _MessageCosts) -> float:
     """Return messages a second of lanes that always find one, in a queue that nobody else has taken any from."""
     assert cell.delay_seconds is not None
     with sink.running(cell.delay_seconds) as endpoint:
         return _rate_of(cell, url, endpoint, spent)
 
 
-def _rate_of(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
+def _rate_of(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
     sqs = _client(cell, endpoint)
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
     with _running(cell, url, sqs, source) as counts:
@@ -120,13 +120,13 @@ def _rate_of(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     return messages / seconds
 
 
-def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
+def _drain(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
     """Return messages a second until a queue of LocalStack is empty."""
     plain = _boto3_client(cell, endpoint)
     made = str(plain.create_queue(QueueName=f"{uuid.uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"])
     fill(plain, made, messages=_MESSAGES, groups=_GROUPS)
     calls: Counter[str] = Counter()
-    counted = _Counted(_client(cell, endpoint), calls)
+    counted = _CallCounter(_client(cell, endpoint), calls)
     began = _clock.monotonic()
     with _running(cell, url, counted, Queue(counted, made)) as counts:
         eventually(
@@ -142,7 +142,7 @@ def _drained(cell: _Cell, url: str, endpoint: str, spent: _Spent) -> float:
     return _MESSAGES / seconds
 
 
-class _Counted:
+class _CallCounter:
     """A client whose calls are counted by name. A listener of its events would leave them to botocore."""
 
     def __init__(self, sqs: Any, calls: Counter[str]) -> None:
@@ -183,12 +183,12 @@ def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Counts]
         with looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
             yield counts
         return
-    with inboxed(url) as engine, working(engine, source, _noop, lanes=cell.lanes) as counts:
+    with engine_with_inbox(url) as engine, working(engine, source, _noop, lanes=cell.lanes) as counts:
         yield counts
 
 
 @contextmanager
-def inboxed(url: str) -> Iterator[Engine]:
+def engine_with_inbox(url: str) -> Iterator[Engine]:
     """Yield an engine on the database, its inbox made anew."""
     with databases.fresh(url, inbox_tables.metadata) as engine:
         databases.settle(engine)
@@ -237,7 +237,7 @@ def cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _section(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> Section:
+def _section(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _MessageCosts]) -> Section:
     near = {cell: rate for cell, rate in found.items() if cell.delay_seconds is not None}
     really = {cell: rate for cell, rate in found.items() if cell.delay_seconds is None}
     tables = {
@@ -260,7 +260,7 @@ def _section(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> 
     return Section(tables=tables, plots={"lanes": bars(title, unit, (PLAIN, "worker"), drawn)})
 
 
-def _lanes_table(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent]) -> Table:
+def _lanes_table(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _MessageCosts]) -> Table:
     rows = []
     for cell, rate in found.items():
         assert cell.delay_seconds is not None
@@ -282,11 +282,11 @@ def _lanes_table(found: Mapping[_Cell, Measured], spent: Mapping[_Cell, _Spent])
     return table(head, rows, text_columns=2)
 
 
-def _cpu_milliseconds(spent: _Spent) -> float:
+def _cpu_milliseconds(spent: _MessageCosts) -> float:
     return 1_000 * spent.cpu_seconds / spent.messages
 
 
-def _localstack_table(found: Mapping[_Cell, Measured]) -> Table:
+def _localstack_table(found: Mapping[_Cell, Measurement]) -> Table:
     rows = [
         (
             *(cell.what, cell.lanes, f"{rate.median:,.0f}", rate.noise, f"{1_000 * cell.lanes / rate.median:.1f}"),
@@ -298,7 +298,7 @@ def _localstack_table(found: Mapping[_Cell, Measured]) -> Table:
     return table(head, rows, text_columns=1)
 
 
-def _calls_table(spent: Mapping[_Cell, _Spent]) -> Table:
+def _calls_table(spent: Mapping[_Cell, _MessageCosts]) -> Table:
     """Return calls as they were counted on LocalStack, and what AWS would ask for them."""
     worker = sum((entry.calls for cell, entry in spent.items() if "worker" in cell.what), Counter[str]())
     messages = sum(entry.messages for cell, entry in spent.items() if "worker" in cell.what and entry.calls)

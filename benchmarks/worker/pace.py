@@ -17,8 +17,8 @@ from benchmarks import databases, locked, sink
 from benchmarks.charts import Line, lines
 from benchmarks.databases import POSTGRES
 from benchmarks.report import Section, Table, table
-from benchmarks.rounds import Measured, interleaved
-from benchmarks.worker.lanes import REGION, cpu_seconds, inboxed, looping
+from benchmarks.rounds import Measurement, interleave
+from benchmarks.worker.lanes import REGION, cpu_seconds, engine_with_inbox, looping
 from benchmarks.worker.workers import CONSUMER, inbox_of
 from sluice import sdk
 from sluice.clock import SystemClock, eventually
@@ -42,7 +42,7 @@ _GROWTH_MESSAGES = 500
 _clock = SystemClock()
 
 
-class _Worked(NamedTuple):
+class _WorkResult(NamedTuple):
     messages: float
     seconds: float
     cpu_seconds: float
@@ -50,7 +50,7 @@ class _Worked(NamedTuple):
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what workers on Postgres do on a queue 10 ms away, and others beside them; and the growth of the inbox."""
-    url, cells = urls[POSTGRES], dict[str, Callable[[], _Worked]]()
+    url, cells = urls[POSTGRES], dict[str, Callable[[], _WorkResult]]()
     locked.install()
     with sink.running(_DELAY_SECONDS) as endpoint:
         cells[_PLAIN] = partial(_plain, endpoint)
@@ -58,8 +58,8 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
             name = f"worker, {processes} process{'es' * (processes > 1)} with {_LANES // processes} lanes"
             cells[name] = partial(_workers, url, processes)
         cells[_CELERY] = partial(_celery, endpoint)
-        worked: dict[str, list[_Worked]] = {name: [] for name in cells}
-        rates = interleaved({name: partial(_rate, cell, worked[name]) for name, cell in cells.items()}, rounds)
+        worked: dict[str, list[_WorkResult]] = {name: [] for name in cells}
+        rates = interleave({name: partial(_rate, cell, worked[name]) for name, cell in cells.items()}, rounds)
     rows = [
         (
             name,
@@ -74,12 +74,12 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     return Section(tables=tables, plots={"inbox-growth": grown[1]})
 
 
-def _rate(cell: Callable[[], _Worked], worked: list[_Worked]) -> float:
+def _rate(cell: Callable[[], _WorkResult], worked: list[_WorkResult]) -> float:
     worked.append(cell())
     return worked[-1].messages / worked[-1].seconds
 
 
-def _plain(endpoint: str) -> _Worked:
+def _plain(endpoint: str) -> _WorkResult:
     config = sdk.config(answer_seconds=30, connections=_LANES)
     sqs = boto3.client("sqs", endpoint_url=endpoint, region_name=REGION, config=config)
     with looping(sqs, f"{endpoint}/000000000000/benchmark.fifo", _LANES, 1) as counts:
@@ -91,12 +91,12 @@ def _plain(endpoint: str) -> _Worked:
         before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), cpu_seconds()
         _clock.sleep(_SECONDS)
         messages = counts.so_far()[metrics.HANDLED] - before
-        return _Worked(messages, _clock.monotonic() - began, cpu_seconds() - cpu)
+        return _WorkResult(messages, _clock.monotonic() - began, cpu_seconds() - cpu)
 
 
-def _workers(url: str, processes: int) -> _Worked:
+def _workers(url: str, processes: int) -> _WorkResult:
     """Return what processes do from a queue of their own: what others took would be missing, and written down."""
-    with inboxed(url), sink.running(_DELAY_SECONDS) as endpoint:
+    with engine_with_inbox(url), sink.running(_DELAY_SECONDS) as endpoint:
         command = [sys.executable, "-m", "benchmarks.worker.one_process", url, endpoint, str(_LANES // processes)]
         started = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -111,8 +111,8 @@ def _workers(url: str, processes: int) -> _Worked:
                 process.stdin.write("\n")
                 process.stdin.flush()
             _clock.sleep(pause_seconds)
-        each = [_Worked(*json.loads(process.communicate()[0])) for process in started]
-        return _Worked(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
+        each = [_WorkResult(*json.loads(process.communicate()[0])) for process in started]
+        return _WorkResult(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
 
 
 def _start(url: str, rounds: int) -> Table:
@@ -122,9 +122,14 @@ def _start(url: str, rounds: int) -> Table:
         name: partial(start, seconds)
         for (name, seconds), start in zip(spent.items(), (_help, _first(url)), strict=True)
     }
-    walls = interleaved(cells, rounds)
+    walls = interleave(cells, rounds)
     rows = [
-        (name, f"{Measured(tuple(spent[name])).median:.2f}", Measured(tuple(spent[name])).noise, f"{wall.median:.2f}")
+        (
+            name,
+            f"{Measurement(tuple(spent[name])).median:.2f}",
+            Measurement(tuple(spent[name])).noise,
+            f"{wall.median:.2f}",
+        )
         for name, wall in walls.items()
     ]
     return table(("what", "processor seconds", "noise", "seconds"), rows, text_columns=1)
@@ -163,10 +168,10 @@ def _first(url: str) -> Callable[[list[float]], float]:
     return start
 
 
-def _celery(endpoint: str) -> _Worked:
+def _celery(endpoint: str) -> _WorkResult:
     command = [locked.PYTHON, str(_HERE / "with_celery.py"), endpoint, str(_LANES), str(_SECONDS)]
     shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    return _Worked(*json.loads(shown.splitlines()[-1]))  # behind its banner
+    return _WorkResult(*json.loads(shown.splitlines()[-1]))  # behind its banner
 
 
 def _growth(url: str, rounds: int) -> tuple[Table, str]:
@@ -180,7 +185,7 @@ def _growth(url: str, rounds: int) -> tuple[Table, str]:
             filled = count
             databases.settle(engine)
             seqs: dict[str, int] = {}
-            rate = interleaved({"": partial(_milliseconds, engine, count, seqs)}, rounds)[""]
+            rate = interleave({"": partial(_milliseconds, engine, count, seqs)}, rounds)[""]
             first_seconds = first_seconds or rate.median
             size = _size_bytes(engine) / 1_000_000
             rows.append(

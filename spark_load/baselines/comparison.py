@@ -33,7 +33,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedNumber:
     """One number of both runs, in `us` or `per_second`; None where it was not measured.
 
     Args:
@@ -65,7 +65,7 @@ class Comparison:
     statuses: tuple[Status, Status]
     profile: Mapping[str, tuple[Any, Any]]
     settings: Mapping[str, tuple[Any, Any]]
-    numbers: Sequence[Compared]
+    numbers: Sequence[ComparedNumber]
     new: Sequence[str]
     gone: Sequence[str]
 
@@ -117,19 +117,19 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
     return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
 
 
-def _numbers(first: Mapping[str, Any], second: Mapping[str, Any], limits: Limits) -> Iterator[Compared]:
+def _numbers(first: Mapping[str, Any], second: Mapping[str, Any], limits: Limits) -> Iterator[ComparedNumber]:
     """Yield the rates, then the latencies of every queue of either run."""
     queues = dict.fromkeys((*first.get("queues", {}), *second.get("queues", {})))
     path: tuple[str, ...] = ("published", "per_second")
-    yield _held("published", "per_second", _in(first, *path), _in(second, *path), Limits())
+    yield _compare_number("published", "per_second", _in(first, *path), _in(second, *path), Limits())
     for queue in queues:
         path = ("queues", queue, "received", "per_second")
-        yield _held(f"received from {queue}", "per_second", _in(first, *path), _in(second, *path), limits)
+        yield _compare_number(f"received from {queue}", "per_second", _in(first, *path), _in(second, *path), limits)
     for queue in queues:
         for percentile in units.QUANTILES:
             path = ("queues", queue, "latency_us", percentile)
             held = limits if percentile in _HELD else Limits()
-            yield _held(f"{percentile} of {queue}", "us", _in(first, *path), _in(second, *path), held)
+            yield _compare_number(f"{percentile} of {queue}", "us", _in(first, *path), _in(second, *path), held)
 
 
 def _in(measures: Mapping[str, Any], *path: str) -> float | None:
@@ -139,7 +139,7 @@ def _in(measures: Mapping[str, Any], *path: str) -> float | None:
     return found if isinstance(found, int | float) else None
 
 
-def _held(what: str, unit: str, first: float | None, second: float | None, limits: Limits) -> Compared:
+def _compare_number(what: str, unit: str, first: float | None, second: float | None, limits: Limits) -> ComparedNumber:
     is_latency = unit == "us"
     limit = limits.latency_ratio_max if is_latency else limits.rate_ratio_min
     is_crossed = (
@@ -148,7 +148,7 @@ def _held(what: str, unit: str, first: float | None, second: float | None, limit
         and (second is None or (second > limit * first if is_latency else second < limit * first))
     )
     ratio = None if second is None or not first else second / first
-    return Compared(what=what, unit=unit, first=first, second=second, ratio=ratio, crossed=is_crossed)
+    return ComparedNumber(what=what, unit=unit, first=first, second=second, ratio=ratio, crossed=is_crossed)
 
 
 def markdown(compared: Comparison) -> str:
@@ -173,7 +173,7 @@ def markdown(compared: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(compared: Compared) -> str:
+def _row(compared: ComparedNumber) -> str:
     unit = units.duration if compared.unit == "us" else units.rate
     ratio = units.NONE if compared.ratio is None else f"{compared.ratio:.2f}"
     crossed = " **crossed**" if compared.crossed else ""

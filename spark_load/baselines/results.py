@@ -120,13 +120,13 @@ def read(path: Path) -> Sequence[Result]:
     found: dict[str, Result] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            result = _parsed(line, path, number)
+            result = _parse(line, path, number)
             found.pop(result.run, None)
             found[result.run] = result
     return list(found.values())
 
 
-def _parsed(line: str, path: Path, number: int) -> Result:
+def _parse(line: str, path: Path, number: int) -> Result:
     try:
         result = _RESULT.validate_json(line)
     except ValidationError as error:

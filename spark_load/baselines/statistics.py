@@ -49,11 +49,11 @@ def detectable(before: Sequence[float], *, level: float) -> float:
     old = np.log(before)
     squares = float(((old - old.mean()) ** 2).sum())
     error = math.sqrt(squares / (len(old) - 1) * (1 + _growth(len(old), _staying(old)) / len(old)))
-    return math.exp(min(_exceeded_at(level, len(old) - 1) * error, math.log(_RATIO_MAX)))
+    return math.exp(min(_critical_value(level, len(old) - 1) * error, math.log(_RATIO_MAX)))
 
 
 @lru_cache(64)
-def _exceeded_at(level: float, freedom: int) -> float:
+def _critical_value(level: float, freedom: int) -> float:
     """Return which value of Student's t is exceeded so often."""
     low, high = 0.0, _T_MAX
     for _ in range(_HALVINGS):

@@ -80,7 +80,7 @@ class Trend:
     needs_runs: bool = False
 
     @property
-    def left_out(self) -> list[str]:
+    def omitted_times(self) -> list[str]:
         """Return the times of the run that too few of the runs before it have."""
         return sorted(self.result.seconds.keys() - {row.name for row in self.rows}) if self.rows else []
 
@@ -90,9 +90,9 @@ class Trend:
         *fewer, most = NEWEST
         newest = f"the newest {', '.join(map(str, fewer))} or {most} runs with {BEFORE_MIN} to {self.last} before those"
         found = [f"Before it there are {units.plural(len(self.runs), 'run')}; compared are {newest}."]
-        if self.left_out:
+        if self.omitted_times:
             few = f"Left out are times that fewer than {BEFORE_MIN} of them have"
-            found.append(f"{few}: {', '.join(self.left_out)}.")
+            found.append(f"{few}: {', '.join(self.omitted_times)}.")
         return found
 
     @property
@@ -122,7 +122,7 @@ class Trend:
             "profile_digest": self.result.profile_digest,
             "kind": dict(self.result.kind),
             "before": list(self.runs),
-            "left_out": self.left_out,
+            "left_out": self.omitted_times,
             "answer": self.word.lower(),
             "exit_code": self.exit_code,
             "unknown": self.unknown,

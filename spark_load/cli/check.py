@@ -23,7 +23,7 @@ from sluice.judge.reading.folders import require_history
 from sluice.terminal import output
 from sluice.terminal.options import declaration_option
 from spark_load.cli.ending import finish, page_optional
-from spark_load.cli.options import clock_option, cluster_options, declared
+from spark_load.cli.options import clock_option, cluster_options, shared_declaration
 
 _AUTO, _LOCAL, _SPARK = "auto", "local", "spark"
 _ENDPOINT = "endpoint"  # of which no deviations are known
@@ -108,7 +108,7 @@ def check(
         raise ConfigError("--queue and --env are both given, allowed is one of them")
     queues = recording.with_retention(recording.parse_queues(queue_texts), retention_texts)
     if environment_name is not None:
-        queues = recording.declared_queues(declared(declaration).environment(environment_name))
+        queues = recording.declared_queues(shared_declaration(declaration).environment(environment_name))
     is_run = (history / RUN_FILE).exists()
     if is_run and queues:
         raise ConfigError(f"{history} is a run, which knows its queues: leave out --queue and --env")
@@ -121,8 +121,8 @@ def check(
             history, target, clock_bound_us=clock_bound_us, master=master, remote=remote
         )
     else:
-        with _opened(history, engine, master=master, remote=remote) as opened:
-            verdict = _judged(
+        with _open(history, engine, master=master, remote=remote) as opened:
+            verdict = _judge(
                 opened,
                 history,
                 queues,
@@ -141,7 +141,7 @@ def _names_a_cluster() -> bool:
 
 
 @contextmanager
-def _opened(folder: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[Engine]:
+def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[Engine]:
     """Read a recording, in this process where that will do."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which started this process
     why = "--engine is spark"
@@ -158,7 +158,7 @@ def _opened(folder: Path, engine: str, *, master: str | None, remote: str | None
         yield spark
 
 
-def _judged(
+def _judge(
     engine: Engine,
     folder: Path,
     queues: Mapping[str, recording.RecordedQueue],

@@ -15,12 +15,12 @@ from sluice.errors import ConfigError
 from sluice.judge.folder.json_files import sentence
 from sluice.terminal.values import DAY_SECONDS, Number
 from spark_load.faults.drawing import Fault
-from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, scheduled
+from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, schedule_faults
 from spark_load.profiles import profile
 from spark_load.profiles.profile import NamedProfile
 
 
-def declared(path: Path | None) -> Declaration:
+def shared_declaration(path: Path | None) -> Declaration:
     """Return the declaration, of which the workers that are started will have the same."""
     declaration = load_declaration(path)
     if path is not None:
@@ -70,18 +70,20 @@ def profile_options(command: Callable[..., None]) -> Callable[..., None]:
         help="What is done to processes, network and databases meanwhile.  [default: as the profile says]",
     )
     @wraps(command)
-    def profiled(*, profile_name: str, consumer: str | None, shape: Shape | None, **others: Any) -> None:
+    def run_with_profile(*, profile_name: str, consumer: str | None, shape: Shape | None, **others: Any) -> None:
         named = profile.load(profile_name)
         if consumer is not None:
-            named = _changed(named, "--consumer", consumer, consumer=consumer)
+            named = _change_profile(named, "--consumer", consumer, consumer=consumer)
         if shape is not None:  # at the profile's own rate, and in its own window
-            named = _changed(named, "--faults", shape, faults=replace(named.profile.faults, shape=shape, given=()))
+            named = _change_profile(
+                named, "--faults", shape, faults=replace(named.profile.faults, shape=shape, given=())
+            )
         command(named=named, **others)
 
-    return profiled
+    return run_with_profile
 
 
-def _changed(named: NamedProfile, option: str, value: str, **changes: Any) -> NamedProfile:
+def _change_profile(named: NamedProfile, option: str, value: str, **changes: Any) -> NamedProfile:
     try:
         return replace(named, profile=replace(named.profile, **changes))
     except ValidationError as error:
@@ -110,7 +112,7 @@ def schedule_of(
         database="own" if load.faults.is_calm else servers.database(),
         restarts=servers.restartable(),
     )
-    return scheduled(load.faults, targets, seed=seed, duration_seconds=load.duration_seconds)
+    return schedule_faults(load.faults, targets, seed=seed, duration_seconds=load.duration_seconds)
 
 
 def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:
@@ -118,9 +120,9 @@ def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
     @cluster_options
     @wraps(command)
-    def located(*, master: str | None, remote: str | None, **others: Any) -> None:
+    def run_on_cluster(*, master: str | None, remote: str | None, **others: Any) -> None:
         from spark_load.runtime.spark_session import Cluster  # noqa: PLC0415 (what needs no cluster needs no Spark)
 
         command(cluster=Cluster(master=master, remote=remote or None), **others)
 
-    return located
+    return run_on_cluster

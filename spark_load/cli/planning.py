@@ -17,8 +17,8 @@ from sluice.pages import units
 from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
-from spark_load.cli.options import declared, profile_options, schedule_of
-from spark_load.faults.drawing import Fault, counted
+from spark_load.cli.options import profile_options, schedule_of, shared_declaration
+from spark_load.faults.drawing import Fault, count_by_kind
 from spark_load.faults.shapes import FaultKind, as_given, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
@@ -73,7 +73,7 @@ def plan(
       sluice load plan release-gate --env staging
       sluice load plan smoke --consumer worker --faults chaos --seed 7
     """
-    environment = declared(declaration).environment(environment_name)
+    environment = shared_declaration(declaration).environment(environment_name)
     faults = schedule_of(named, environment, seed)
     target = target or ("localstack" if environment.name == "local" else "aws")
     made = Estimate.of(named.profile, environment, target)
@@ -118,7 +118,7 @@ def _show(made: Estimate, named: NamedProfile, environment: Environment, console
 def _show_faults(faults: Sequence[Fault[FaultKind]], console: Console) -> None:
     if not faults:
         return
-    counts = ", ".join(f"{count} {kind}" for kind, count in counted(faults).items())
+    counts = ", ".join(f"{count} {kind}" for kind, count in count_by_kind(faults).items())
     console.print(f"\n{units.plural(len(faults), 'fault')}, in seconds from the start of the load: {counts}\n")
     for fault in faults:
         console.print(escape(str(fault)), highlight=False)

@@ -18,10 +18,10 @@ from sluice.terminal.options import declaration_option
 from spark_load.cli.ending import finish
 from spark_load.cli.options import (
     clock_option,
-    declared,
     on_a_cluster,
     profile_options,
     schedule_of,
+    shared_declaration,
 )
 from spark_load.cli.planning import require_confirmation
 from spark_load.cli.trend import remember
@@ -31,7 +31,7 @@ from spark_load.faults.shapes import again_max, require_possible
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS
-from spark_load.publish.transport.opening import chosen
+from spark_load.publish.transport.opening import choose_transport
 from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
 from spark_load.runtime.deployment import Deployment
@@ -105,7 +105,7 @@ def run(
       sluice load run release-gate --env staging        # asks first: it costs money
     """
     seed = secrets.randbits(32) if seed is None else seed
-    environment = declared(declaration).environment(environment_name)
+    environment = shared_declaration(declaration).environment(environment_name)
     if saboteur_name is not None:
         _check_shows(saboteur_name)
     if environment.removal is Removal.RETAIN and not force:
@@ -121,7 +121,7 @@ def run(
     is_on_aws = found.endpoint_url is None or target == "aws"
     if is_on_aws:
         require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
-    transport = chosen(
+    transport = choose_transport(
         transport, found.client("sns").meta.endpoint_url, saboteur_name, destination=named.profile.destination
     )
     if transport == OUTBOX and not cluster.is_here:
@@ -175,7 +175,7 @@ def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark
       sluice load resume runs/<run>
     """
     stored = driver.find_stored(folder.resolve())
-    environments = declared(declaration)
+    environments = shared_declaration(declaration)
     environment = environments.get(stored.described["environment"])
     if environment is None:
         raise ConfigError(

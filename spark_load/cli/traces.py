@@ -9,7 +9,7 @@ from sluice.pages.units import plural
 from sluice.terminal import output
 from sluice.terminal.files import require_writable
 from sluice.terminal.values import Number
-from spark_load.judge.arrivals import Published, published
+from spark_load.judge.arrivals import PublishedMessages, read_publishes
 from spark_load.profiles import profile, trace
 
 _SECONDS_MAX = 31_536_000
@@ -75,7 +75,7 @@ def profile_from(
     if existing := next((file for file in (target, columns) if file.exists()), None):
         raise ConfigError(f"{existing} exists, and is not overwritten; name another file with --output, or remove it")
     require_writable(target, "--output")
-    found = published(recording, destination=destination, seconds=(from_seconds, until_seconds))
+    found = read_publishes(recording, destination=destination, seconds=(from_seconds, until_seconds))
     if len(found.arrivals) > trace.ARRIVALS_MAX:
         raise ConfigError(
             f"{recording} has {len(found.arrivals):,} messages, allowed is at most {trace.ARRIVALS_MAX:,}; cut it with"
@@ -99,7 +99,7 @@ def profile_from(
         output.line(line)
 
 
-def _about(found: Published, speed: float) -> str:
+def _about(found: PublishedMessages, speed: float) -> str:
     arrivals = found.arrivals
     seconds, pause = (value / 1e6 / speed for value in (arrivals.offset_us[-1], arrivals.longest_pause_us))
     return (
@@ -108,7 +108,7 @@ def _about(found: Published, speed: float) -> str:
     )
 
 
-def _remarks(found: Published) -> list[str]:
+def _remarks(found: PublishedMessages) -> list[str]:
     """Return what is not as it was recorded, and why."""
     lines = []
     if found.repeat_count:
@@ -122,7 +122,7 @@ def _remarks(found: Published) -> list[str]:
     return lines
 
 
-def _text(found: Published, columns: str, speed: float) -> str:
+def _text(found: PublishedMessages, columns: str, speed: float) -> str:
     """Return the profile as YAML."""
     lines = [
         f"# Recorded traffic: {_about(found, speed)}.",
@@ -145,7 +145,7 @@ def _text(found: Published, columns: str, speed: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _as_json(found: Published, target: Path, columns: Path) -> dict[str, object]:
+def _as_json(found: PublishedMessages, target: Path, columns: Path) -> dict[str, object]:
     arrivals = found.arrivals
     return {
         "profile": str(target),

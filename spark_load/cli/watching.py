@@ -74,8 +74,8 @@ class ProgressTable:
             done=published,
             expected=self._published,
             per_second=rates[_EVERYBODY],
-            left_seconds=_left(self._published - published, rates[_EVERYBODY]),
-            seen=_seen(publishers, _ODD_OF_PUBLISHERS),
+            left_seconds=_seconds_left(self._published - published, rates[_EVERYBODY]),
+            seen=_counts_text(publishers, _ODD_OF_PUBLISHERS),
         )
         sent = round(published * self._arriving_share) if self._is_topic else None
         if not self._has_progress:
@@ -90,8 +90,8 @@ class ProgressTable:
                     expected=self._arriving,
                     waiting=None if sent is None else max(0, sent - done[queue]),
                     per_second=rates[queue],
-                    left_seconds=_left(self._arriving - done[queue], rates[queue]),
-                    seen=_seen(consumers[queue], _ODD_OF_CONSUMERS),
+                    left_seconds=_seconds_left(self._arriving - done[queue], rates[queue]),
+                    seen=_counts_text(consumers[queue], _ODD_OF_CONSUMERS),
                 )
                 for queue, name in self._queues.items()
             ]
@@ -108,13 +108,13 @@ class ProgressTable:
         return {name: max(0, count - before.get(name, 0)) / (now - since) for name, count in done.items()}
 
 
-def _left(count: int, per_second: float) -> float | None:
+def _seconds_left(count: int, per_second: float) -> float | None:
     if count <= 0:
         return 0.0
     return count / per_second if per_second else None
 
 
-def _seen(tasks: Sequence[Progress], names: Mapping[str, str]) -> str:
+def _counts_text(tasks: Sequence[Progress], names: Mapping[str, str]) -> str:
     counts = {name: sum(getattr(task, field) for task in tasks) for field, name in names.items()}
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 

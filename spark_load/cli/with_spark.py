@@ -42,7 +42,7 @@ def recording_opened(folder: Path, *, master: str | None, remote: str | None) ->
     cluster = Cluster(master=master, remote=remote or None)
     with (
         spark_session.running(_JUDGING_SLOTS, cluster, driver.TASK_MODULES) as spark,
-        parts.opened(spark, folder) as opened,
+        parts.open_recording(spark, folder) as opened,
     ):
         yield opened
 

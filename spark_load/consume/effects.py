@@ -97,14 +97,14 @@ def _open(url: str) -> Iterator[Connection]:
     except SQLAlchemyError as error:
         why = str(error.__cause__ or error).splitlines()[0]
         raise EndpointError(
-            f"the effects in {shown(url)} cannot be read or written ({why}); let its user create the table"
+            f"the effects in {url_text(url)} cannot be read or written ({why}); let its user create the table"
             f" {_TABLE.name}, or name another database with SLUICE_DSN"
         ) from error
     finally:
         engine.dispose()
 
 
-def shown(url: str) -> str:
+def url_text(url: str) -> str:
     """Return the URL of a database without its password."""
     return make_url(url).render_as_string(hide_password=True)
 
@@ -134,7 +134,7 @@ def effects_in(url: str, *, consumer: str, epoch: int) -> list[Effect]:
         ]
 
 
-def recorded(journals: Iterable[Path], queue: str, run: str) -> Counter[_Key]:
+def count_recorded(journals: Iterable[Path], queue: str, run: str) -> Counter[_Key]:
     """Return how often the history says that the effect of a message of a run was committed."""
     counts: Counter[_Key] = Counter()
     for journal in journals:
@@ -144,7 +144,7 @@ def recorded(journals: Iterable[Path], queue: str, run: str) -> Counter[_Key]:
     return counts
 
 
-def compared(effects: Iterable[Effect], known: Counter[_Key], queue: str) -> Iterator[Mapping[str, Any]]:
+def unrecorded_effects(effects: Iterable[Effect], known: Counter[_Key], queue: str) -> Iterator[Mapping[str, Any]]:
     """Yield an event for each effect that the history says nothing of, as fields of `sluice.history.events.Event`."""
     left = Counter(known)
     for effect in effects:
@@ -163,7 +163,7 @@ def compared(effects: Iterable[Effect], known: Counter[_Key], queue: str) -> Ite
         }
 
 
-def undone(effects: Iterable[Effect], known: Counter[_Key]) -> list[_Key]:
+def missing_effects(effects: Iterable[Effect], known: Counter[_Key]) -> list[_Key]:
     """Return the effects that the history says were committed, and the database does not have.
 
     An end marker has none: no handler is called for it.

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sluice import clock
-from spark_load.faults.signals import limited_files, signalled
+from spark_load.faults.signals import limited_files, send_signal
 
 _RECORDS = "sluice.cli.services.running"
 _PRELOADED = (__name__, "sluice.cli.services.worker", "sluice.cli.services.relay")
@@ -136,7 +136,7 @@ class ForkedWorker:
         return self.poll() is None and limited_files(self.pid, is_full=is_full)
 
     def _send(self, number: signal.Signals) -> bool:
-        return self.poll() is None and signalled(self.pid, number)
+        return self.poll() is None and send_signal(self.pid, number)
 
     def is_polling(self) -> bool:
         """Return whether it says that it works."""

@@ -44,7 +44,7 @@ class Place:
     started_at: float = 0.0
 
     @property
-    def given_up(self) -> ForkedWorker | None:
+    def abandoned_worker(self) -> ForkedWorker | None:
         """Return the last one, where no other follows because too many ended before they worked; else None."""
         return self.worked[-1] if self.failures >= _FAILURES_MAX else None
 

@@ -43,13 +43,13 @@ class Worker:
     process: ForkedWorker
 
     @property
-    def shown(self) -> str:
+    def title(self) -> str:
         """Return what it is called in a sentence."""
         return f"a worker of {self.consumer}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
+class WorkersResult:
     """What came of the workers of a run.
 
     Args:
@@ -83,7 +83,7 @@ def idle_seconds(profile: Profile) -> float:
     return profile.drain_timeout_seconds + silence_seconds(profile) + lease_seconds
 
 
-def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
+def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> WorkersResult:
     """Run the workers of every queue until no more messages arrive, or the driver says that all is done, or to stop.
 
     Where the run has faults, another one takes the place of a worker that they end, or that ends with an error.
@@ -106,7 +106,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     while clock.now_us() < begin_us and not coordinator.is_stopped():
         clock.sleep(LOOK_SECONDS)
     if coordinator.is_stopped():
-        return Worked()
+        return WorkersResult()
     urls = databases(run)
     queues = {consumer: queue for queue, consumer in run.deployment.consumers.items()}
 
@@ -127,9 +127,9 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> Worked:
     killed = {process.pid for place in places.all for process in place.killed}
     filled = {process.pid for place in places.all for process in place.filled}
     for worker in started:
-        if worker.process.pid not in killed or any(worker.process is place.given_up for place in places.all):
-            require_ended_well(worker.process, worker.shown)
-    return Worked(
+        if worker.process.pid not in killed or any(worker.process is place.abandoned_worker for place in places.all):
+            require_ended_well(worker.process, worker.title)
+    return WorkersResult(
         recorders={recorder(run, worker): worker.queue for worker in started},
         killed=[recorder(run, worker) for worker in started if worker.process.pid in killed - filled],
         crashed=[

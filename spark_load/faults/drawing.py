@@ -61,7 +61,7 @@ class Way[K: StrEnum]:
     details: Sequence[str] | tuple[float, float] = ()
 
 
-def drawn[K: StrEnum](
+def draw_faults[K: StrEnum](
     ways: Sequence[Way[K]], *, seed: int, first_seconds: float, until_seconds: float, every_seconds: float
 ) -> tuple[Fault[K], ...]:
     """Return faults in the order they begin. Every way comes once before any comes more often.
@@ -75,10 +75,10 @@ def drawn[K: StrEnum](
         until_seconds: every fault ends before.
         every_seconds: mean time between two beginnings; less where the ways would not all fit.
     """
-    return tuple(_drawn(ways, Random(f"schedule/{seed}"), first_seconds, until_seconds, every_seconds))  # noqa: S311
+    return tuple(_draw(ways, Random(f"schedule/{seed}"), first_seconds, until_seconds, every_seconds))  # noqa: S311
 
 
-def _drawn[K: StrEnum](
+def _draw[K: StrEnum](
     ways: Sequence[Way[K]], rng: Random, first_seconds: float, until_seconds: float, every_seconds: float
 ) -> Iterator[Fault[K]]:
     if not ways:
@@ -101,7 +101,9 @@ def _fault[K: StrEnum](
 ) -> Fault[K] | None:
     """Return a fault of something that no other fault is done to; None where there is nothing, or no time left."""
     free = [
-        target for target in way.targets if all(busy_until.get(item, 0) <= start_seconds for item in _needed(target))
+        target
+        for target in way.targets
+        if all(busy_until.get(item, 0) <= start_seconds for item in _needed_targets(target))
     ]
     if not free:
         return None
@@ -109,7 +111,7 @@ def _fault[K: StrEnum](
     until = min(until_seconds, start_seconds + rng.uniform(*way.seconds))
     if any(way.seconds) and round(until, 2) <= round(start_seconds, 2):
         return None
-    for entry in _taken(target):
+    for entry in _occupied_targets(target):
         busy_until[entry] = max(until, busy_until.get(entry, 0))
     return Fault(
         at_seconds=round(start_seconds, 2),
@@ -120,13 +122,13 @@ def _fault[K: StrEnum](
     )
 
 
-def _needed(target: str) -> tuple[str, ...]:
+def _needed_targets(target: str) -> tuple[str, ...]:
     """Return what nothing may be done to when a fault of a target begins."""
     name, _, end = target.partition(":")
     return (target, f"any:{end}" if name == "all" else f"all:{end}")
 
 
-def _taken(target: str) -> tuple[str, ...]:
+def _occupied_targets(target: str) -> tuple[str, ...]:
     """Return what something is done to by a fault of a target: any line to an end, if it is one of them."""
     return target, f"any:{target.partition(':')[2]}"
 
@@ -140,7 +142,7 @@ def _detail(rng: Random, details: Sequence[str] | tuple[float, float]) -> str:
     return str(rng.choice(details))
 
 
-def counted[K: StrEnum](faults: Sequence[Fault[K]]) -> Mapping[K, int]:
+def count_by_kind[K: StrEnum](faults: Sequence[Fault[K]]) -> Mapping[K, int]:
     """Return how many faults there are of each kind."""
     counts: dict[K, int] = {}
     for fault in faults:

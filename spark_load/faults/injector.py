@@ -58,7 +58,7 @@ class Poison:
         self.file(consumer).unlink(missing_ok=True)
 
 
-class Held:
+class DatabaseLocks:
     """Databases in SQLite that are held: nobody else can write."""
 
     def __init__(self, databases: Mapping[str, Path]) -> None:
@@ -106,7 +106,7 @@ class Injector:
     begun_us: int
     processes: Processes
     lines: Lines
-    databases: Held
+    databases: DatabaseLocks
     restarts: Restarts
     record: Record
     clock: Clock
@@ -125,7 +125,7 @@ class Injector:
                     self._end(*entry)
                 while waiting and waiting[0].at_seconds <= now:
                     self._begin(waiting.pop(0))
-                self._under_way = [self._locked(*entry) for entry in self._under_way]
+                self._under_way = [self._lock_now(*entry) for entry in self._under_way]
                 self._stopped.wait(_TICK_SECONDS)
         finally:
             # What takes time last: meanwhile nobody is to stay frozen.
@@ -164,7 +164,7 @@ class Injector:
                 is_met = self.processes.harm(fault.kind, name, fault.detail)
         self._under_way.append((fault, began_us, is_met))
 
-    def _locked(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001
+    def _lock_now(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001
         """Return a fault that is under way: a lock as of now, where it could be taken now."""
         if is_met or fault.kind is not FaultKind.LOCK or not self.databases.hold(fault.target.partition(":")[0]):
             return fault, began_us, is_met

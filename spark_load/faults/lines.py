@@ -101,7 +101,7 @@ class Line:
                         return
                     case FaultKind.SWALLOW if is_request:
                         chunk = await _whole(source, chunk)
-                        if (forged := acknowledged(chunk)) is not None:
+                        if (forged := acknowledge_all(chunk)) is not None:
                             self._hit("publishes swallowed")
                             back.write(forged)
                             await back.drain()
@@ -124,7 +124,7 @@ class Line:
     async def _answer(self, writer: asyncio.StreamWriter, request: bytes) -> None:
         """Answer in the place of the endpoint, and hang up."""
         self._hit("answers replaced")
-        writer.write(canned(self._detail.removeprefix("after-"), is_json=b"amz-json" in request.lower()))
+        writer.write(make_answer(self._detail.removeprefix("after-"), is_json=b"amz-json" in request.lower()))
         await writer.drain()
 
     def _abort(self, writer: asyncio.StreamWriter) -> None:
@@ -142,7 +142,7 @@ async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
     return request + (await source.readexactly(missing) if missing > 0 else b"")
 
 
-def canned(name: str, *, is_json: bool) -> bytes:
+def make_answer(name: str, *, is_json: bool) -> bytes:
     """Return an answer of that name, one of `shapes.ANSWERS` without `after-`."""
     status, body, cut_bytes = {
         "500": ("500 Internal Server Error", b"", 0),
@@ -155,7 +155,7 @@ def canned(name: str, *, is_json: bool) -> bytes:
     return head.encode() + body
 
 
-def acknowledged(request: bytes) -> bytes | None:
+def acknowledge_all(request: bytes) -> bytes | None:
     """Return the answer that says that every message of a PublishBatch was taken; None for any other request.
 
     It gives no sequence numbers: SNS would have counted on.

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from sluice import limits
 from sluice.errors import ConfigError
-from spark_load.faults.drawing import Fault, Way, drawn, plain
+from spark_load.faults.drawing import Fault, Way, draw_faults, plain
 
 _SECONDS_MAX = 86_400
 _SLOWER = r"(?!0+(\.0+)? s)[0-9]{1,3}(\.[0-9]{1,6})? s"
@@ -252,7 +252,7 @@ class Targets:
             return (*self.consumers, *((RELAY,) if self.relays and kind is FaultKind.ROLL else ()))
         return (*self.workers, *((*self.publishers, *self.relays) if kind in PROCESS else ()))
 
-    def drawn_of(self, kind: FaultKind, shape: Shape) -> tuple[str, ...]:
+    def draw_targets(self, kind: FaultKind, shape: Shape) -> tuple[str, ...]:
         """Return what a kind of fault of a shape is done to: not to an endpoint what may lose all messages."""
         ends = (DATABASE,) if kind is FaultKind.RESTART else _ENDS.get(shape, ())
         return tuple(name for name in self.of_kind(kind) if not ends or name.endswith(ends))
@@ -297,7 +297,9 @@ def way[K: StrEnum](kind: K, targets: Sequence[str], *, seconds: tuple[float, fl
     )
 
 
-def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: float) -> tuple[Fault[FaultKind], ...]:
+def schedule_faults(
+    faults: Faults, targets: Targets, *, seed: int, duration_seconds: float
+) -> tuple[Fault[FaultKind], ...]:
     """Return the faults of a run, in the order they begin: the same for the same arguments.
 
     Args:
@@ -313,12 +315,14 @@ def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: 
         in_order = sorted(faults.given, key=lambda fault: fault.at_seconds)
         _require_apart(in_order)
         _require_remembered(in_order)
-        return tuple(_given(fault, targets) for fault in in_order)
-    of_kind = {kind: targets.drawn_of(kind, faults.shape) for kind in SHAPES[faults.shape]}
+        return tuple(_place_given(fault, targets) for fault in in_order)
+    of_kind = {kind: targets.draw_targets(kind, faults.shape) for kind in SHAPES[faults.shape]}
     kinds = [kind for kind, found in of_kind.items() if found]
     if of_kind and not kinds:
         shapes: tuple[Shape, ...] = get_args(Shape.__value__)
-        possible = [each for each in shapes if each == "calm" or any(targets.drawn_of(of, each) for of in SHAPES[each])]
+        possible = [
+            each for each in shapes if each == "calm" or any(targets.draw_targets(of, each) for of in SHAPES[each])
+        ]
         raise ConfigError(
             f"faults.shape is {faults.shape!r}, allowed here is one of {', '.join(possible)}: raw consumers are Spark's"
             " own processes and have no database, and SQLite files of others are not held; choose consumer 'worker',"
@@ -330,7 +334,7 @@ def scheduled(faults: Faults, targets: Targets, *, seed: int, duration_seconds: 
             f"faults.after_seconds is {faults.after_seconds:g}, allowed is less than {until_seconds:g}, when the last"
             " fault has to have ended; let the load last longer"
         )
-    return drawn(
+    return draw_faults(
         [way(kind, of_kind[kind]) for kind in kinds],
         seed=seed if faults.seed is None else faults.seed,
         first_seconds=faults.after_seconds,
@@ -391,7 +395,7 @@ def _is_of_one_thing(fault: GivenFault, other: GivenFault) -> bool:
     return (fault.kind, fault.target) == (other.kind, other.target)
 
 
-def _given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
+def _place_given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
     allowed = targets.of_kind(fault.kind)
     if not allowed:
         possible = ", ".join(kind.value for kind in FaultKind if targets.of_kind(kind))

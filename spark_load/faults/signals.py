@@ -5,7 +5,7 @@ import resource
 import signal
 
 
-def signalled(pid: int, number: signal.Signals) -> bool:
+def send_signal(pid: int, number: signal.Signals) -> bool:
     """Send a signal; return whether there was a process to get it."""
     try:
         os.kill(pid, number)

@@ -21,7 +21,7 @@ from sluice.judge.engine import read_into_memory
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.judge.reading.folders import require_history
 from spark_load.plan.plan import WARM_UP
-from spark_load.profiles.trace import FRAME_BYTES, Arrivals, ranked
+from spark_load.profiles.trace import FRAME_BYTES, Arrivals, rank_arrivals
 
 EVERY = "*"
 """Every topic and queue that something was published to."""
@@ -31,7 +31,7 @@ _NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedMessages:
     """What was published in a history.
 
     Args:
@@ -51,9 +51,9 @@ class Published:
     has_sizes: bool
 
 
-def published(
+def read_publishes(
     folder: Path, *, destination: str | None = None, seconds: tuple[float, float | None] = (0.0, None)
-) -> Published:
+) -> PublishedMessages:
     """Return what was published in a recording, or in a load test: there without warm-up and end markers.
 
     Args:
@@ -74,7 +74,7 @@ def published(
             " `sluice record --one-group-in N`"
         )
     recording.require_version(history.table.column("schema_version").unique().to_pylist(), folder)
-    events, unanswered_count = _accepted(history.table)
+    events, unanswered_count = _accepted_publishes(history.table)
     events = _of_destination(events, folder, destination)
     if not len(events):
         raise ConfigError(
@@ -92,9 +92,9 @@ def published(
     sizes, has_sizes = _body_bytes(events, folder)
     first = _accepted_first(instants, groups, events)
     is_repeat = first != np.arange(len(first))
-    arrivals = ranked(instants[~is_repeat], groups[~is_repeat], sizes[~is_repeat])
+    arrivals = rank_arrivals(instants[~is_repeat], groups[~is_repeat], sizes[~is_repeat])
     after_us = (instants - instants[first])[is_repeat]
-    return Published(
+    return PublishedMessages(
         arrivals=arrivals,
         repeat_count=int(is_repeat.sum()),
         repeat_seconds=float(np.median(after_us)) / _US if len(after_us) else 0.0,
@@ -104,7 +104,7 @@ def published(
     )
 
 
-def _accepted(events: pa.Table) -> tuple[pa.Table, int]:
+def _accepted_publishes(events: pa.Table) -> tuple[pa.Table, int]:
     """Return publishes that were accepted, of messages with a group that are neither warm-up nor end marker."""
     column = events.column
     is_message = pc.and_(pc.equal(column("kind"), Kind.PUBLISHED), pc.is_valid(column("message_group_id")))

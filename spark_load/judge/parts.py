@@ -77,7 +77,7 @@ class HistoryOnSpark:
             found = [piece for piece in found if piece.bucket in theirs]
 
         def of_pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from make(_events_of(list(_described(batches)), rows, bucket_count))
+            yield from make(_events_of(list(_read_pieces(batches)), rows, bucket_count))
 
         def of_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from make(together(_table(block) for batch in batches for block in batch.column("block").to_pylist()))
@@ -92,7 +92,7 @@ class HistoryOnSpark:
             return tasks.mapInArrow(of_pieces, schema)
 
         def exchange(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for events in _events_of(list(_described(batches)), rows, None):
+            for events in _events_of(list(_read_pieces(batches)), rows, None):
                 yield _batch(_shares(events, count, is_whole=rows is not None))
 
         return tasks.mapInArrow(exchange, _BLOCK_SCHEMA).repartitionById(count, "number").mapInArrow(of_blocks, schema)
@@ -104,7 +104,7 @@ def spread(spark: SparkSession, tasks: Iterable[tuple[int, Piece]], task_count: 
     return spark.createDataFrame(rows, _PIECE_SCHEMA).repartitionById(task_count, "task")
 
 
-def _described(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+def _read_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
     """Yield the pieces a task was given."""
     for batch in batches:
         for row in batch.drop_columns("task").to_pylist():
@@ -167,7 +167,7 @@ def _table(block: bytes) -> pa.Table:
 
 
 @contextmanager
-def opened(spark: SparkSession, root: Path) -> Iterator[Engine]:
+def open_recording(spark: SparkSession, root: Path) -> Iterator[Engine]:
     """Read the folder of a recording, which executors see; journals become Parquet beside them first.
 
     Raises HistoryError for damage, also of what the block reads.
@@ -187,7 +187,7 @@ def _require_undamaged(spark: SparkSession, folder: Path) -> None:
     """Refuse what somebody else made and is damaged, in tasks; of what is made of journals every row was looked at."""
 
     def examine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in _described(batches):
+        for piece in _read_pieces(batches):
             for table in undamaged(piece):
                 yield pa.RecordBatch.from_pydict({"events": [len(table)]})
 

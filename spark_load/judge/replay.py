@@ -15,7 +15,7 @@ _US = 1_000_000
 _COLUMNS = ["message_group_id", "idx", "intended_at_us", "invoked_at_us"]
 
 
-def replayed(history: Path, plan: Plan) -> dict[str, Any] | None:
+def compare_replay(history: Path, plan: Plan) -> dict[str, Any] | None:
     """Return how a run's messages were published beside the arrivals of its trace; None without a trace.
 
     Args:

@@ -32,7 +32,7 @@ _MASK = 2**64 - 1
 _STEP = 0x9E3779B97F4A7C15
 
 
-def mixed(number: Any) -> Any:
+def mix_bits(number: Any) -> Any:
     """Return 64 well mixed bits of a 64-bit number: an int, or a numpy array of uint64.
 
     It is splitmix64 (Steele, Lea and Flood 2014): a few multiplications, where a cryptographic hash of every message
@@ -48,8 +48,8 @@ def uniform(seed: int, number: Any, purpose: int) -> Any:
 
     `number` is not negative: an int, or a numpy array of uint64 for as many draws.
     """
-    key = mixed(mixed(seed & _MASK) + _STEP * (purpose + 1) & _MASK)
-    return (mixed(number * _STEP + key & _MASK) >> 11) * 2.0**-53
+    key = mix_bits(mix_bits(seed & _MASK) + _STEP * (purpose + 1) & _MASK)
+    return (mix_bits(number * _STEP + key & _MASK) >> 11) * 2.0**-53
 
 
 type Values = Sequence[Sequence[str]]
@@ -175,11 +175,11 @@ class Plan:
 
     def _groups(self, idx: Any, drawn: Any) -> Any:
         if (arrivals := self.arrivals) is not None:
-            return arrivals.group_rank[self._recorded(idx, arrivals)]
+            return arrivals.group_rank[self._arrival_index(idx, arrivals)]
         shares, draws = self._group_shape.cumulated, uniform(self.seed, drawn, _GROUP)
         return np.minimum(np.searchsorted(shares, draws, side="right"), len(shares) - 1).astype(np.int32)
 
-    def _recorded(self, idx: Any, arrivals: Arrivals) -> Any:
+    def _arrival_index(self, idx: Any, arrivals: Arrivals) -> Any:
         """Return which arrival a message is; in the warm-up, before the first, the last ones."""
         return (idx - self.profile.warm_up_count) % len(arrivals)
 
@@ -221,7 +221,7 @@ class Plan:
     @cached_property
     def _group_shape(self) -> "_Shape":
         if self.arrivals is not None:
-            return _shaped(self.arrivals.group_counts.astype(np.float64), self.profile.publish_tasks)
+            return _shape_of(self.arrivals.group_counts.astype(np.float64), self.profile.publish_tasks)
         return _shape(self.profile.group_count, self.profile.group_skew, self.profile.publish_tasks)
 
     @cached_property
@@ -258,7 +258,7 @@ class Plan:
         starts = idx * _POOL_STRIDE % _POOL_STARTS
         sizes = self.profile.payload_bytes
         if (arrivals := self.arrivals) is not None:
-            sizes = trace.payload_bytes(arrivals.body_bytes[self._recorded(idx, arrivals)])
+            sizes = trace.payload_bytes(arrivals.body_bytes[self._arrival_index(idx, arrivals)])
         ends = starts + np.where(idx < 0, 0, sizes)
         pool = self._pool
         return [pool[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -308,10 +308,10 @@ class _Shape:
 def _shape(group_count: int, skew: float, task_count: int) -> _Shape:
     """Return the shape of Zipf shares; kept for the process, because a plan comes anew to each task."""
     weights = np.arange(1, group_count + 1, dtype=np.float64) ** -skew
-    return _shaped(weights, task_count)
+    return _shape_of(weights, task_count)
 
 
-def _shaped(weights: Any, task_count: int) -> _Shape:
+def _shape_of(weights: Any, task_count: int) -> _Shape:
     shares = weights / weights.sum()
     return _Shape(np.cumsum(shares), np.array(_spread(shares.tolist(), task_count), np.int32))
 

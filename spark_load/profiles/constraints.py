@@ -101,7 +101,7 @@ def _failures(profile: ProfileFields) -> str | None:
     return _shares_above_one(profile, "failure_share", "crash_share", "poison_share")
 
 
-def _injected(profile: ProfileFields) -> str | None:
+def _injection_problem(profile: ProfileFields) -> str | None:
     name = next((name for name in _BY_RAW_ONLY if getattr(profile, name)), None)
     if profile.consumer == "raw" or name is None:
         return None
@@ -111,7 +111,7 @@ def _injected(profile: ProfileFields) -> str | None:
     )
 
 
-def _scaled(profile: ProfileFields) -> str | None:
+def _scaling_problem(profile: ProfileFields) -> str | None:
     if profile.minute_seconds is None:
         return None
     seconds = f"minute_seconds is {profile.minute_seconds:g}"
@@ -174,8 +174,8 @@ _RULES = (
     _fan_out,
     _through_outbox,
     _failures,
-    _injected,
-    _scaled,
+    _injection_problem,
+    _scaling_problem,
     _lease,
     _faults,
 )

@@ -207,7 +207,7 @@ class ProfileFields:
         """Return what a message has at most, its attributes among it."""
         return self.payload_bytes + OVERHEAD_BYTES
 
-    def allowed(self) -> Mapping[str, str]:
+    def allowed_anomalies(self) -> Mapping[str, str]:
         """Return the anomalies that are lawful under this profile, by id, and why."""
         if self.consumer == "raw":
             return {"R2": "raw consumers keep no inbox: what comes twice has its effect twice"}

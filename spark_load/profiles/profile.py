@@ -26,7 +26,7 @@ _FIELDS = "its fields: python -m pydoc spark_load.profiles.profile.Profile"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ProfileText:
     """What the text says, and where."""
 
     text: Mapping[Any, Any]
@@ -45,7 +45,7 @@ class Written:
         return f"{field} is {BRIEF.repr(error['input'])}{line}: {message}" if field else message
 
 
-def _read(text: str, *, source: str) -> Written:
+def _read(text: str, *, source: str) -> ProfileText:
     """Return what a profile's text says, if it is a YAML mapping in which each field stands once."""
     try:
         node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
@@ -66,7 +66,7 @@ def _read(text: str, *, source: str) -> Written:
                 f"profile {source!r}: {key.value} is given twice (lines {first[key.value]} and {line}); remove one"
             )
         first[key.value] = line
-    return Written(document, node)
+    return ProfileText(document, node)
 
 
 def close_to(name: str, known: Sequence[str]) -> str:
@@ -206,7 +206,7 @@ def _with_recorded(text: Mapping[Any, Any], folder: Path, source: str) -> Mappin
         raise ConfigError(
             f"profile {source!r}: {field} is {BRIEF.repr(problem['input'])}: {sentence(problem)}"
         ) from error
-    return {**text, **traces.described(folder / replay.file, replay.speed)}
+    return {**text, **traces.profile_fields(folder / replay.file, replay.speed)}
 
 
 def of_run(stored: Mapping[str, Any]) -> Profile:

@@ -93,7 +93,7 @@ def payload_bytes(body_bytes: Any) -> Any:
     return np.clip(body_bytes - FRAME_BYTES, 0, PAYLOAD_BYTES_MAX)
 
 
-def ranked(instants_us: Any, groups: Any, body_bytes: Any) -> Arrivals:
+def rank_arrivals(instants_us: Any, groups: Any, body_bytes: Any) -> Arrivals:
     """Return arrivals of messages in any order, their groups (numbers from 0) by rank; of as many who came first."""
     order = np.argsort(instants_us, kind="stable")
     instants, in_order = instants_us[order], groups[order]
@@ -171,7 +171,7 @@ def _is_sane(arrivals: Arrivals) -> bool:
     return bool(counts.min() > 0 and np.all(np.diff(counts) <= 0))
 
 
-def described(path: Path, speed: float) -> dict[str, Any]:
+def profile_fields(path: Path, speed: float) -> dict[str, Any]:
     """Return the fields of a profile that its trace says, by name: phases, groups, sizes, and what `replay` is.
 
     The rates are for estimates and for what has to know the highest; messages come as recorded.

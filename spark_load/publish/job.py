@@ -21,7 +21,7 @@ from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
 from spark_load.publish.publisher import Publisher
 from spark_load.publish.transport import OUTBOX, Transport
 from spark_load.publish.transport.ledger import Ledger
-from spark_load.publish.transport.opening import opened
+from spark_load.publish.transport.opening import open_transport
 from spark_load.publish.transport.outbox import OutboxTransport
 from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator, Step
 from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
@@ -37,7 +37,7 @@ _ORDER = [("offset_us", "ascending"), ("publish_attempt", "ascending"), ("idx", 
 def plan_rows(spark: SparkSession, run: Run) -> DataFrame:
     """Return the plan as a DataFrame: one row per publish, columns as in `plan.SCHEMA`, no order."""
     plan = run.plan
-    return _parts(spark, plan).mapInArrow(lambda parts: _planned(plan, parts), _PLAN_SCHEMA)
+    return _parts(spark, plan).mapInArrow(lambda parts: _plan_rows(plan, parts), _PLAN_SCHEMA)
 
 
 def _parts(spark: SparkSession, plan: Plan) -> DataFrame:
@@ -46,7 +46,7 @@ def _parts(spark: SparkSession, plan: Plan) -> DataFrame:
     return spark.range(0, count, 1, count)
 
 
-def _planned(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _plan_rows(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for part in (number for batch in parts for number in batch.column("id").to_pylist()):
         first = part * _PLAN_ROWS_PER_TASK
         yield plan.batch(np.arange(first, min(first + _PLAN_ROWS_PER_TASK, plan.row_count)))
@@ -66,12 +66,12 @@ def publish(spark: SparkSession, run: Run, left: DataFrame | None) -> DataFrame:
     plan = run.plan
 
     def share(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield summary(publish_share(run, _unblocked(blocks)))
+        yield summary(publish_share(run, _split_blocks(blocks)))
 
     if left is None:
-        blocks = _parts(spark, plan).mapInArrow(lambda parts: _blocked(_planned(plan, parts)), _BLOCK_SCHEMA)
+        blocks = _parts(spark, plan).mapInArrow(lambda parts: _make_blocks(_plan_rows(plan, parts)), _BLOCK_SCHEMA)
     else:
-        blocks = left.mapInArrow(_blocked, _BLOCK_SCHEMA)
+        blocks = left.mapInArrow(_make_blocks, _BLOCK_SCHEMA)
     return (
         blocks.repartitionById(plan.profile.publish_tasks, "task")
         .sortWithinPartitions("moment")
@@ -79,7 +79,7 @@ def publish(spark: SparkSession, run: Run, left: DataFrame | None) -> DataFrame:
     )
 
 
-def _blocked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _make_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield rows of the plan in blocks: those of one task and one moment are one."""
     for batch in filter(len, batches):
         task, moment = batch.column("task").to_numpy(), batch.column("offset_us").to_numpy() // _MOMENT_US
@@ -96,7 +96,7 @@ def _blocked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def _unblocked(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _split_blocks(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of blocks that come by moment, in the order in which they are published: a batch each moment."""
     pairs = chain.from_iterable(
         zip(batch.column("moment").to_pylist(), batch.column("rows"), strict=True) for batch in blocks
@@ -121,27 +121,27 @@ def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
                 name=context.name,
                 event_bytes_max=run.deployment.event_bytes_max,
             )
-            rows = remembered(run, context.coordinator, rows) if run.begin_by_us else rows
+            rows = rows_to_publish(run, context.coordinator, rows) if run.begin_by_us else rows
             if context.again:
-                not_again = sent_before(run, context)
+                not_again = messages_sent_before(run, context)
                 rows = (publisher.unsent(batch, not_again) for batch in rows)
             return publisher.publish(rows)
         finally:
             transport.close()
 
 
-def remembered(run: Run, coordinator: RunCoordinator, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def rows_to_publish(run: Run, coordinator: RunCoordinator, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows that may be published, once the driver has named the instant at which the plan begins.
 
     The first batch is taken before that: then all of them were sorted.
     """
     first = list(islice(rows, 1))
-    not_again = pa.array(run.forgotten(coordinator.wait_for(Step.START)), pa.int64())
+    not_again = pa.array(run.expired_messages(coordinator.wait_for(Step.START)), pa.int64())
     for batch in chain(first, rows):
         yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
 
 
-def sent_before(run: Run, context: TaskContext) -> pa.Array:
+def messages_sent_before(run: Run, context: TaskContext) -> pa.Array:
     """Return the messages that a task may not publish again, which is run again because a fault ended it.
 
     As in a resumed run, they are those its journals know to be acknowledged. What was never answered is published
@@ -180,4 +180,4 @@ def _transport(run: Run, context: TaskContext) -> Transport:
             log=run.folder / WORKER_LOGS / f"{context.name}.log",
             clock=context.clock,
         )
-    return opened(run.transport, client, recorder=context.recorder, ledger=ledger, clock=context.clock)
+    return open_transport(run.transport, client, recorder=context.recorder, ledger=ledger, clock=context.clock)

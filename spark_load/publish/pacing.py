@@ -50,7 +50,7 @@ class RetryPolicy:
         self._groups: dict[int, tuple[float, int]] = {}
         self._down_since: float | None = None
 
-    def succeeded(self, groups: list[int]) -> None:
+    def forget_failures(self, groups: list[int]) -> None:
         """Forget what failed before."""
         self._down_since = None
         if self._groups:

@@ -5,7 +5,7 @@ import signal
 from collections import defaultdict
 
 from spark_load.faults.shapes import FaultKind
-from spark_load.faults.signals import signalled
+from spark_load.faults.signals import send_signal
 from spark_load.runtime.coordinator import RunCoordinator
 
 
@@ -28,10 +28,10 @@ class Publishers:
             return False
         if kind is FaultKind.FREEZE:
             self._frozen[name] = process
-            return signalled(process, signal.SIGSTOP)
+            return send_signal(process, signal.SIGSTOP)
         # Before the signal: Spark may run it again before this process goes on.
         self._coordinator.run_again(name, len(self._ended[name]) + 1)
-        if is_met := signalled(process, signal.SIGKILL if kind is FaultKind.KILL else signal.SIGTERM):
+        if is_met := send_signal(process, signal.SIGKILL if kind is FaultKind.KILL else signal.SIGTERM):
             self._ended[name].add(process)
         else:
             self._coordinator.run_again(name, len(self._ended[name]))
@@ -40,4 +40,4 @@ class Publishers:
     def heal(self, kind: FaultKind, name: str) -> None:
         """Let one that was frozen go on."""
         if kind is FaultKind.FREEZE and (process := self._frozen.pop(name, None)) is not None:
-            signalled(process, signal.SIGCONT)
+            send_signal(process, signal.SIGCONT)

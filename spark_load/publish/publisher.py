@@ -213,16 +213,16 @@ class Publisher:
     def _settle(self, rows: list[int]) -> None:
         if rows:
             self._progress.done += len(rows)
-            self._retry_policy.succeeded(self._scheduler.groups(rows))
+            self._retry_policy.forget_failures(self._scheduler.groups(rows))
             self._scheduler.settle(rows)
 
     def _take_partly(self, rows: list[int], errors: Mapping[int, str]) -> None:
         """Go on with the groups whose message was taken; those that failed are to be tried again."""
         self._settle([row for position, row in enumerate(rows) if position not in errors])
         for position, code in sorted(errors.items()):
-            self._failed(rows[position], code)
+            self._handle_failure(rows[position], code)
 
-    def _failed(self, row: int, code: str) -> None:
+    def _handle_failure(self, row: int, code: str) -> None:
         """Try a message again that failed, later; or give its group up."""
         if is_throttled(code):
             self._progress.throttled += 1

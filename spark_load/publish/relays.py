@@ -55,5 +55,5 @@ def relay(run: Run, take: Callable[[Places], None]) -> None:
     finally:
         stop([process for _, process in places.processes], clock)
     for place in places.all:
-        if place.worked[-1] not in place.killed or place.given_up:
+        if place.worked[-1] not in place.killed or place.abandoned_worker:
             require_ended_well(place.worked[-1], "a relay")

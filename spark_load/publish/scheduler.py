@@ -124,7 +124,7 @@ class GroupScheduler:
             self._ready[queue_index] += rows[queue_indexes == queue_index].tolist()
             self._is_sorted[queue_index] = False
 
-    def _sorted(self, queue_index: int) -> list[int]:
+    def _sorted_rows(self, queue_index: int) -> list[int]:
         """Return the first rows of the ready groups, the last in the plan first."""
         ready = self._ready[queue_index]
         if not self._is_sorted[queue_index]:
@@ -143,12 +143,12 @@ class GroupScheduler:
 
     def head_us(self, queue_index: int) -> int | None:
         """Return the intended instant of the message that would go first; None when none may."""
-        ready = self._sorted(queue_index)
+        ready = self._sorted_rows(queue_index)
         return int(self._rows.get("intended_at_us", ready[-1])) if ready else None
 
     def take(self, queue_index: int, room: int) -> list[int]:
         """Take the messages of one call, at most `room`. Their groups wait until they are settled."""
-        ready = self._sorted(queue_index)
+        ready = self._sorted_rows(queue_index)
         taken = ready[: -room - 1 : -1]
         del ready[-room:]
         self.waiting_count -= len(taken)

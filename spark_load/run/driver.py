@@ -32,18 +32,18 @@ from spark_load.consume.scaling.observation import rehearsed_services
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.judge import compaction, parts
-from spark_load.judge.replay import replayed
+from spark_load.judge.replay import compare_replay
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish import job as publish_job
 from spark_load.publish.bodies import run_of
 from spark_load.run import resume
 from spark_load.run.phases import Watch, run_phases, slots
-from spark_load.run.stored import Stored, find_stored, store
+from spark_load.run.stored import StoredRun, find_stored, store
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import Run
 
-__all__ = ["Stored", "Watch", "find_stored", "slots"]
+__all__ = ["StoredRun", "Watch", "find_stored", "slots"]
 
 TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, parts, engine))
 """Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""
@@ -153,7 +153,7 @@ def run_load(
             "cores": os.cpu_count(),
         },
     }
-    with resume.held(folder):
+    with resume.run_lock(folder):
         return _carry_out(spark, run, described, expectation, watch, faults)
 
 
@@ -178,7 +178,7 @@ def _kept_trace(named: NamedProfile, folder: Path) -> Path | None:
 
 
 def resume_load(
-    spark: SparkSession, stored: Stored, *, environment: Environment, deployment: Deployment, watch: Watch
+    spark: SparkSession, stored: StoredRun, *, environment: Environment, deployment: Deployment, watch: Watch
 ) -> Verdict:
     """Go on with a run that broke, judge all of it, and write its verdict; return it. Runs as `run_load` does.
 
@@ -188,7 +188,7 @@ def resume_load(
         Stopped: Ctrl-C ended it.
     """
     described = dict(stored.described)
-    with resume.held(stored.folder):
+    with resume.run_lock(stored.folder):
         resume.check_broken(described, stored.folder, deployment)
         clock = SystemClock(described["clock"]["offset_us"])
         run = Run(
@@ -244,18 +244,18 @@ def _new_id(folder: Path, profile: Profile) -> str:
     return f"{folder.name}-{secrets.token_hex(2)}"
 
 
-def rejudge(spark: SparkSession, stored: Stored) -> Verdict:
+def rejudge(spark: SparkSession, stored: StoredRun) -> Verdict:
     """Judge the stored history of a run and write its verdict, anew if there was one."""
     compaction.compact(spark, stored.folder / JOURNALS, stored.folder / HISTORY)
     with readable(stored.folder / HISTORY, PySparkException, Py4JError):
         verdict = judge(engine.Engine(parts.HistoryOnSpark(spark, stored.folder / HISTORY)), stored.facts)
-        if (replay := replayed(stored.folder / HISTORY, stored.plan)) is not None:
+        if (replay := compare_replay(stored.folder / HISTORY, stored.plan)) is not None:
             verdict = replace(verdict, measures={**verdict.measures, "replay": replay})
     report.write(verdict, stored.folder)
     return verdict
 
 
-def aggregate(spark: SparkSession, stored: Stored, verdict: Verdict) -> Series:
+def aggregate(spark: SparkSession, stored: StoredRun, verdict: Verdict) -> Series:
     """Aggregate what the report's charts show, store it with the run and return it."""
     folder, again = stored.folder / HISTORY, f"make it again from its journals: sluice check {stored.folder}"
     if not any(folder.glob("*.parquet")):

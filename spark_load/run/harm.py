@@ -18,7 +18,7 @@ from spark_load.consume.slots import Places
 from spark_load.consume.worker_processes import POISON, database_files, used_databases
 from spark_load.faults import shapes
 from spark_load.faults.drawing import Fault
-from spark_load.faults.injector import Held, Injector, Poison
+from spark_load.faults.injector import DatabaseLocks, Injector, Poison
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import COMMAND_SECONDS_MAX, DSN, Postgres, Restarts
 from spark_load.faults.shapes import (
@@ -115,7 +115,7 @@ class Harm:
             begun_us=begun_us,
             processes=self,
             lines=self.lines,
-            databases=Held(database_files(self.run)),
+            databases=DatabaseLocks(database_files(self.run)),
             restarts=Restarts(),
             announce=announce,
             record=record,
@@ -131,7 +131,7 @@ class Harm:
             self._thread.join(_END_SECONDS)
 
     @property
-    def missed(self) -> list[str]:
+    def missed_faults(self) -> list[str]:
         """Return the faults that were done to nobody, or that were to come when the run ended, as sentences."""
         return [fault.brief for fault in self.faults if fault not in self._met]
 
@@ -230,7 +230,7 @@ class Harm:
         outbox = outbox_file(self.run) if outbox_file(self.run).exists() else None
         queues = {consumer: queue for queue, consumer in self.run.deployment.consumers.items()}
         for consumer, url in used_databases(self.run).items():
-            queue, database = queues[consumer], effects.shown(url)
+            queue, database = queues[consumer], effects.url_text(url)
             try:
                 epoch = epoch_of(self.run.id)
                 found = effects.effects_in(url, consumer=consumer, epoch=epoch)
@@ -238,10 +238,12 @@ class Harm:
             except EndpointError as error:
                 reasons.append(str(error))
                 continue
-            known = effects.recorded(sorted(self.run.journals.glob(f"worker-{consumer}-*.arrows")), queue, self.run.id)
-            for event in effects.compared(found, known, queue):
+            known = effects.count_recorded(
+                sorted(self.run.journals.glob(f"worker-{consumer}-*.arrows")), queue, self.run.id
+            )
+            for event in effects.unrecorded_effects(found, known, queue):
                 journal.add(**event)
-            if gone := effects.undone(found, known):
+            if gone := effects.missing_effects(found, known):
                 reasons.append(
                     f"{len(gone)} effects in {queue} were committed by the history and are not in {database},"
                     f" such as {gone[0]}"
@@ -253,7 +255,7 @@ class Harm:
 
 
 @contextmanager
-def harmed(run: Run, faults: Sequence[Fault[FaultKind]]) -> Iterator[Harm]:
+def harm_run(run: Run, faults: Sequence[Fault[FaultKind]]) -> Iterator[Harm]:
     """Yield the harm of a run, whose `run` goes over its lines where the schedule has faults of them."""
     with Lines() as lines:
         ends = {fault.target.rpartition(":")[2] for fault in faults if fault.kind in WIRE}

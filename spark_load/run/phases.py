@@ -22,7 +22,7 @@ from sluice.judge.reading.damage import reason
 from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
 from spark_load.consume.scaling import control
-from spark_load.consume.worker_processes import Worked, work
+from spark_load.consume.worker_processes import WorkersResult, work
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.profiles.profile import Profile
@@ -30,7 +30,7 @@ from spark_load.publish.job import plan_rows, publish
 from spark_load.publish.relays import make_outbox, relay
 from spark_load.publish.transport import OUTBOX
 from spark_load.run import resume
-from spark_load.run.harm import Harm, harmed
+from spark_load.run.harm import Harm, harm_run
 from spark_load.runtime.coordinator import EARLIER, Progress, Step
 from spark_load.runtime.deployment import Deployment
 from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
@@ -55,7 +55,7 @@ def slots(profile: Profile, deployment: Deployment) -> int:
 
 def run_phases(
     spark: SparkSession, run: Run, watch: Watch, faults: Sequence[Fault[FaultKind]] = ()
-) -> tuple[list[str], Worked]:
+) -> tuple[list[str], WorkersResult]:
     """Run all phases; return what went wrong, as sentences, and what came of the workers.
 
     A phase that fails does not stop the recording of the others. Raises EndpointError where no outbox can be made.
@@ -68,7 +68,7 @@ def run_phases(
         make_outbox(run)
     try:
         with (
-            harmed(run, faults) as harm,
+            harm_run(run, faults) as harm,
             task_context(run, DRIVER) as context,
             ThreadPoolExecutor(3) as pool,
         ):
@@ -77,8 +77,8 @@ def run_phases(
     except HistoryError as error:
         late.append(str(error))
     if load_phases is None:
-        return late, Worked()
-    return [*late, *load_phases.failures()], load_phases.worked()
+        return late, WorkersResult()
+    return [*late, *load_phases.failures()], load_phases.workers_result()
 
 
 class LoadPhases:
@@ -90,7 +90,7 @@ class LoadPhases:
         run, self._harm = harm.run, harm
         self._run, self._profile, self._context, self._coordinator = run, run.plan.profile, context, context.coordinator
         self._spark, self._watch, self._clock = spark, watch, context.clock
-        self._workers: list[Future[Worked]] = []
+        self._workers: list[Future[WorkersResult]] = []
         if self._profile.consumer == "worker":
             self._workers = [pool.submit(control.work, run) if run.services else pool.submit(work, run, harm.take)]
             self._consuming: Future[Any] = self._workers[0]
@@ -99,7 +99,7 @@ class LoadPhases:
         self._relaying: list[Future[Any]] = []
         if run.transport == OUTBOX:
             self._relaying = [pool.submit(relay, run, harm.take_relays)]
-        left = resume.left(spark, run, plan_rows(spark, run)) if run.attempt else None
+        left = resume.rows_left(spark, run, plan_rows(spark, run)) if run.attempt else None
         self._publishing: Future[Any] = pool.submit(publish(spark, run, left).collect)
         self._letters = DeadLetters(context, run)
         self._forgotten: Sequence[int] = ()
@@ -134,7 +134,7 @@ class LoadPhases:
         )
         begin_us = self._begin_us()
         self._coordinator.reach(Step.START, begin_us)
-        self._forgotten = self._run.forgotten(begin_us)
+        self._forgotten = self._run.expired_messages(begin_us)
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
             self._await(
@@ -154,7 +154,7 @@ class LoadPhases:
         if self._workers:
             published = sum(task.done for task in self._coordinator.all_progress() if task.role == "publish")
             return published >= self._profile.warm_up_count and self._letters.are_queues_empty()
-        return self._consumed("done") >= self._profile.warm_up_count * self._copies
+        return self._consumed_count("done") >= self._profile.warm_up_count * self._copies
 
     def publish(self) -> None:
         """Wait until all is published; raise NotReachedError when it takes too long or the consumers end first."""
@@ -175,7 +175,7 @@ class LoadPhases:
             )
         else:
             self._await_progress(
-                lambda: self._consumed("ended") >= self._profile.group_count * self._copies,
+                lambda: self._consumed_count("ended") >= self._profile.group_count * self._copies,
                 self._profile.drain_timeout_seconds,
             )
 
@@ -210,10 +210,10 @@ class LoadPhases:
         """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
         self._enter("redrive")
         self._coordinator.reach(Step.REDRIVEN)
-        before = self._consumed("done")
+        before = self._consumed_count("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
         with suppress(NotReachedError):  # what was lost on the way is the judge's to tell
-            self._await_progress(lambda: self._consumed("done") >= before + moved, _REDRIVE_PATIENCE_SECONDS)
+            self._await_progress(lambda: self._consumed_count("done") >= before + moved, _REDRIVE_PATIENCE_SECONDS)
         self._letters.read(keeps=False)
 
     def end(self) -> None:
@@ -237,12 +237,12 @@ class LoadPhases:
                 job.result()
             except (PySparkException, Py4JError, NotReachedError, OSError, MessagingError) as error:
                 yield f"the {name} failed: {reason(error)}"
-        yield from self.worked().unknowns
+        yield from self.workers_result().unknowns
 
-    def worked(self) -> Worked:
+    def workers_result(self) -> WorkersResult:
         """Return what came of the workers; nothing where there were none, or they failed."""
         ended = [future.result() for future in self._workers if future.exception() is None]
-        return replace(ended[0] if ended else Worked(), missed=self._harm.missed)
+        return replace(ended[0] if ended else WorkersResult(), missed=self._harm.missed_faults)
 
     def _is_any_over(self) -> bool:
         return any(job.done() for job in (self._publishing, self._consuming, *self._relaying))
@@ -252,7 +252,7 @@ class LoadPhases:
         """Return in how many queues a message arrives."""
         return len(self._run.deployment.queue_urls) if self._profile.has_topic else 1
 
-    def _consumed(self, field: str) -> int:
+    def _consumed_count(self, field: str) -> int:
         """Return how much the consumers say they have `done` or `ended`."""
         return sum(getattr(task, field) for task in self._coordinator.all_progress() if task.queue is not None)
 
@@ -282,7 +282,7 @@ class LoadPhases:
         consumed, since = -1, self._clock.monotonic()
         while not is_done() and not self._consuming.done():
             self._watch(self._phase, self._coordinator.all_progress())
-            count = self._consumed("done")
+            count = self._consumed_count("done")
             if count > consumed:
                 consumed, since = count, self._clock.monotonic()
             elif self._clock.monotonic() - since >= patience_seconds:

@@ -38,7 +38,7 @@ _NAMED_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedWork:
     """What was done before: counts of deletes and of ended groups are by queue, publishes are those acknowledged.
 
     Faults are those that ended, in a few words each.
@@ -76,7 +76,7 @@ def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deploym
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def run_lock(folder: Path) -> Iterator[None]:
     """Lock a run against other processes."""
     try:
         lock = (folder / LOCK_FILE).open("w")
@@ -115,8 +115,8 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in folder.iterdir()}
 
 
-def read(spark: SparkSession, run: Run) -> Done:
-    """Read the journals of a run's earlier attempts, and keep them where `left` finds them."""
+def read(spark: SparkSession, run: Run) -> FinishedWork:
+    """Read the journals of a run's earlier attempts, and keep them where `rows_left` finds them."""
     compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
     history = _earlier(spark, run)
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
@@ -138,7 +138,7 @@ def read(spark: SparkSession, run: Run) -> Done:
     is_acked = (F.col("kind") == Kind.PUBLISHED.value) & is_ok
     if began is None or began["at"] is None:
         raise HistoryError(f"the journals of {run.folder.name} are empty: nothing was begun; run it again")
-    return Done(
+    return FinishedWork(
         began_at_us=began["at"],
         phases=details(F.col("kind") == Kind.PHASE.value, "phase"),
         deleted={row["queue"]: row["deleted"] for row in deletes},
@@ -148,7 +148,7 @@ def read(spark: SparkSession, run: Run) -> Done:
     )
 
 
-def check_time(done: Done, environment: Environment, now_us: int) -> None:
+def check_time(done: FinishedWork, environment: Environment, now_us: int) -> None:
     """Require that a resumed run can still become valid.
 
     It cannot if it broke before anything was measured, in its redrive, or so long ago that messages are gone.
@@ -168,9 +168,9 @@ def check_time(done: Done, environment: Environment, now_us: int) -> None:
         )
 
 
-def left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
+def rows_left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
     """Return the rows of the plan that were not acknowledged; of those in `begin_by_us` not all may be sent again."""
-    acked = _sent_before(spark, run).where("is_acked").select("idx")
+    acked = _messages_sent_before(spark, run).where("is_acked").select("idx")
     return rows.join(acked, "idx", "left_anti").select(rows.columns)
 
 
@@ -180,7 +180,7 @@ def _earlier(spark: SparkSession, run: Run) -> DataFrame:
     return reader.parquet(str(run.folder / EARLIER_HISTORY))
 
 
-def _sent_before(spark: SparkSession, run: Run) -> DataFrame:
+def _messages_sent_before(spark: SparkSession, run: Run) -> DataFrame:
     """Return the messages that were published, and since when one may be in whose publish was not answered."""
     return (
         _earlier(spark, run)
@@ -198,7 +198,7 @@ def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> dict[int, int
 
     Later, what is published as planned would come when the service has forgotten it.
     """
-    unanswered = _sent_before(spark, run).where(~F.col("is_acked") & F.col("unanswered_at_us").isNotNull())
+    unanswered = _messages_sent_before(spark, run).where(~F.col("is_acked") & F.col("unanswered_at_us").isNotNull())
     until_us = F.col("unanswered_at_us") + RESENT_WITHIN_SECONDS * 1_000_000
     waits_us = F.greatest(F.lit(0), F.col("offset_us") - run.resumed_at_us)
     found = (
@@ -219,13 +219,13 @@ def recorded_progress(idxs: Sequence[int]) -> str:
 
 def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
     """Return when the first row that is left was planned; the end of the plan when none is."""
-    first = left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
+    first = rows_left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
     offset_us: int | None = None if first is None else first["at"]
     return round(run.plan.profile.publish_seconds * 1_000_000) if offset_us is None else offset_us
 
 
 def left_faults(
-    scheduled: Sequence[Fault[FaultKind]], resumed_at_us: int, done: Done
+    scheduled: Sequence[Fault[FaultKind]], resumed_at_us: int, done: FinishedWork
 ) -> tuple[list[Fault[FaultKind]], list[str]]:
     """Return the faults that are still to come, and those, in a few words each, that never were: nobody did them.
 
@@ -239,7 +239,7 @@ def left_faults(
     return ahead, [fault.brief for fault in left if fault not in ahead]
 
 
-def report_resumed_progress(coordinator: RunCoordinator, done: Done) -> None:
+def report_resumed_progress(coordinator: RunCoordinator, done: FinishedWork) -> None:
     """Report to a new attempt's coordinator what was published and consumed before."""
     coordinator.report(Progress(worker=EARLIER, role=EARLIER, done=done.published), now=True)
     for queue in {*done.deleted, *done.ended}:

@@ -36,7 +36,7 @@ class _Fault(TypedDict):
 
 
 @with_config(KEEPS)
-class _Described(TypedDict):
+class _RunDescription(TypedDict):
     environment: str
     target: str
     endpoint_url: str | None
@@ -57,7 +57,7 @@ class _Described(TypedDict):
 
 @with_config(CLOSED)
 class _RunSchema(TypedDict):
-    described: _Described
+    described: _RunDescription
     expectation: Expectation
     unknowns: tuple[str, ...]
 
@@ -68,7 +68,7 @@ _RESUMED = {"R2": "a consumer died between a message's effect and its delete, an
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRun:
     """A run that took place: what was planned and expected, what to say of it, and what went wrong while it ran."""
 
     folder: Path
@@ -95,7 +95,7 @@ class Stored:
             killed=tuple(described.get("killed", ())),
             plan=Planned(message_count=self.plan.row_count, lateness_budget_seconds=profile.lateness_budget_seconds),
             thresholds=profile.thresholds(),
-            allowed={**profile.allowed(), **(_RESUMED if attempts > 1 else {})},
+            allowed={**profile.allowed_anomalies(), **(_RESUMED if attempts > 1 else {})},
             unknowns=self.unknowns,
             described=described,
         )
@@ -107,7 +107,7 @@ def store(folder: Path, described: Mapping[str, Any], expectation: Expectation, 
     json_files.replace(folder / RUN_FILE, json.dumps(stored, indent=2) + "\n")
 
 
-def find_stored(folder: Path) -> Stored:
+def find_stored(folder: Path) -> StoredRun:
     """Return the run whose folder that is.
 
     Raises:
@@ -128,6 +128,6 @@ def find_stored(folder: Path) -> Stored:
     except ValidationError as error:
         raise json_files.damaged(path, error, instead=instead, inside="described.profile") from error
     trace_file = None if profile.replay is None else folder / TRACE_FILE
-    return Stored(
+    return StoredRun(
         folder, Plan(profile, described["seed"], trace_file), stored["expectation"], described, stored["unknowns"]
     )

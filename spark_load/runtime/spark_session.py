@@ -119,14 +119,14 @@ def running(
         ConfigError: the cluster has fewer slots, or would run a task twice.
         EndpointError: it cannot be reached, Java or Spark did not start, or Spark failed in the block.
     """
-    session = _started(cluster, slots, preload, again_max)
+    session = _start(cluster, slots, preload, again_max)
     try:
         with _interruptible():
             if cluster.is_here:
                 yield session
                 return
             _check(session, slots)
-            with _shipped(session):
+            with _shipped_code(session):
                 yield session
     except _OF_SPARK as error:
         raise EndpointError(f"Spark did not do it: {reason(error)}; its own log: {LOG_LEVEL_VARIABLE}=error") from error
@@ -159,7 +159,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
-def _started(cluster: Cluster, slots: int, preload: Sequence[str], again_max: int) -> SparkSession:
+def _start(cluster: Cluster, slots: int, preload: Sequence[str], again_max: int) -> SparkSession:
     """Return a session; what is set for a cluster by others is left as it is."""
     settings = {"spark.app.name": "sluice", **_QUERIES}
     if LOG_LEVEL_VARIABLE not in os.environ:
@@ -176,12 +176,12 @@ def _started(cluster: Cluster, slots: int, preload: Sequence[str], again_max: in
     if cluster.is_here or cluster.master is not None:
         session = spark_start.start(settings | _DRIVER | _WORKERS | _NEVER_TWICE)
     else:
-        session = _joined(cluster, settings)
+        session = _join(cluster, settings)
     session.conf.set(_FILE_SYSTEM, _LOCAL_FILES)
     return session
 
 
-def _joined(cluster: Cluster, settings: Mapping[str, str]) -> SparkSession:
+def _join(cluster: Cluster, settings: Mapping[str, str]) -> SparkSession:
     """Return a session of a Spark that others have started."""
     builder = SparkSession.builder
     if cluster.remote is not None:
@@ -257,7 +257,7 @@ def _slots(session: SparkSession) -> int:
 
 
 @contextmanager
-def _shipped(session: SparkSession) -> Iterator[None]:
+def _shipped_code(session: SparkSession) -> Iterator[None]:
     """Send the executors the code of the tasks. What it needs besides (requirements.txt) has to be there."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sluice_tasks.zip"

@@ -75,7 +75,7 @@ class Run:
         queues = list(self.deployment.queue_urls)
         return queues[consumer % len(queues)]
 
-    def forgotten(self, begun_us: int) -> list[int]:
+    def expired_messages(self, begun_us: int) -> list[int]:
         """Return the messages that may not be published again, as the plan began at that instant."""
         return sorted(idx for idx, by_us in self.begin_by_us.items() if begun_us + self.resumed_at_us > by_us)
 

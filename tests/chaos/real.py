@@ -27,16 +27,16 @@ from sluice.judge.folder.layout import WORKER_LOGS
 from sluice.judge.judge import Planned, RunFacts, judge
 from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
-from spark_load.consume.worker_processes import Worked
+from spark_load.consume.worker_processes import WorkersResult
 from spark_load.faults.drawing import Fault
-from spark_load.faults.shapes import RELAYS, SHAPES, FaultKind, Faults, Shape, Targets, as_given, scheduled
+from spark_load.faults.shapes import RELAYS, SHAPES, FaultKind, Faults, Shape, Targets, as_given, schedule_faults
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile, trace
 from spark_load.publish import relays
 from spark_load.publish.bodies import run_of
 from spark_load.publish.job import publish_share
 from spark_load.publish.transport import OUTBOX
-from spark_load.run.harm import harmed
+from spark_load.run.harm import harm_run
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
@@ -102,7 +102,7 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
     """Run a seed's schedule with real processes; ends with 1 where it fails."""
     rng = Random(f"messages/{seed}")  # noqa: S311 (a load is not a secret)
     messages = [(round(1e6 * seconds * number / count), rng.randrange(_GROUPS)) for number in range(count)]
-    faults = scheduled(
+    faults = schedule_faults(
         Faults(shape=shape, every_seconds=0.8, after_seconds=_QUIET_SECONDS),
         _TARGETS,
         seed=seed,
@@ -175,17 +175,17 @@ def judged(
 def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[Message]) -> Path:
     """Write a profile that replays messages under faults, with its trace, and return its path."""
     instants, groups = np.array(messages, np.int64).T
-    trace.write(trace.ranked(instants, groups, np.full(len(messages), _BODY_BYTES)), folder / "messages.parquet")
+    trace.write(trace.rank_arrivals(instants, groups, np.full(len(messages), _BODY_BYTES)), folder / "messages.parquet")
     path = folder / "least.yaml"
     path.write_text(yaml.safe_dump({**_LOAD, "faults": as_given(faults)}, sort_keys=False), encoding="utf-8")
     return path
 
 
-def _run(run: Run, faults: Sequence[Faulty]) -> tuple[Worked, list[str]]:
+def _run(run: Run, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[str]]:
     """Offer the load under faults; return its workers, and what their databases object to."""
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
     relays.make_outbox(run)
-    with harmed(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(3) as pool:
+    with harm_run(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(3) as pool:
         working = pool.submit(worker_processes.work, harm.run, harm.take)
         relaying = pool.submit(relays.relay, harm.run, harm.take_relays)
         publishing = pool.submit(publish_share, harm.run, iter([rows]))
@@ -232,7 +232,7 @@ def _are_relays_ready(run: Run) -> bool:
     return all('"event": "leading"' in text or '"event": "standing by"' in text for text in written)
 
 
-def _judged(run: Run, worked: Worked) -> Verdict:
+def _judged(run: Run, worked: WorkersResult) -> Verdict:
     engine, where = opened(run.folder), run.deployment
     assert engine is not None, "without a bound it is read"
     queues = tuple(where.queue_urls)

@@ -24,11 +24,11 @@ from spark_load.consume.slots import Place, Places
 from spark_load.consume.worker_processes import stop
 from spark_load.faults import drawing, injector
 from spark_load.faults.drawing import Way
-from spark_load.faults.injector import Held, Injector
+from spark_load.faults.injector import DatabaseLocks, Injector
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Postgres
 from spark_load.faults.shapes import NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
-from spark_load.faults.signals import signalled
+from spark_load.faults.signals import send_signal
 from tests.chaos.system import evidence, producers, world_faults
 from tests.chaos.system.database import Database
 from tests.chaos.system.evidence import Progress
@@ -131,7 +131,7 @@ class Settings:
             database="postgres",
             restarts=["database"],
         )
-        return drawing.drawn(
+        return drawing.draw_faults(
             [way for way in self._ways(targets) if way.kind in self.kinds],
             seed=self.seed,
             first_seconds=_FIRST_SECONDS,
@@ -386,7 +386,7 @@ class Run:
         if last.poll() is not None:
             return False
         place.is_replaced = True
-        return all(signalled(last.pid, number) for number in numbers)
+        return all(send_signal(last.pid, number) for number in numbers)
 
     def heal(self, kind: FaultKind | WorldFault, name: str) -> None:
         """End it, where it has an end."""
@@ -437,7 +437,7 @@ class Run:
             begun_us=self.clock.now_us(),
             processes=self,
             lines=self.lines,
-            databases=Held({}),
+            databases=DatabaseLocks({}),
             restarts=self.database,
             record=self._write_down,
             clock=self.clock,

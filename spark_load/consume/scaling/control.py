@@ -19,9 +19,17 @@ from sluice.rehearse.model.control_loop import USUAL, ControlLoop
 from spark_load.consume import forked_worker
 from spark_load.consume.scaling import observation
 from spark_load.consume.scaling.ecs_agent import EcsAgent
-from spark_load.consume.scaling.observation import Observation, Pace, Recorded, RehearsedService, Sample
+from spark_load.consume.scaling.observation import Observation, Pace, QueueRecord, RehearsedService, Sample
 from spark_load.consume.scaling.task_pool import TaskPool
-from spark_load.consume.worker_processes import Worked, Worker, databases, recorder, require_ended_well, start, stop
+from spark_load.consume.worker_processes import (
+    Worker,
+    WorkersResult,
+    databases,
+    recorder,
+    require_ended_well,
+    start,
+    stop,
+)
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import Progress, Step
 from spark_load.runtime.task_context import Run
@@ -62,7 +70,7 @@ class _Service:
         return is_quiet and self.pool.desired == fewest and self.pool.is_settled
 
 
-def work(run: Run) -> Worked:
+def work(run: Run) -> WorkersResult:
     """Run the workers of every queue as their policies say, until all is done and every service is at its fewest tasks.
 
     Raises:
@@ -182,12 +190,12 @@ class _Rehearsal:
     def _tend(self) -> None:
         for service in self._services:
             service.pool.tend()
-            for task in service.pool.ended_by_themselves:
+            for task in service.pool.tasks_ended_by_themselves:
                 self._require_ended_well(task.name)
 
     def _require_ended_well(self, task_name: str) -> None:
         worker = self._workers[task_name]
-        require_ended_well(worker.process, worker.shown)
+        require_ended_well(worker.process, worker.title)
 
     def _sample(self, service: _Service) -> Sample:
         try:
@@ -210,7 +218,7 @@ class _Rehearsal:
         """End every worker that is left."""
         stop([worker.process for worker in self._workers.values()], self._clock)
 
-    def report(self) -> Worked:
+    def report(self) -> WorkersResult:
         """Write down what was seen, beside what was to be expected, and return it."""
         from spark_load.consume.scaling import prediction  # noqa: PLC0415 (it needs numba, and few runs scale)
 
@@ -223,7 +231,7 @@ class _Rehearsal:
                     self._require_ended_well(task.name)
         recorders = {name: service.queue for service in self._services for name in service.seen.recorders.values()}
         if not self._begun_us:
-            return Worked(recorders=recorders)
+            return WorkersResult(recorders=recorders)
         results = {
             service.seen.rehearsed.consumer: prediction.result(service.seen, self._journals(service), self._pace)
             for service in self._services
@@ -237,7 +245,7 @@ class _Rehearsal:
             "services": results,
         }
         json_files.replace(self._run.folder / REHEARSAL_FILE, json.dumps(document, indent=1) + "\n")
-        return Worked(
+        return WorkersResult(
             recorders=recorders,
             scaling=prediction.sentences(results, self._pace),
             unknowns=[
@@ -249,9 +257,9 @@ class _Rehearsal:
             ],
         )
 
-    def _journals(self, service: _Service) -> Recorded:
+    def _journals(self, service: _Service) -> QueueRecord:
         topic = self._run.deployment.topic
-        return observation.recorded(self._events(), addresses=(topic, service.queue), queue=service.queue)
+        return observation.read_records(self._events(), addresses=(topic, service.queue), queue=service.queue)
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
         for path in sorted(self._run.journals.iterdir()):

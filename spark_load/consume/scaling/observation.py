@@ -119,7 +119,7 @@ def _mean(values: Iterable[int | None]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldMessage:
     """A message in a worker's hands: from the answer of its receive until it was deleted or given back, or for good."""
 
     recorder: str
@@ -132,7 +132,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class QueueRecord:
     """What the journals of a run say of one queue.
 
     Args:
@@ -144,12 +144,12 @@ class Recorded:
     """
 
     sent: Sequence[tuple[int, str]] = ()
-    held: Sequence[Held] = ()
+    held: Sequence[HeldMessage] = ()
     empty_us: Sequence[int] = ()
     unrecorded_us: Sequence[int] = ()
 
 
-def recorded(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str], queue: str) -> Recorded:
+def read_records(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str], queue: str) -> QueueRecord:
     """Return what the events of all journals say of a queue; `addresses` is where its messages are published to."""
     targets, sent = set(addresses), dict[str, tuple[int, str]]()
     polls: dict[str, int] = {}
@@ -172,11 +172,13 @@ def recorded(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str], q
         elif kind == Kind.POLL:
             polls[event["call_id"]] = event["responded_at_us"]
     held = [
-        Held(recorder=worker, received_us=at_us, ended_us=ended.get(handle))
+        HeldMessage(recorder=worker, received_us=at_us, ended_us=ended.get(handle))
         for handle, (worker, at_us) in received.items()
     ]
     unrecorded_us = [first_us for (count, first_us), *_ in map(sorted, receives.values()) if count > 1]
-    return Recorded(sent=sorted(sent.values()), held=held, empty_us=list(polls.values()), unrecorded_us=unrecorded_us)
+    return QueueRecord(
+        sent=sorted(sent.values()), held=held, empty_us=list(polls.values()), unrecorded_us=unrecorded_us
+    )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class TaskPool:
             if is_overdue and task.killed_us is None:
                 task.killed_us = now_us
                 task.process.kill()
-        kept = self._kept
+        kept = self._tasks_to_keep
         for _ in range(self.desired - len(kept)):
             self._begin()
         unprotected = [task for task in reversed(kept) if not self._agent.is_protected(task.name)]
@@ -121,13 +121,13 @@ class TaskPool:
         return [task for task in self.tasks if task.ended_us is None]
 
     @property
-    def _kept(self) -> list[Task]:
+    def _tasks_to_keep(self) -> list[Task]:
         return [task for task in self.alive if task.stopped_us is None]
 
     @property
     def running_count(self) -> int:
         """Return how many tasks receive."""
-        return len([task for task in self._kept if task.polls_us is not None])
+        return len([task for task in self._tasks_to_keep if task.polls_us is not None])
 
     @property
     def is_settled(self) -> bool:
@@ -135,6 +135,6 @@ class TaskPool:
         return len(self.alive) == self.desired == self.running_count
 
     @property
-    def ended_by_themselves(self) -> list[Task]:
+    def tasks_ended_by_themselves(self) -> list[Task]:
         """Return the tasks that ended and were not told to."""
         return [task for task in self.tasks if task.ended_us is not None and task.stopped_us is None]

@@ -63,8 +63,8 @@ class EntryResults(NamedTuple):
         if not refused and len(taken) == len(ids) and all(map(_has_id, taken, ids)):
             columns = [[entry.get(name) for entry in taken] for name in ("MessageId", "SequenceNumber")]
             return cls([_OK] * len(ids), [None] * len(ids), *columns)
-        by_id = {id_: _taken(entry) for id_, entry in entries_by_id(taken).items()} | {
-            id_: _refused(entry) for id_, entry in entries_by_id(refused).items()
+        by_id = {id_: _accepted_entry(entry) for id_, entry in entries_by_id(taken).items()} | {
+            id_: _refused_entry(entry) for id_, entry in entries_by_id(refused).items()
         }
         return cls(*zip(*[by_id.get(id_, _MISSING) for id_ in ids], strict=True))
 
@@ -78,11 +78,11 @@ def _has_id(entry: Mapping[str, Any] | None, id_: str) -> bool:
     return bool(entry and entry.get("Id") == id_)
 
 
-def _taken(entry: Mapping[str, Any]) -> Entry:
+def _accepted_entry(entry: Mapping[str, Any]) -> Entry:
     return _OK, None, entry.get("MessageId"), entry.get("SequenceNumber")
 
 
-def _refused(entry: Mapping[str, Any]) -> Entry:
+def _refused_entry(entry: Mapping[str, Any]) -> Entry:
     """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
     return _FAIL if entry.get("SenderFault") else _INFO, entry.get("Code"), None, None
 

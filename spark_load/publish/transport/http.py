@@ -57,7 +57,7 @@ class HttpTransport:
     def _answer(self, arrival: Arrival) -> Answer:
         recorded_call = self._on_their_way.pop(arrival.key)
         results, is_answered = self._results(recorded_call.call, arrival)
-        self._ledger.answered(recorded_call, results, responded_at_us=arrival.at_us if is_answered else None)
+        self._ledger.add_answer(recorded_call, results, responded_at_us=arrival.at_us if is_answered else None)
         return Answer(recorded_call.call, _errors(results))
 
     def _results(self, call: Call, arrival: Arrival) -> tuple[EntryResults, bool]:

@@ -80,7 +80,7 @@ class Ledger:
         arrays = [_array(column, field.type) for column, field in zip(columns, _REPEATED, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
 
-    def answered(self, recorded_call: RecordedCall, results: EntryResults, *, responded_at_us: int | None) -> None:
+    def add_answer(self, recorded_call: RecordedCall, results: EntryResults, *, responded_at_us: int | None) -> None:
         """Remember what a call was answered; None as the instant when there was no answer."""
         self._unwritten.append((recorded_call, responded_at_us, results))
 
@@ -95,7 +95,7 @@ class Ledger:
         instants = [
             responded_at_us for recorded_call, responded_at_us, _ in answered for _ in range(recorded_call.call.size)
         ] + [None] * len(intents)
-        outcomes, errors, message_ids, numbers = map(_joined, zip(*results, strict=True))
+        outcomes, errors, message_ids, numbers = map(_join, zip(*results, strict=True))
         rows = pa.concat_batches([*_pieces(recorded_call for recorded_call, _, _ in answered), intents])
         columns = dict(zip(_REPEATED.names, rows.columns, strict=True)) | {
             "kind": _PUBLISHED,
@@ -126,7 +126,7 @@ def _pieces(recorded_calls: Iterable[RecordedCall]) -> list[pa.RecordBatch]:
     return [rows.slice(begin, end - begin) for rows, begin, end in pieces]
 
 
-def _joined(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
+def _join(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
     return list(itertools.chain.from_iterable(columns))
 
 

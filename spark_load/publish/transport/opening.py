@@ -18,7 +18,7 @@ from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.sdk import SdkTransport
 
 
-def chosen(name: str | None, endpoint_url: str, saboteur: str | None, *, destination: str = "topic") -> str:
+def choose_transport(name: str | None, endpoint_url: str, saboteur: str | None, *, destination: str = "topic") -> str:
     """Return the transport of a run: the one that is named, else the cheapest that does what the run asks for.
 
     Raises:
@@ -41,7 +41,7 @@ def chosen(name: str | None, endpoint_url: str, saboteur: str | None, *, destina
     return name or (BOTO3 if needs_sdk else SOCKETS)
 
 
-def opened(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
+def open_transport(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
     """Return the transport of that name to where a boto3 client points, with its region and credentials.
 
     The client is recorded; the ledger is for the transport that does not use it, and knows no proxies.

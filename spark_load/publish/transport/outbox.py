@@ -96,7 +96,7 @@ class OutboxTransport:
         until = self._clock.monotonic() + wait_seconds
         while self._waiting:
             self._look()
-            if (answers := self._taken()) or self._clock.monotonic() >= until:
+            if (answers := self._take_answers()) or self._clock.monotonic() >= until:
                 if not self._waiting:
                     self._ledger.flush()
                 return answers
@@ -111,7 +111,7 @@ class OutboxTransport:
             entry = (Outcome.OK.value, None, message_id, number)
             owners[id_].found[id_] = entry if is_sent else (Outcome.FAIL.value, status, None, None)
 
-    def _taken(self) -> list[Answer]:
+    def _take_answers(self) -> list[Answer]:
         now = self._clock.monotonic()
         has_ended = self._producer.poll() is not None
         over = [
@@ -126,7 +126,7 @@ class OutboxTransport:
     def _answer(self, waiting: _Waiting, missing: Entry) -> Answer:
         entries = [waiting.found.get(id_, missing) for id_ in waiting.ids]
         is_whole = len(waiting.found) == len(waiting.ids)
-        self._ledger.answered(
+        self._ledger.add_answer(
             waiting.recorded,
             EntryResults(*map(list, zip(*entries, strict=True))),
             responded_at_us=self._clock.now_us() if is_whole else None,

@@ -6,7 +6,7 @@ from collections import Counter
 import click
 import yaml
 
-from spark_load.faults.drawing import counted
+from spark_load.faults.drawing import count_by_kind
 from spark_load.faults.shapes import SHAPES, Shape
 from tests.chaos.virtual.running import result, witness
 from tests.chaos.virtual.schedules import story
@@ -29,7 +29,7 @@ def main(*, first: int, seeds: int, messages: int, shape: Shape, variant: str, s
             whole = story(seed, shape=shape, messages=messages)
             found = result(whole, variant)
             hits, events = hits + found.hits, events + found.events
-            scheduled.update({str(kind): count for kind, count in counted(whole.faults).items()})
+            scheduled.update({str(kind): count for kind, count in count_by_kind(whole.faults).items()})
             if found.violations:
                 invalid.append(seed)
                 click.echo(f"\nseed {seed}: INVALID: {found.violations[0]} ({len(found.violations)} in all)")

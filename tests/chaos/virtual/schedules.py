@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from spark_load.faults.drawing import Fault, Way, drawn
+from spark_load.faults.drawing import Fault, Way, draw_faults
 from spark_load.faults.shapes import ANSWERS, NETWORK, PROCESS, SHAPES, SLOWER_SECONDS, WIRE, FaultKind, Shape
 
 PRODUCER, RELAY, CONSUMER = "producer", "relay", "consumer"
@@ -46,7 +46,7 @@ def story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: flo
         for number in range(messages)
     )
     ways = [_way(kind) for kind in SHAPES[shape] if kind in _KINDS]
-    faults = drawn(ways, seed=seed, first_seconds=1.0, until_seconds=seconds, every_seconds=2.0)
+    faults = draw_faults(ways, seed=seed, first_seconds=1.0, until_seconds=seconds, every_seconds=2.0)
     return Story(seed=seed, publishes=publishes, faults=faults)
 
 

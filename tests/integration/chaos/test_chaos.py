@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from emulator import localstack
 from sluice.judge.checker.verdict import Status
 from sluice.judge.databases import Anomaly
-from spark_load.faults.lines import Lines, canned
+from spark_load.faults.lines import Lines, make_answer
 from spark_load.faults.shapes import FaultKind
 from tests.chaos.run import Run, Settings
 from tests.chaos.system import database
@@ -26,13 +26,13 @@ _SETTINGS = Settings(seed=11, commits=160, seconds=14, groups=12, producers=2)
 def test_a_canned_answer_is_one_of_http_and_the_one_that_is_cut_is_shorter_than_it_says() -> None:
     """Each hangs up: what is left of the connection is nobody's."""
     for name in ("500", "503", "throttled", "garbage", "cut-short"):
-        head, _, body = canned(name, is_json=True).partition(b"\r\n\r\n")
+        head, _, body = make_answer(name, is_json=True).partition(b"\r\n\r\n")
         length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
         assert head.startswith(b"HTTP/1.1 ")
         assert head.endswith(b"Connection: close")
         assert (length > len(body)) == (name == "cut-short")
-    assert b"ThrottlingException" in canned("throttled", is_json=True)
-    assert b"<Code>Throttling</Code>" in canned("throttled", is_json=False)
+    assert b"ThrottlingException" in make_answer("throttled", is_json=True)
+    assert b"<Code>Throttling</Code>" in make_answer("throttled", is_json=False)
 
 
 def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended() -> None:

@@ -16,7 +16,7 @@ from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
-from spark_load.publish.transport.opening import chosen
+from spark_load.publish.transport.opening import choose_transport
 from spark_load.run import driver
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Progress
@@ -90,7 +90,9 @@ def run_load(
         seed=seed,
         target=target,
         saboteur=saboteur,
-        transport=chosen(None, where.client("sns").meta.endpoint_url, saboteur, destination=named.profile.destination),
+        transport=choose_transport(
+            None, where.client("sns").meta.endpoint_url, saboteur, destination=named.profile.destination
+        ),
         watch=watch,
         faults=faults,
     )

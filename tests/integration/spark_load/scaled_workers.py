@@ -17,7 +17,7 @@ from sluice.recorder.journal import Journal
 from sluice.recorder.recorder import Recorder, host_name
 from spark_load.consume.scaling import control
 from spark_load.consume.scaling.observation import rehearsed_services
-from spark_load.consume.worker_processes import Worked
+from spark_load.consume.worker_processes import WorkersResult
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.runtime import deployment
@@ -58,7 +58,7 @@ def run_on_queue(
         )
 
 
-def rehearse(run: Run, groups: Sequence[str]) -> tuple[Worked, dict[str, Any]]:
+def rehearse(run: Run, groups: Sequence[str]) -> tuple[WorkersResult, dict[str, Any]]:
     """Publish a message to each of the groups, in that order and at once; return what became of the run's service."""
     clock = SystemClock()
     coordinator = run.coordinator(clock)

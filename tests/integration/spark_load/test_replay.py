@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sluice.judge import report
 from sluice.judge.checker.verdict import Status
-from spark_load.judge.arrivals import published
+from spark_load.judge.arrivals import read_publishes
 from spark_load.profiles import profile, trace
 from spark_load.runtime import deployment
 from tests.integration.spark_load.loads import LOCAL, run_load
@@ -24,7 +24,7 @@ def _traced(folder: Path) -> profile.NamedProfile:
     random = np.random.default_rng(7)
     instants = np.sort(np.repeat(np.arange(6) * 1_000_000, MESSAGES // 6) + random.integers(0, 300_000, MESSAGES))
     groups = np.minimum(random.geometric(0.4, MESSAGES), 6)
-    trace.write(trace.ranked(instants, groups, random.integers(200, 900, MESSAGES)), folder / "bursts.parquet")
+    trace.write(trace.rank_arrivals(instants, groups, random.integers(200, 900, MESSAGES)), folder / "bursts.parquet")
     (folder / "bursts.yaml").write_text(
         "replay:\n  file: bursts.parquet\n  speed: 2\npublish_tasks: 2\nlateness_budget_seconds: 30\n"
         "drain_timeout_seconds: 15\n"
@@ -43,7 +43,7 @@ def test_a_replay_sends_every_message_once_and_says_how_near_it_came(
     assert verdict.status is Status.VALID, verdict.unknowns
     assert named.trace_file is not None
     recorded, _ = trace.read(named.trace_file)
-    again = published(folder).arrivals
+    again = read_publishes(folder).arrivals
     assert sorted(Counter(again.group_rank.tolist()).values()) == sorted(recorded.group_counts.tolist())
     found = verdict.measures["replay"]
     assert (found["planned"], found["published"], found["skew_error"]) == (MESSAGES, MESSAGES, 0)

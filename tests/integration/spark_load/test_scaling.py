@@ -20,7 +20,7 @@ from sluice.rehearse.model.simulation import KnownMetrics
 from spark_load.consume import worker_processes
 from spark_load.consume.scaling import control, prediction
 from spark_load.consume.scaling.ecs_agent import EcsAgent
-from spark_load.consume.scaling.observation import Observation, Pace, recorded
+from spark_load.consume.scaling.observation import Observation, Pace, read_records
 from spark_load.consume.scaling.task_pool import TaskPool
 from spark_load.profiles import profile
 from spark_load.runtime import deployment
@@ -128,7 +128,7 @@ def _pool(run: Run, *, is_protected: bool, stop_timeout_seconds: float) -> Itera
         seen.tasks = pool.tasks
         seen.recorders = {name: worker_processes.recorder(run, worker) for name, worker in workers.items()}
         pace = Pace(begun_us=pool.tasks[0].started_us, minute_seconds=60, poll_seconds=1, handler_seconds=2)
-        return prediction.stops(seen, recorded(events, addresses=(queue,), queue=queue), pace)
+        return prediction.stops(seen, read_records(events, addresses=(queue,), queue=queue), pace)
 
     with EcsAgent(clock) as agent:
         pool = TaskPool("billing", begin, agent=agent, stop_timeout_seconds=stop_timeout_seconds, clock=clock)

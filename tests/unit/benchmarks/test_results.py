@@ -15,8 +15,8 @@ def test_a_table_is_kept_read_and_shown_with_the_day_of_its_measurement(
 
     report.write(report.Section(tables={"storage": made}, plots={}), measured="2026-11-26, 1 round")
 
-    assert list(report.stored()) == ["storage"]
-    assert report.stored()["storage"].markdown() == (
+    assert list(report.read_tables()) == ["storage"]
+    assert report.read_tables()["storage"].markdown() == (
         "| what | bytes |\n| --- | ---: |\n| a row | 7 |\n| another | 1,092 |\n\n*2026-11-26, 1 round.*"
     )
 
@@ -25,4 +25,4 @@ def test_every_kept_table_is_written_as_the_benchmarks_write_it() -> None:
     """A result is one row a line, so that a diff shows which was measured again."""
     kept = {path.name: path.read_text(encoding="utf-8") for path in report.RESULTS.iterdir()}
 
-    assert {f"{name}.json": made.to_json() for name, made in report.stored().items()} == kept
+    assert {f"{name}.json": made.to_json() for name, made in report.read_tables().items()} == kept

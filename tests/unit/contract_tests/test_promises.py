@@ -12,7 +12,7 @@ from sluice import deviations
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.saboteurs import SABOTEURS
 from tests.support.project import PROJECT
-from tools.cited_tests import CITED, untested
+from tools.cited_tests import CITED, untested_evidence
 from tools.cited_tests import evidence as every_evidence
 
 _CITED = json.loads(CITED.read_text(encoding="utf-8"))["tests"]
@@ -159,7 +159,7 @@ def test_deviations_name_what_exists() -> None:
 def test_every_fact_is_a_promise_or_has_a_reason_why_not() -> None:
     """What was collected about AWS is not dropped silently; and a reason does not outlive its fact or its cause."""
     facts = {f"{area}-{number}" for area, numbers in _NUMBERS.items() for number in numbers.split()}
-    left_out = untested()
+    left_out = untested_evidence()
 
     assert sorted(facts - set(PROMISES) - set(left_out)) == []
     assert sorted(set(left_out) - facts) == []

@@ -100,7 +100,9 @@ def test_a_recording_is_the_traffic_of_what_was_published(tmp_path: Path) -> Non
 
 
 def test_a_replayed_profile_is_the_traffic_of_its_trace_at_its_speed(tmp_path: Path) -> None:
-    trace.write(trace.ranked(np.array([0, 4, 8]) * 1_000_000, np.array([0, 1, 1]), np.ones(3)), tmp_path / "t.parquet")
+    trace.write(
+        trace.rank_arrivals(np.array([0, 4, 8]) * 1_000_000, np.array([0, 1, 1]), np.ones(3)), tmp_path / "t.parquet"
+    )
 
     traffic = of_profile(_profile(tmp_path, "replay: {file: t.parquet, speed: 2}"), TASKS, seed=1).traffic
 

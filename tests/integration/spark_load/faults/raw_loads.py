@@ -14,9 +14,9 @@ from sluice.judge.judge import Planned, RunFacts, judge
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.job import Consumer
 from spark_load.faults import servers
-from spark_load.faults.shapes import Targets, scheduled
+from spark_load.faults.shapes import Targets, schedule_faults
 from spark_load.publish.job import publish_share
-from spark_load.run.harm import harmed
+from spark_load.run.harm import harm_run
 from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import DRIVER, Run, task_context
 
@@ -41,8 +41,8 @@ def loaded(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
     """Offer the load under its faults and consume it, in threads of this process, and judge what became of it."""
     load = run.plan.profile
     targets = Targets.of(consumer="raw", consumers=QUEUES, consumers_per_queue=1, restarts=servers.restartable())
-    schedule = scheduled(load.faults, targets, seed=1, duration_seconds=load.duration_seconds)
-    with harmed(run, schedule) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(4) as pool:
+    schedule = schedule_faults(load.faults, targets, seed=1, duration_seconds=load.duration_seconds)
+    with harm_run(run, schedule) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(4) as pool:
         publishing = pool.submit(publish, harm.run)
         consuming = [pool.submit(_consume, run, queue) for queue in QUEUES]
         eventually(
@@ -87,6 +87,6 @@ def _judged(run: Run) -> Verdict:
         expectation=expectation,
         target="endpoint",
         recorders={**recorders, "publish-0": None, "driver-0": None},
-        allowed=run.plan.profile.allowed(),
+        allowed=run.plan.profile.allowed_anomalies(),
     )
     return judge(engine, facts)

@@ -92,7 +92,7 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
     now_us = SystemClock(run.clock_offset_us).now_us()
     done = resume.read(spark, run)
 
-    rows = resume.left(spark, run, job.plan_rows(spark, run)).collect()
+    rows = resume.rows_left(spark, run, job.plan_rows(spark, run)).collect()
     next_us = resume.next_offset_us(spark, run, job.plan_rows(spark, run))
     begin_by_us = resume.begin_by_us(spark, replace(run, resumed_at_us=200_000), job.plan_rows(spark, run))
 
@@ -118,7 +118,7 @@ def test_a_publisher_with_nothing_left_keeps_a_journal_too(
     run.coordinator(clock).reach(Step.START, clock.now_us())
     resume.read(spark, run)
 
-    ended = job.publish(spark, run, resume.left(spark, run, job.plan_rows(spark, run))).collect()
+    ended = job.publish(spark, run, resume.rows_left(spark, run, job.plan_rows(spark, run))).collect()
 
     assert [row.asDict() for row in ended] == [{"worker": "publish-0", "done": 0, "abandoned": 0}]
     assert [event.kind for event in events_of_worker(run, "publish-0")] == [Kind.OPENED, Kind.CLOSED]

@@ -15,7 +15,7 @@ from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.testing import deploy
 from spark_load.consume import effects, worker_processes
 from spark_load.faults import servers
-from spark_load.faults.shapes import RELAYS, Targets, scheduled
+from spark_load.faults.shapes import RELAYS, Targets, schedule_faults
 from spark_load.profiles import profile, trace
 from spark_load.publish.bodies import epoch_of
 from spark_load.runtime import deployment
@@ -85,7 +85,7 @@ def load(tmp_path: Path) -> profile.NamedProfile:
     random = np.random.default_rng(7)
     instants = np.sort(random.integers(0, SECONDS * 1_000_000, MESSAGES))
     groups = np.concatenate((np.arange(GROUPS), random.integers(0, GROUPS, MESSAGES - GROUPS)))
-    trace.write(trace.ranked(instants, groups, np.full(MESSAGES, 200)), tmp_path / "recorded.parquet")
+    trace.write(trace.rank_arrivals(instants, groups, np.full(MESSAGES, 200)), tmp_path / "recorded.parquet")
     (tmp_path / "faulty.yaml").write_text(LOAD, encoding="utf-8")
     return profile.load(str(tmp_path / "faulty.yaml"))
 
@@ -100,7 +100,7 @@ def _harmed(spark: SparkSession, where: deployment.Deployment, runs: Path, load:
         database=servers.database(),
         restarts=servers.restartable(),
     )
-    schedule = scheduled(load.profile.faults, targets, seed=SEED, duration_seconds=SECONDS)
+    schedule = schedule_faults(load.profile.faults, targets, seed=SEED, duration_seconds=SECONDS)
     verdict, _ = run_load(spark, where, runs, load, seed=SEED, environment=ENVIRONMENT, faults=schedule)
     return verdict
 

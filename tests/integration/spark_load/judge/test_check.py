@@ -42,7 +42,7 @@ def _checked(
     has_other_producers: bool = False,
 ) -> Verdict:
     require_history(place)
-    with parts.opened(spark, place) as opened:
+    with parts.open_recording(spark, place) as opened:
         return recording.check(opened, place, queues, target, has_other_producers=has_other_producers)[0]
 
 

@@ -68,7 +68,7 @@ def test_spark_tells_the_same_of_a_recording_as_this_process(spark: SparkSession
     case.make(place)
     here, there = (
         _judgement_or_refusal(_opened_here, place, case),
-        _judgement_or_refusal(partial(parts.opened, spark), place, case),
+        _judgement_or_refusal(partial(parts.open_recording, spark), place, case),
     )
 
     assert json.loads(json.dumps(here)) == json.loads(json.dumps(there))

@@ -14,7 +14,7 @@ from sluice.history.events import short_hash
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from sluice.recorder.journal import Journal, read_journal
-from spark_load.faults.signals import signalled
+from spark_load.faults.signals import send_signal
 from spark_load.plan.plan import Plan, message_group_id
 from spark_load.profiles.profile import Profile
 from spark_load.publish.bodies import Envelopes, run_of
@@ -150,7 +150,7 @@ def test_of_what_a_producer_has_that_ended_nobody_knows(publishing: Publishing) 
     publishing.transport.send([publishing.call((4, 0))])
     publishing.wait_for(1)
 
-    assert signalled(producer.pid, signal.SIGKILL)
+    assert send_signal(producer.pid, signal.SIGKILL)
     first = publishing.answer()
     publishing.transport.send([publishing.call((5, 1))])
 

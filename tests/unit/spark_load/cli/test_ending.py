@@ -23,7 +23,7 @@ class _Dead:
 
 
 def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_session, "_started", lambda *_: _Dead())
+    monkeypatch.setattr(spark_session, "_start", lambda *_: _Dead())
 
     with pytest.raises(ZeroDivisionError), spark_session.running(1):
         _ = 1 / 0
@@ -42,7 +42,7 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
 ) -> None:
     """The verdict was written before; it is told, and so is how the page is drawn later."""
 
-    def stopped(_folder: Path) -> driver.Stored:
+    def stopped(_folder: Path) -> driver.StoredRun:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(driver, "find_stored", stopped)

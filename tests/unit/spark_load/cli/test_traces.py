@@ -15,7 +15,7 @@ from sluice.cli.main import cli
 from sluice.errors import ConfigError, MessagingError
 from sluice.recorder import record
 from sluice.recorder.journal import SCHEMA
-from spark_load.judge.arrivals import published
+from spark_load.judge.arrivals import read_publishes
 from spark_load.profiles import profile, trace
 from tests.support.histories.recorded_services import Shop, create_queue
 
@@ -91,7 +91,7 @@ def test_repeats_of_one_instant_are_repeats_and_a_standard_queue_drops_none(tmp_
     _write_publishes(tmp_path / "fifo", same, same, same)
     _write_publishes(tmp_path / "standard", *[{**same, "queue": "t"}] * 3)
 
-    fifo, standard = published(tmp_path / "fifo"), published(tmp_path / "standard")
+    fifo, standard = read_publishes(tmp_path / "fifo"), read_publishes(tmp_path / "standard")
 
     assert (len(fifo.arrivals), fifo.repeat_count, fifo.repeat_seconds) == (1, 2, 0)
     assert (len(standard.arrivals), standard.repeat_count) == (3, 0)
@@ -209,7 +209,7 @@ def test_of_a_load_test_the_warm_up_and_the_end_markers_are_left_out(tmp_path: P
     )
     (tmp_path / "run.json").write_text('{"described": {"profile": {"payload_bytes": 40}}}')
 
-    found = published(tmp_path)
+    found = read_publishes(tmp_path)
 
     assert found.arrivals.offset_us.tolist() == [0, 1_000_000]
     assert trace.payload_bytes(found.arrivals.body_bytes).tolist() == [40, 40]

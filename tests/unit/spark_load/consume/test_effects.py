@@ -9,7 +9,7 @@ from sluice.history.events import END_TYPE
 from sluice.judge.databases import Anomaly, judge
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
-from spark_load.consume.effects import Effect, compared, is_all_sent, passed_count, rows_of, undone
+from spark_load.consume.effects import Effect, is_all_sent, missing_effects, passed_count, rows_of, unrecorded_effects
 
 
 def _effect(idx: int, *, is_late: bool = False) -> Effect:
@@ -22,14 +22,14 @@ def _key(idx: int) -> tuple[str, str, int]:
 
 def test_an_effect_nobody_wrote_down_is_added_once_and_a_second_one_too() -> None:
     """Its worker was killed behind the commit. Two effects are two events, of which the checker makes R2."""
-    events = list(compared([_effect(1), _effect(2), _effect(2)], Counter([_key(1)]), "billing"))
+    events = list(unrecorded_effects([_effect(1), _effect(2), _effect(2)], Counter([_key(1)]), "billing"))
 
     assert [(event["kind"], event["queue"], event["idx"]) for event in events] == [("handled", "billing", 2)] * 2
-    assert list(compared([_effect(1)], Counter([_key(1)]), "billing")) == []
+    assert list(unrecorded_effects([_effect(1)], Counter([_key(1)]), "billing")) == []
 
 
 def test_an_effect_the_database_has_not_is_named_and_an_end_marker_has_none() -> None:
-    assert undone([_effect(1)], Counter([_key(1), _key(2), _key(-3)])) == [_key(2)]
+    assert missing_effects([_effect(1)], Counter([_key(1), _key(2), _key(-3)])) == [_key(2)]
 
 
 def _wrong(folder: Path, effects: list[Effect], *, outbox: Path | None, late: int | None = None) -> list[Anomaly]:

@@ -7,10 +7,10 @@ import pytest
 from sluice.declaration import Consumer, Environment, Removal
 from spark_load.consume.scaling import observation, prediction
 from spark_load.consume.scaling.observation import (
-    Held,
+    HeldMessage,
     Observation,
     Pace,
-    Recorded,
+    QueueRecord,
     RehearsedService,
     Sample,
     rehearsed_services,
@@ -105,11 +105,11 @@ def test_journals_tell_who_held_which_message_and_which_polls_were_empty() -> No
         _event("received", 107, **received | {"receipt_handle_hash": "i", "queue": "other"}),
     ]
 
-    found = observation.recorded(events, addresses=("topic", QUEUE), queue=QUEUE)
+    found = observation.read_records(events, addresses=("topic", QUEUE), queue=QUEUE)
 
-    assert found == Recorded(
+    assert found == QueueRecord(
         sent=[(101 * SECOND_US, "g")],
-        held=[Held(recorder="w", received_us=103 * SECOND_US, ended_us=106 * SECOND_US)],
+        held=[HeldMessage(recorder="w", received_us=103 * SECOND_US, ended_us=106 * SECOND_US)],
         empty_us=[102 * SECOND_US],
         unrecorded_us=[],
     )
@@ -132,7 +132,7 @@ def test_a_message_in_hand_when_its_worker_was_stopped_is_told_with_the_workers_
     seen = Observation(rehearsed=_rehearsed(), tasks=tasks)
     seen.recorders = {"billing-0": "of-0", "billing-1": "of-1", "billing-2": "of-2"}
 
-    stopped = prediction.stops(seen, observation.recorded(events, addresses=(QUEUE,), queue=QUEUE), PACE)
+    stopped = prediction.stops(seen, observation.read_records(events, addresses=(QUEUE,), queue=QUEUE), PACE)
 
     assert [(stop["task"], stop["held_messages"], stop["is_killed"], stop["minute"]) for stop in stopped] == [
         ("billing-0", 1, False, 2.5),
@@ -149,8 +149,8 @@ def test_the_same_messages_are_predicted_in_the_same_minutes() -> None:
     seen, minutes = Observation(rehearsed=_rehearsed(), tasks=[_task("billing-0")], is_back=True), 6
     for _ in range(minutes):
         observation.add_minute(seen.series, [Sample(0, 1, 1)], desired=1, lanes=2, pace=PACE)
-    held = [Held(recorder="w", received_us=101 * SECOND_US, ended_us=101_600_000)]
-    journals = Recorded(sent=[(101 * SECOND_US, "g"), (103 * SECOND_US, "g")], held=held, empty_us=[104 * SECOND_US])
+    held = [HeldMessage(recorder="w", received_us=101 * SECOND_US, ended_us=101_600_000)]
+    journals = QueueRecord(sent=[(101 * SECOND_US, "g"), (103 * SECOND_US, "g")], held=held, empty_us=[104 * SECOND_US])
 
     found = prediction.result(seen, journals, PACE)
 

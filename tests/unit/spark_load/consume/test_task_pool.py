@@ -138,7 +138,7 @@ def test_a_task_that_does_not_end_is_killed_when_its_stop_timeout_is_over_and_on
     pooled.pool.tend()
 
     assert (before, pooled.signals) == (["SIGTERM"], [["SIGTERM", "SIGKILL"]])
-    assert (pooled.pool.alive, pooled.pool.ended_by_themselves, pooled.pool.is_settled) == ([], [], True)
+    assert (pooled.pool.alive, pooled.pool.tasks_ended_by_themselves, pooled.pool.is_settled) == ([], [], True)
 
 
 def test_a_task_that_ends_unasked_is_noticed(pooled: Pooled) -> None:
@@ -146,7 +146,7 @@ def test_a_task_that_ends_unasked_is_noticed(pooled: Pooled) -> None:
     pooled.processes[0].code = 2
     pooled.pool.tend()
 
-    assert [task.name for task in pooled.pool.ended_by_themselves] == ["billing-0"]
+    assert [task.name for task in pooled.pool.tasks_ended_by_themselves] == ["billing-0"]
 
 
 def test_protection_ends_by_itself_when_it_expires(agent: EcsAgent, clock: VirtualClock) -> None:

@@ -38,7 +38,7 @@ def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_pat
     run = _run(tmp_path)
     run.coordinator(SystemClock()).reach(Step.STOP)
 
-    assert worker_processes.work(run) == worker_processes.Worked()
+    assert worker_processes.work(run) == worker_processes.WorkersResult()
     assert [path.name for path in tmp_path.iterdir()] == ["board-0"]
 
 
@@ -145,7 +145,7 @@ def test_a_worker_that_worked_before_it_ended_with_an_error_is_not_counted_among
         assert len(begun) < 100, "it is never given up"
 
     assert len(begun) == 15 + 20
-    assert places.all[0].given_up is not None
+    assert places.all[0].abandoned_worker is not None
     assert len(places.all[0].crashed) == len(begun)
 
 

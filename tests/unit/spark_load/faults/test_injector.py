@@ -18,7 +18,7 @@ from sluice.errors import HistoryError
 from spark_load.faults import lines as lines_module
 from spark_load.faults import servers
 from spark_load.faults.drawing import Fault
-from spark_load.faults.injector import Held, Injector, Poison, Record
+from spark_load.faults.injector import DatabaseLocks, Injector, Poison, Record
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import FaultKind
@@ -48,14 +48,14 @@ def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float
 
 
 def _injector(
-    *faults: Fault[FaultKind], processes: _Processes, lines: Lines, record: Record, held: Held | None = None
+    *faults: Fault[FaultKind], processes: _Processes, lines: Lines, record: Record, held: DatabaseLocks | None = None
 ) -> Injector:
     return Injector(
         faults=faults,
         begun_us=SystemClock().now_us(),
         processes=processes,
         lines=lines,
-        databases=Held({}) if held is None else held,
+        databases=DatabaseLocks({}) if held is None else held,
         restarts=Restarts(),
         record=record,
         clock=SystemClock(),
@@ -73,7 +73,11 @@ def _followed(faults: Sequence[Fault[FaultKind]], processes: _Processes) -> dict
     with Lines() as lines:
         lines.open("billing-1:endpoint", lambda: asyncio.open_connection("127.0.0.1", 1))
         _injector(
-            *faults, processes=processes, lines=lines, record=record, held=Held({"billing": Path("/nowhere/inbox.db")})
+            *faults,
+            processes=processes,
+            lines=lines,
+            record=record,
+            held=DatabaseLocks({"billing": Path("/nowhere/inbox.db")}),
         ).run()
     assert len(written) == len(faults)
     return dict(written)
@@ -210,7 +214,7 @@ def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
     file = tmp_path / "inbox.db"
     with closing(sqlite3.connect(file, timeout=0)) as other:
         other.execute("CREATE TABLE t (n INTEGER)")
-        held = Held({"billing": file})
+        held = DatabaseLocks({"billing": file})
 
         assert held.hold("billing")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -224,7 +228,7 @@ def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
 
 def test_a_database_that_is_not_yet_made_is_not_made_by_a_lock(tmp_path: Path) -> None:
     """Where consumers begin later, the workers would take the empty file for theirs, and miss their tables."""
-    held = Held({"billing": tmp_path / "inbox.db"})
+    held = DatabaseLocks({"billing": tmp_path / "inbox.db"})
 
     assert not held.hold("billing")
     held.release("billing")
@@ -245,7 +249,7 @@ def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_f
             processes=processes,
             lines=lines,
             record=lambda fault, _began, _ended, is_met: written.append((fault.kind, is_met)),
-            held=Held({"billing": file}),
+            held=DatabaseLocks({"billing": file}),
         )
         following = threading.Thread(target=injector.run)
         following.start()

@@ -21,7 +21,7 @@ from spark_load.faults.shapes import (
     again_max,
     as_given,
     require_possible,
-    scheduled,
+    schedule_faults,
 )
 from spark_load.profiles.profile import parse
 
@@ -42,11 +42,11 @@ GOOD = "messages_per_second: 10\nduration_seconds: 30\ngroup_count: 2\n"
 
 def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> None:
     """The profile's seed goes before the run's."""
-    drawn = scheduled(CHAOS, TARGETS, seed=7, duration_seconds=60)
+    drawn = schedule_faults(CHAOS, TARGETS, seed=7, duration_seconds=60)
 
-    assert drawn == scheduled(CHAOS, TARGETS, seed=7, duration_seconds=60)
-    assert drawn != scheduled(CHAOS, TARGETS, seed=8, duration_seconds=60)
-    assert drawn == scheduled(replace(CHAOS, seed=7), TARGETS, seed=8, duration_seconds=60)
+    assert drawn == schedule_faults(CHAOS, TARGETS, seed=7, duration_seconds=60)
+    assert drawn != schedule_faults(CHAOS, TARGETS, seed=8, duration_seconds=60)
+    assert drawn == schedule_faults(replace(CHAOS, seed=7), TARGETS, seed=8, duration_seconds=60)
 
 
 def test_through_an_outbox_relays_are_harmed_and_their_lines_in_place_of_the_publishers() -> None:
@@ -68,9 +68,11 @@ def test_every_kind_of_a_shape_comes_and_each_fault_ends_in_its_window(
     shape: Shape, seed: int, targets: Targets
 ) -> None:
     """A worker harmed at the very end would have no time to come back."""
-    faults = scheduled(Faults(shape=shape, after_seconds=3, until_seconds=40), targets, seed=seed, duration_seconds=60)
+    faults = schedule_faults(
+        Faults(shape=shape, after_seconds=3, until_seconds=40), targets, seed=seed, duration_seconds=60
+    )
 
-    possible = {kind for kind in SHAPES[shape] if targets.drawn_of(kind, shape)}
+    possible = {kind for kind in SHAPES[shape] if targets.draw_targets(kind, shape)}
     assert {fault.kind for fault in faults} == possible
     assert [fault for fault in faults if not 3 <= fault.at_seconds <= fault.until_seconds <= 40] == []
     assert [fault for fault in faults if fault.target not in targets.of_kind(fault.kind)] == []
@@ -80,20 +82,20 @@ def test_a_calm_shape_has_none_and_of_raw_consumers_only_the_network_is_harmed()
     """They are Spark's tasks, which it does not run a second time."""
     assert not set(LOSSY) & {kind for kinds in SHAPES.values() for kind in kinds}
     assert set(SHAPES) == set(get_args(Shape.__value__))
-    assert scheduled(Faults(), TARGETS, seed=1, duration_seconds=60) == ()
-    assert {fault.kind for fault in scheduled(CHAOS, RAW, seed=1, duration_seconds=60)} == set(NETWORK)
+    assert schedule_faults(Faults(), TARGETS, seed=1, duration_seconds=60) == ()
+    assert {fault.kind for fault in schedule_faults(CHAOS, RAW, seed=1, duration_seconds=60)} == set(NETWORK)
     with pytest.raises(ConfigError, match=r"faults\.shape is 'crashes', allowed here is one of calm"):
-        scheduled(Faults(shape="crashes"), RAW, seed=1, duration_seconds=60)
+        schedule_faults(Faults(shape="crashes"), RAW, seed=1, duration_seconds=60)
 
 
 def test_publishers_are_harmed_where_their_processes_are_on_this_machine() -> None:
     """With raw consumers too: Spark runs a publisher again that a fault ended, and nobody else."""
     here = Targets.of(consumer="raw", consumers=("audit",), consumers_per_queue=2, publish_tasks=2)
-    crashes = scheduled(Faults(shape="crashes"), here, seed=1, duration_seconds=60)
+    crashes = schedule_faults(Faults(shape="crashes"), here, seed=1, duration_seconds=60)
 
     assert {fault.target for fault in crashes} == {"publish-0", "publish-1"}
     assert again_max(crashes) == sum(fault.kind in INSTANT for fault in crashes) > 1
-    assert again_max(scheduled(CHAOS, RAW, seed=1, duration_seconds=60)) == 0
+    assert again_max(schedule_faults(CHAOS, RAW, seed=1, duration_seconds=60)) == 0
     assert here.of_kind(FaultKind.SKEW) == ()
     named_alike = Targets.of(consumer="worker", consumers=("publish",), consumers_per_queue=1, publish_tasks=1)
     assert named_alike.of_kind(FaultKind.KILL) == ("publish-0",)
@@ -104,10 +106,10 @@ def test_a_publisher_is_not_frozen_for_longer_than_what_it_sent_is_remembered() 
         given = f"{{given: [{{kind: freeze, target: {target}, at_seconds: 1, until_seconds: {until_seconds}}}]}}"
         return parse(f"{GOOD}faults: {given}", source="p").faults
 
-    assert len(scheduled(frozen("publish-0", 241), TARGETS, seed=1, duration_seconds=600)) == 1
-    assert len(scheduled(frozen("audit-0", 242), TARGETS, seed=1, duration_seconds=600)) == 1
+    assert len(schedule_faults(frozen("publish-0", 241), TARGETS, seed=1, duration_seconds=600)) == 1
+    assert len(schedule_faults(frozen("audit-0", 242), TARGETS, seed=1, duration_seconds=600)) == 1
     with pytest.raises(ConfigError, match="publish-0 is frozen for 241 s, allowed is at most 240: what it sent before"):
-        scheduled(frozen("publish-0", 242), TARGETS, seed=1, duration_seconds=600)
+        schedule_faults(frozen("publish-0", 242), TARGETS, seed=1, duration_seconds=600)
 
 
 @pytest.mark.parametrize(("pause_seconds", "is_refused"), [(0, True), (59, True), (60, False)])
@@ -122,15 +124,15 @@ def test_freezes_of_a_publisher_with_little_time_between_are_one(pause_seconds: 
 
     frozen = pytest.raises(ConfigError, match=f"publish-0 is frozen for {242 + pause_seconds} s, allowed is at most")
     with frozen if is_refused else nullcontext():
-        assert len(scheduled(faults, TARGETS, seed=1, duration_seconds=600)) == 2
+        assert len(schedule_faults(faults, TARGETS, seed=1, duration_seconds=600)) == 2
 
 
 def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
     """So a failing one can be cut down and run again."""
-    drawn = scheduled(CHAOS, TARGETS, seed=7, duration_seconds=60)
+    drawn = schedule_faults(CHAOS, TARGETS, seed=7, duration_seconds=60)
     profile = parse(f"{GOOD}consumer: worker\nfaults: {as_given(drawn)}", source="p")
 
-    assert scheduled(profile.faults, TARGETS, seed=1, duration_seconds=1) == drawn
+    assert schedule_faults(profile.faults, TARGETS, seed=1, duration_seconds=1) == drawn
 
 
 @pytest.mark.parametrize(
@@ -186,11 +188,11 @@ def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
     ).faults
 
     with pytest.raises(ConfigError, match="'nobody', allowed for 'kill' is one of audit-0, audit-1, billing-0"):
-        scheduled(given, TARGETS, seed=1, duration_seconds=60)
+        schedule_faults(given, TARGETS, seed=1, duration_seconds=60)
     with pytest.raises(ConfigError, match="fault is 'kill', allowed here is one of cut, stall, slow, lo"):
-        scheduled(given, RAW, seed=1, duration_seconds=60)
+        schedule_faults(given, RAW, seed=1, duration_seconds=60)
     with pytest.raises(ConfigError, match="after_seconds is 2, allowed is less than 2, when the last fault has to"):
-        scheduled(CHAOS, TARGETS, seed=1, duration_seconds=2)
+        schedule_faults(CHAOS, TARGETS, seed=1, duration_seconds=2)
 
 
 @pytest.mark.parametrize(
@@ -214,12 +216,12 @@ def test_two_given_faults_of_one_thing_do_not_overlap(first: str, second: str, *
             f"{GOOD}faults: {{given: [{later}, {{{first}, at_seconds: 1, until_seconds: 5}}]}}", source="p"
         ).faults
 
-    assert len(scheduled(given(5), POSTGRES, seed=1, duration_seconds=60)) == 2
+    assert len(schedule_faults(given(5), POSTGRES, seed=1, duration_seconds=60)) == 2
     if is_refused:
         with pytest.raises(ConfigError, match=r"is until 5 s, and \w+ of \S+ from 4 s, allowed is one at a time"):
-            scheduled(given(4), POSTGRES, seed=1, duration_seconds=60)
+            schedule_faults(given(4), POSTGRES, seed=1, duration_seconds=60)
     else:
-        assert len(scheduled(given(4), POSTGRES, seed=1, duration_seconds=60)) == 2
+        assert len(schedule_faults(given(4), POSTGRES, seed=1, duration_seconds=60)) == 2
 
 
 def test_a_given_fault_happens_once_and_keeps_its_instant_to_the_last_digit() -> None:
@@ -231,7 +233,7 @@ def test_a_given_fault_happens_once_and_keeps_its_instant_to_the_last_digit() ->
             for instant in instants
         ]
         given = parse(f"{GOOD}faults: {{given: {kills}}}", source="p").faults
-        return [fault.brief for fault in scheduled(given, TARGETS, seed=1, duration_seconds=60)]
+        return [fault.brief for fault in schedule_faults(given, TARGETS, seed=1, duration_seconds=60)]
 
     assert briefs(12345.671, 12345.672) == ["kill of billing-0 at 12345.671 s", "kill of billing-0 at 12345.672 s"]
     with pytest.raises(ConfigError, match="is until 7 s, and kill of billing-0 from 7 s, allowed is one at a time"):
@@ -242,9 +244,9 @@ def test_a_given_fault_happens_once_and_keeps_its_instant_to_the_last_digit() ->
 def test_what_is_drawn_could_be_given(seed: int) -> None:
     """Two of these seeds begin a fault when the window is over, which would take no time and is left out."""
     faults = replace(CHAOS, every_seconds=0.2, until_seconds=6)
-    drawn = scheduled(faults, TARGETS, seed=seed, duration_seconds=60)
+    drawn = schedule_faults(faults, TARGETS, seed=seed, duration_seconds=60)
 
-    assert scheduled(Faults(**as_given(drawn)), TARGETS, seed=1, duration_seconds=1) == drawn
+    assert schedule_faults(Faults(**as_given(drawn)), TARGETS, seed=1, duration_seconds=1) == drawn
 
 
 def test_a_kind_that_is_no_fault_of_a_wire_has_a_target_that_is_no_line() -> None:
@@ -273,7 +275,7 @@ def test_what_cannot_be_done_where_a_run_takes_place_is_refused_before_it_begins
     endpoint_url: str | None,
     sentence: str | None,
 ) -> None:
-    faults = scheduled(Faults(shape=shape), POSTGRES, seed=1, duration_seconds=60)
+    faults = schedule_faults(Faults(shape=shape), POSTGRES, seed=1, duration_seconds=60)
 
     with pytest.raises(ConfigError, match=sentence) if sentence else nullcontext():
         require_possible(faults, endpoint_url=endpoint_url)
@@ -282,22 +284,22 @@ def test_what_cannot_be_done_where_a_run_takes_place_is_refused_before_it_begins
 def test_only_an_emulator_of_this_machine_is_restarted_and_only_where_that_is_given() -> None:
     """It may lose all its messages."""
     text = f"{GOOD}faults: {{given: [{{kind: restart, target: endpoint, at_seconds: 3, until_seconds: 4}}]}}"
-    given = scheduled(parse(text, source="p").faults, POSTGRES, seed=1, duration_seconds=60)
-    drawn = scheduled(CHAOS, POSTGRES, seed=7, duration_seconds=600)
+    given = schedule_faults(parse(text, source="p").faults, POSTGRES, seed=1, duration_seconds=60)
+    drawn = schedule_faults(CHAOS, POSTGRES, seed=7, duration_seconds=600)
 
     require_possible(given, endpoint_url="http://localhost:4566")
     with pytest.raises(ConfigError, match=r"the endpoint is http://a\.example, allowed with a restart of the endpoint"):
         require_possible(given, endpoint_url="http://a.example")
     assert {fault.target for fault in drawn if fault.kind is FaultKind.RESTART} == {"database"}
     with pytest.raises(ConfigError, match=r"kind of a fault is 'restart', allowed here is one of kill, .* needs SLU"):
-        scheduled(parse(text, source="p").faults, TARGETS, seed=1, duration_seconds=60)
+        schedule_faults(parse(text, source="p").faults, TARGETS, seed=1, duration_seconds=60)
 
 
 def test_a_database_that_is_a_server_is_harmed_over_lines_and_one_of_the_runs_own_is_held() -> None:
     database = Faults(shape="database", every_seconds=2)
 
     def harmed(faults: Faults, targets: Targets) -> set[tuple[FaultKind, str]]:
-        found = scheduled(faults, targets, seed=7, duration_seconds=90)
+        found = schedule_faults(faults, targets, seed=7, duration_seconds=90)
         return {(fault.kind, fault.target.rpartition(":")[2]) for fault in found}
 
     assert harmed(database, TARGETS) == {(FaultKind.LOCK, "database")}
@@ -305,4 +307,4 @@ def test_a_database_that_is_a_server_is_harmed_over_lines_and_one_of_the_runs_ow
     assert harmed(Faults(shape="network"), POSTGRES) == {(kind, "endpoint") for kind in NETWORK}
     other = replace(TARGETS, database="other")
     with pytest.raises(ConfigError, match=r"faults\.shape is 'database', allowed here is one of calm, crashes, net"):
-        scheduled(database, other, seed=1, duration_seconds=60)
+        schedule_faults(database, other, seed=1, duration_seconds=60)

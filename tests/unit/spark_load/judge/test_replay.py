@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sluice.recorder.journal import SCHEMA
-from spark_load.judge.replay import replayed
+from spark_load.judge.replay import compare_replay
 from spark_load.plan.plan import Plan, message_group_id
 from spark_load.profiles import profile, trace
 
@@ -20,7 +20,7 @@ PLANNED = [(0, 0), (1_000_000, 1), (2_000_000, 0), (3_000_000, 0)]
 
 def _plan(folder: Path) -> Plan:
     instants, groups = (np.array(values) for values in zip(*PLANNED, strict=True))
-    trace.write(trace.ranked(instants, groups, np.full(4, 200)), folder / "t.parquet")
+    trace.write(trace.rank_arrivals(instants, groups, np.full(4, 200)), folder / "t.parquet")
     (folder / "t.yaml").write_text("replay: {file: t.parquet}\n")
     named = profile.load(str(folder / "t.yaml"))
     return Plan(named.profile, 1, named.trace_file)
@@ -46,7 +46,7 @@ def _row(idx: int, late_us: int = 0, **more: Any) -> dict[str, Any]:
 def _found(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     (folder / "history").mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / "history" / "part.parquet")
-    found = replayed(folder / "history", _plan(folder))
+    found = compare_replay(folder / "history", _plan(folder))
     assert found is not None
     return found
 

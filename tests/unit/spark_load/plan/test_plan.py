@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.history.events import Identity, identity_of
-from spark_load.plan.plan import SCHEMA, Plan, message_group_id, mixed, uniform
+from spark_load.plan.plan import SCHEMA, Plan, message_group_id, mix_bits, uniform
 from spark_load.profiles.fields import Phase
 from spark_load.profiles.profile import Profile
 
@@ -275,7 +275,7 @@ def test_the_mixing_function_is_splitmix64() -> None:
     """Its first three values from state 0, as published with the reference implementation."""
     step = 0x9E3779B97F4A7C15
 
-    assert [mixed(step * number % 2**64) for number in (1, 2, 3)] == [
+    assert [mix_bits(step * number % 2**64) for number in (1, 2, 3)] == [
         0xE220A8397B1DCDAF,
         0x6E789E6AA1B965F4,
         0x06C45D188009454F,

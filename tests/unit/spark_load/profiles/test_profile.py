@@ -106,7 +106,7 @@ def test_a_profile_stored_by_an_earlier_version_is_read() -> None:
     ],
 )
 def test_what_a_shape_makes_lawful_is_said_with_its_reason(fields: str, reason: dict[str, str]) -> None:
-    assert parse(GOOD + fields, source="p").allowed() == reason
+    assert parse(GOOD + fields, source="p").allowed_anomalies() == reason
 
 
 STEP = "group_count: 2\nphases:\n- {duration_seconds: 1, messages_per_second: 10}\n"

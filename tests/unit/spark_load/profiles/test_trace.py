@@ -22,7 +22,7 @@ SIZES = np.array([160, 1_160, 260, 10, 460])
 
 def traced(folder: Path, more: str = "", *, speed: float = 1) -> NamedProfile:
     """Return a profile of five messages in two groups over four seconds."""
-    trace.write(trace.ranked(INSTANTS, GROUPS, SIZES), folder / "t.parquet")
+    trace.write(trace.rank_arrivals(INSTANTS, GROUPS, SIZES), folder / "t.parquet")
     (folder / "t.yaml").write_text(f"replay:\n  file: t.parquet\n  speed: {speed}\n{more}")
     return profile.load(str(folder / "t.yaml"))
 

@@ -87,7 +87,7 @@ def test_the_ledger_writes_what_was_sent_and_answered(tmp_path_factory: pytest.T
                 results = rng.choice([_OK, _OK, _MIXED, _LOST])
                 entries = [rng.choice(results) for _ in rows]
                 responded_at_us = None if results is _LOST else now_us + 1
-                ledger.answered(
+                ledger.add_answer(
                     recorded_call, EntryResults(*zip(*entries, strict=True)), responded_at_us=responded_at_us
                 )
                 for row, (outcome, error, message_id, sequence_number) in zip(rows, entries, strict=True):

@@ -356,7 +356,7 @@ def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
     assert highest.rest_seconds(1, "SlowDown", 0) == pytest.approx(0.05, abs=0.001)
     assert policy.rest_seconds(1, "ThrottlingException", 180) is not None
     assert policy.rest_seconds(1, "ThrottlingException", 181) is None
-    policy.succeeded([1])
+    policy.forget_failures([1])
     assert policy.rest_seconds(1, "429", 182) == 0.025
 
 

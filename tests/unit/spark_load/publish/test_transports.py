@@ -25,7 +25,7 @@ from sluice.recorder.recorder import Recorder
 from spark_load.plan.plan import BodyTemplate
 from spark_load.publish.transport import NAMES, Answer, Call, Messages, Transport
 from spark_load.publish.transport.ledger import Ledger
-from spark_load.publish.transport.opening import chosen, opened
+from spark_load.publish.transport.opening import choose_transport, open_transport
 from tests.support.endpoints.capturing_server import Captured, Reply, capturing
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
@@ -60,7 +60,7 @@ def _open(name: str, service: str, url: str, folder: Path, answer_seconds: float
         recorder = Recorder(journal, names={TOPIC: "t", QUEUE: "q"}, clock=clock)
         recorder.attach(client)
         ledger = Ledger(journal, names={TOPIC: "t", QUEUE: "q"}, run="r", service=service)
-        transport = opened(name, client, recorder=recorder, ledger=ledger, clock=clock)
+        transport = open_transport(name, client, recorder=recorder, ledger=ledger, clock=clock)
         try:
             yield transport
         finally:
@@ -303,21 +303,21 @@ def test_a_run_that_names_no_transport_has_the_cheapest_that_does_what_it_asks(
     if proxy is not None:
         monkeypatch.setenv("HTTPS_PROXY", proxy)
 
-    assert chosen(named, "https://sns.eu-west-1.amazonaws.com", saboteur) == expected
+    assert choose_transport(named, "https://sns.eu-west-1.amazonaws.com", saboteur) == expected
 
 
 def test_sockets_are_refused_where_a_saboteur_would_not_work() -> None:
     with pytest.raises(ConfigError, match="allowed is boto3"):
-        chosen("sockets", "https://sns.eu-west-1.amazonaws.com", "corrupt-bodies")
+        choose_transport("sockets", "https://sns.eu-west-1.amazonaws.com", "corrupt-bodies")
 
 
 @pytest.mark.parametrize(("named", "saboteur"), [("sockets", None), (None, "corrupt-bodies")])
 def test_through_an_outbox_relays_publish_and_nothing_else(named: str | None, saboteur: str | None) -> None:
     url = "https://sns.eu-west-1.amazonaws.com"
 
-    assert chosen(None, url, None, destination="outbox") == "outbox"
+    assert choose_transport(None, url, None, destination="outbox") == "outbox"
     with pytest.raises(ConfigError, match="allowed with destination 'outbox' is none"):
-        chosen(named, url, saboteur, destination="outbox")
+        choose_transport(named, url, saboteur, destination="outbox")
 
 
 def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:

@@ -54,6 +54,6 @@ def test_what_a_full_disk_has_no_room_for_is_said_in_a_line(
 def test_a_folder_that_cannot_be_written_to_is_said_in_a_line(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match=r"gone \(No such file or directory\); make room there"),
-        resume.held(tmp_path / "gone"),
+        resume.run_lock(tmp_path / "gone"),
     ):
         raise AssertionError("held")

@@ -118,10 +118,10 @@ def test_a_fault_that_was_to_come_when_the_run_ended_is_named_with_those_that_me
         harm.take(cast("Places", _Everybody()))
 
         harm.begin(SystemClock().now_us(), journal, SystemClock())
-        eventually(lambda: harm.missed == [nobody.brief, late.brief], timeout_seconds=30, describe="the kill")
+        eventually(lambda: harm.missed_faults == [nobody.brief, late.brief], timeout_seconds=30, describe="the kill")
         harm.end()
 
-    assert harm.missed == ["lock of billing:database at 0 s", "kill of billing-0 at 12345.67 s"]
+    assert harm.missed_faults == ["lock of billing:database at 0 s", "kill of billing-0 at 12345.67 s"]
 
 
 @pytest.mark.parametrize("command", ["true", "false"])

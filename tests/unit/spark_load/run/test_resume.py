@@ -19,7 +19,7 @@ from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
-from spark_load.publish.job import remembered
+from spark_load.publish.job import rows_to_publish
 from spark_load.run import resume
 from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import Run
@@ -77,7 +77,7 @@ def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -
     clock = VirtualClock()
     run = _resumed(tmp_path)
     coordinator = run.coordinator(clock)
-    done = resume.Done(
+    done = resume.FinishedWork(
         began_at_us=0, phases=frozenset(), deleted={"billing.fifo": 5}, ended={"billing.fifo": 0}, published=8
     )
 
@@ -98,11 +98,11 @@ def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(t
     coordinator.reach(Step.START, 1_000 - run.resumed_at_us)
     batches = [pa.RecordBatch.from_pydict({"idx": idx}) for idx in ([3, 4], [5, 4], [-1])]
 
-    sent = [batch.column("idx").to_pylist() for batch in remembered(run, coordinator, iter(batches))]
+    sent = [batch.column("idx").to_pylist() for batch in rows_to_publish(run, coordinator, iter(batches))]
 
     assert sent == [[3], [5], []]
-    assert run.forgotten(1_000 - run.resumed_at_us) == [-1, 4]
-    assert run.forgotten(999 - run.resumed_at_us) == [-1]
+    assert run.expired_messages(1_000 - run.resumed_at_us) == [-1, 4]
+    assert run.expired_messages(999 - run.resumed_at_us) == [-1]
     assert resume.recorded_progress(range(12)) == (
         "12 message(s) whose publish was never answered were not published again, for after 300 s each might have"
         " become a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); to know what became of them, run it again"
@@ -120,7 +120,7 @@ def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_pa
         run.coordinator(clock).reach(Step.START, 1)
         yield pa.RecordBatch.from_pydict({"idx": [1]})
 
-    may_go = remembered(run, run.coordinator(clock), rows())
+    may_go = rows_to_publish(run, run.coordinator(clock), rows())
 
     assert requests == []  # the publisher says first that it is there, or the driver would wait for it, and it for him
     assert sum(map(len, may_go)) == 0
@@ -157,7 +157,7 @@ def test_a_run_that_broke_before_anything_was_recorded_is_not_gone_on_with(tmp_p
     ],
 )
 def test_a_run_that_cannot_end_well_is_not_gone_on_with(phases: set[str], days: int, message: str) -> None:
-    done = resume.Done(began_at_us=0, phases=frozenset(phases), deleted={}, ended={})
+    done = resume.FinishedWork(began_at_us=0, phases=frozenset(phases), deleted={}, ended={})
 
     with pytest.raises(ConfigError, match=message):
         resume.check_time(done, environment("local"), days * _DAY_US)
@@ -195,9 +195,9 @@ def test_a_run_that_did_not_break_or_was_elsewhere_is_not_gone_on_with(
 def test_a_run_somebody_is_at_work_on_is_left_alone(tmp_path: Path) -> None:
     """Two drivers would publish everything twice."""
     with (
-        resume.held(tmp_path),
+        resume.run_lock(tmp_path),
         pytest.raises(ConfigError, match="another process is at work on"),
-        resume.held(tmp_path),
+        resume.run_lock(tmp_path),
     ):
         raise AssertionError("both work")
 
@@ -229,7 +229,7 @@ def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_
         Fault(kind=FaultKind.KILL, target=name, at_seconds=seconds, until_seconds=seconds)
         for name, seconds in begun.items()
     ]
-    done = resume.Done(0, frozenset(), {}, {}, faults=frozenset({"kill of billing-0 at 1 s"}))
+    done = resume.FinishedWork(0, frozenset(), {}, {}, faults=frozenset({"kill of billing-0 at 1 s"}))
 
     ahead, missed = resume.left_faults(stored, 2_500_000, done)
 

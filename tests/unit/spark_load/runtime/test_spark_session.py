@@ -56,7 +56,7 @@ def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> N
 def test_what_spark_raises_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch, raised: Exception, why: str) -> None:
     """Whatever a command does in a session; and a session that has ended already is no second error."""
     session = SimpleNamespace(stop=Mock(side_effect=ConnectionRefusedError()))
-    monkeypatch.setattr(spark_session, "_started", lambda *_: session)
+    monkeypatch.setattr(spark_session, "_start", lambda *_: session)
 
     message = rf"^Spark did not do it: {why}; its own log: SLUICE_SPARK_LOG_LEVEL=error$"
     with pytest.raises(EndpointError, match=message), spark_session.running(1):
