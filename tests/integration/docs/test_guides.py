@@ -207,6 +207,7 @@ def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
     [
         ("producers.md", ()),
         ("consumers.md", ()),
+        ("fastapi.md", ()),
         pytest.param("load.md", (), marks=pytest.mark.slow),
         ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),
