@@ -129,8 +129,8 @@ def _found(queue: str, of: Mapping[str, Any]) -> Iterator[str]:
     if of["together"]:
         messages = plural(of["together"], "message")
         yield (
-            f"{queue}: {messages} deleted before an earlier one of the group that was also at work: two threads or"
-            " consumers work on one group, and its order ends there"
+            f"{queue}: {messages} deleted before an earlier one of the group that was also at work: by the order of the"
+            " deletes two threads or consumers work on one group, and its order ends there"
         )
 
 

@@ -571,14 +571,21 @@ class Group:
         """Return whether a move task to its queue may have begun before a message was received."""
         return bool(self.moves_before(event, event.queue))
 
-    def has_stayed(self, queue: str, idx: int | None) -> bool:
+    def has_stayed(self, queue: str, idx: int | None, *, by: Event | None = None) -> bool:
         """Return whether the message certainly did not leave the queue and come back: that gives it another place.
 
         What died in the end was bound by order until then; what came later under another id is another copy.
+
+        Args:
+            queue: it was in.
+            idx: of the message.
+            by: a receive of it; what a move task may have done after that does not count. None asks of all receives.
         """
-        if idx is None or self.is_moved(queue, idx):
+        if idx is None or ((by is None or self.may_be_from_dlq(by)) and self.is_moved(queue, idx)):
             return False
         dead = self.dead_letter(queue, idx)
+        if by is not None and dead is not None and self.is_before(by, dead):
+            return True
         return dead is None or all(
             self.is_before(receive, dead)
             for receive in self.receives(queue, idx)
@@ -761,21 +768,24 @@ class Group:
                 continue
             changes = [change for change in tried if change.kind != Kind.DELETED and not self.is_before(delete, change)]
             end = self._held_until_us(event, changes)
-            if self._latest_us(delete, event) <= end and self._is_newest(event, delete):
+            if self._latest_us(delete, event) <= end and self._is_newest(event, delete):  # what comes later comes after
                 return delete
         return None
 
     def _is_newest(self, event: Event, delete: Event) -> bool:
         return all(
-            sibling.receipt_handle_hash == event.receipt_handle_hash or self._is_earlier_receive(sibling, event)
+            sibling.receipt_handle_hash == event.receipt_handle_hash
+            or self.is_earlier_receive(sibling, event)
+            or self.is_earlier_receive(event, sibling)
             for sibling in self.siblings(event)
             if not self.is_before(delete, sibling)
         )
 
-    def _is_earlier_receive(self, sibling: Event, event: Event) -> bool:
-        if None not in (sibling.receive_count, event.receive_count):
-            return (sibling.receive_count or 0) < (event.receive_count or 0)
-        return self.is_before(sibling, event)
+    def is_earlier_receive(self, event: Event, other: Event) -> bool:
+        """Return whether one receive of an instance certainly came before another, which then waited for its end."""
+        if None not in (event.receive_count, other.receive_count):
+            return (event.receive_count or 0) < (other.receive_count or 0)
+        return self.is_before(event, other)
 
     def may_be_dead_lettered(self, event: Event) -> bool:
         """Return whether, for all that is known, the next receive may have moved the message to its DLQ instead."""

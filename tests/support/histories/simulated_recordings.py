@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from sluice.judge import engine, recording
 from sluice.judge.checker.verdict import Verdict
+from sluice.judge.engine import Engine
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
 from sluice.saboteurs import saboteur
@@ -30,6 +31,7 @@ _PAUSES_SECONDS = (0.01, 0.01, 0.5, 2.0, 6.0, 31.0, 70.0, 301.0)
 _HELD_MAX = 12
 _ALL: dict[str, Any] = {"MessageSystemAttributeNames": ["All"], "MessageAttributeNames": ["All"]}
 _TORN_BYTES = 40
+_OFTEN = 8
 _DRAINED_SHARE, _ROUNDS_MAX, _QUIET_ROUNDS = 0.5, 12, 1
 
 
@@ -99,6 +101,7 @@ class Life:
         held: queue, its receipt handle and who received it.
         attempts: receives that may be repeated: who, and the parameters.
         sent: what was published: an address and the parameters.
+        often: the name of a step that comes more often than usual.
     """
 
     rng: random.Random
@@ -109,11 +112,13 @@ class Life:
     urls: dict[str, str] = field(default_factory=dict)
     dead: dict[str, str] = field(default_factory=dict)
     queues: dict[str, RecordedQueue] = field(default_factory=dict)
+    subscribed: dict[str, list[str]] = field(default_factory=dict)
     held: list[tuple[str, str, _Process]] = field(default_factory=list)
     attempts: list[tuple[_Process, dict[str, Any]]] = field(default_factory=list)
     sent: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     number: int = 0
+    often: str | None = None
 
     def consumer(self) -> _Process:
         return self.rng.choice(self.consumers)
@@ -158,6 +163,7 @@ def _build(life: Life) -> None:
         for topic in life.topics:
             if topic == life.topics[0] or rng.random() < 0.5:
                 subscribe(life.producer.sns, sqs, topic_arn=topic, url=life.urls[name], is_raw=rng.random() < 0.6)
+                life.subscribed.setdefault(topic.rpartition(":")[2], []).append(name)
         life.queues[name] = RecordedQueue(
             visibility_timeout_seconds=seconds,
             dead_letter_queue=dead,
@@ -364,7 +370,8 @@ _STEPS: Mapping[Callable[[Life], None], int] = {
 
 def live(life: Life, count: int) -> None:
     """Let so many random things happen, with pauses."""
-    for step in life.rng.choices(list(_STEPS), list(_STEPS.values()), k=count):
+    weights = [_OFTEN if step.__name__ == f"_{life.often}" else weight for step, weight in _STEPS.items()]
+    for step in life.rng.choices(list(_STEPS), weights, k=count):
         del life.held[:-_HELD_MAX]
         life.simulator.advance(life.rng.choices(_PAUSES_SECONDS, (8, 8, 6, 6, 4, 2, 1, 1))[0])
         step(life)
@@ -387,15 +394,16 @@ def _work_off(life: Life) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What is on disk, and what a user says of it."""
+    """What is on disk, what a user says of it, and which queues each topic sent to."""
 
     part: Part
     folder: Path
     queues: Mapping[str, RecordedQueue]
+    subscribed: Mapping[str, Sequence[str]]
 
-    def check(self) -> Verdict:
-        """Return the verdict of `sluice check`."""
-        read = engine.opened(self.folder)
+    def check(self, read: Engine | None = None) -> Verdict:
+        """Return the verdict of `sluice check`, by an engine that read the folder."""
+        read = engine.opened(self.folder) if read is None else read
         assert read is not None
         return recording.check(
             read,
@@ -419,13 +427,18 @@ def _attach(processes: Sequence[_Process], folder: Path, simulator: Simulator, s
         stack.enter_context(made)
 
 
-def recorded(seed: int, folder: Path, *, part: Part | None = None, saboteur_name: str | None = None) -> Recorded:
-    """Live the life of a seed, with one saboteur between the service and its clients if one is named, and record it."""
+def recorded(
+    seed: int, folder: Path, *, part: Part | None = None, saboteur_name: str | None = None, often: str | None = None
+) -> Recorded:
+    """Live the life of a seed, with one saboteur between the service and its clients if one is named, and record it.
+
+    A step is done often if it is named, such as `purge`.
+    """
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
     simulator, (producer, *consumers) = _simulated()
     simulator.reset()
     part = Part.of(rng) if part is None else part
-    life = Life(rng=rng, simulator=simulator, producer=producer, consumers=consumers[: rng.choice((1, 2))])
+    life = Life(rng=rng, simulator=simulator, producer=producer, consumers=consumers[: rng.choice((1, 2))], often=often)
     _build(life)
     if part.is_consumer_left_out:
         life.consumers = consumers
@@ -442,4 +455,4 @@ def recorded(seed: int, folder: Path, *, part: Part | None = None, saboteur_name
     if part.is_torn:
         torn = rng.choice(sorted(folder.glob("*.arrows")))
         torn.write_bytes(torn.read_bytes()[:-_TORN_BYTES])
-    return Recorded(part=part, folder=folder, queues=life.queues)
+    return Recorded(part=part, folder=folder, queues=life.queues, subscribed=life.subscribed)

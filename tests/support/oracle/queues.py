@@ -46,7 +46,7 @@ class Copy:
         is_moved: whether a move task brought it.
         moved_by: the move tasks that moved it so far, in order.
         former_id: the SQS message id it had in the DLQ it was moved from.
-        seen_us: when the first answer with it had come: it was in the queue before.
+        seen_us: when it certainly was in the queue: it had been sent, or the first answer with it had come.
     """
 
     idx: int
@@ -93,7 +93,7 @@ class Received:
     receive_count: int | None
     visibility_us: int
     is_given_back: bool = False
-    answered_us: int = NEVER_US
+    in_queue_us: int = NEVER_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,16 @@ class QueueState:
     def with_copy(self, copy: Copy) -> "QueueState":
         """Return the queue with one copy more, at the end of the group."""
         return replace(self, copies=(*self.copies, copy))
+
+    def answering(self, instance: int, id_: str | None, number: str | None) -> "QueueState | None":
+        """Return the queue whose copy an answer to a send named; None if that contradicts what is known of it."""
+        position = next(place for place, copy in enumerate(self.copies) if copy.instance == instance)
+        copy = self.copies[position]
+        is_same = id_ is None or id_ == copy.sqs_message_id or (copy.sqs_message_id is None and id_ not in self._ids())
+        if not is_same or not (number is None or self._is_in_order(position, number)):
+            return None
+        known = id_ or copy.sqs_message_id, number or copy.sqs_sequence_number
+        return self.changed(position, sqs_message_id=known[0], sqs_sequence_number=known[1])
 
     def changed(self, position: int, **changes: object) -> "QueueState":
         """Return the queue with the copy at a position changed."""
@@ -182,7 +192,7 @@ class QueueState:
             receives=max(copy.receives + 1, (self.is_dead_letter_queue and received.receive_count) or 0),
             is_given_back=received.is_given_back,
             is_changed=False,
-            seen_us=min(copy.seen_us, received.answered_us),
+            seen_us=min(copy.seen_us, received.in_queue_us),
         )
         return replace(delivered, handles=self.handles | {(received.handle, copy.instance)})
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from operator import itemgetter
 
 from sluice.history.events import Event, Kind, Outcome
-from sluice.judge.checker import Expectation, Loss, Move, QueueContext
+from sluice.judge.checker import Expectation, QueueContext
 from tests.support.oracle.queues import NEVER_US, Copy, QueueState, Received
 
 
@@ -41,14 +41,15 @@ class SystemState:
     """Topic and queues at one instant.
 
     Args:
-        numbers: of every instance, in the order the topic took them; None while no answer showed it.
-        first: deduplication id to the publish that opened its window last.
+        numbers: of every instance, in the order they were taken, the topic or queue that took it, and the number that
+            it gave; None while no answer showed it.
+        first: topic or queue, and deduplication id there, to the publish that opened its window last.
         queues: by name, DLQs too.
         lost: queue to how many receives without an answer may still come.
     """
 
-    numbers: tuple[str | None, ...] = ()
-    first: Mapping[str, First] = field(default_factory=dict)
+    numbers: tuple[tuple[str, str | None], ...] = ()
+    first: Mapping[tuple[str, str], First] = field(default_factory=dict)
     queues: Mapping[str, QueueState] = field(default_factory=dict)
     lost: Mapping[str, int] = field(default_factory=dict)
 
@@ -139,13 +140,29 @@ def later(event: Event, by_us: int, *, clock_id: str | None = "d") -> Event:
 
 
 _NOWHERE = QueueContext()
+_STATES_MAX = 2**62
 
 
-def is_possible(events: Iterable[Event], expectation: Expectation, around: QueueContext = _NOWHERE) -> bool:
+class LargeSearchError(Exception):
+    """There are more states than the search was to look at."""
+
+
+def is_possible(
+    events: Iterable[Event],
+    expectation: Expectation,
+    around: QueueContext = _NOWHERE,
+    subscribed: Mapping[str, Sequence[str]] | None = None,
+    *,
+    states_max: int = _STATES_MAX,
+) -> bool:
     """Return whether the events of one group, settled, may come from queues that keep all of AWS's promises.
 
-    Judged are publishes to the topic, receives, deletes, visibility changes, move tasks and purges, all of one clock,
-    and that a DLQ was empty, and its queue of what was brought back; without effects.
+    Judged are publishes to topics and queues, receives, deletes, visibility changes, move tasks and purges, all of one
+    clock, and that a DLQ was empty, and its queue of what was brought back; without effects. `subscribed` are the
+    queues that each topic reaches; None where it reaches all.
+
+    Raises:
+        LargeSearchError: there are more than `states_max` states, and none so far explained all.
     """
     calls = (*_calls(events), *_emptied(around))
     queues = {
@@ -162,7 +179,7 @@ def is_possible(events: Iterable[Event], expectation: Expectation, around: Queue
         )
         for name, state in queues.items()
     }
-    return _Search(expectation, around.moves, around.purges).reach(
+    return _Search(expectation, around, subscribed, states_max).reach(
         calls, SystemState(queues=queues, lost=dict(expectation.lost_receives)), 0
     )
 
@@ -193,12 +210,21 @@ def _calls(events: Iterable[Event]) -> tuple[Call, ...]:
 _OF_QUEUE = 1_000
 _UNANSWERED_WITHIN_US = 60_000_000  # no service works on a call any longer
 _TOLERANCE_US = 30_000_000  # the window is documented as a minimum
+_ENQUEUED_WITHIN_US = 1_000_000
 _EFFECTS = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
 
 
 class _Search:
-    def __init__(self, expectation: Expectation, moves: Sequence[Move], purges: Sequence[Loss] = ()) -> None:
-        self._expectation, self._moves, self._purges = expectation, moves, purges
+    def __init__(
+        self,
+        expectation: Expectation,
+        around: QueueContext,
+        subscribed: Mapping[str, Sequence[str]] | None,
+        states_max: int,
+    ) -> None:
+        self._states_max = states_max
+        self._expectation, self._moves, self._purges = expectation, around.moves, around.purges
+        self._shared_ids, self._subscribed = around.shared_ids, subscribed
         self._seen: set[object] = set()
 
     def reach(self, calls: tuple[Call, ...], world: SystemState, now_us: int) -> bool:
@@ -209,6 +235,8 @@ class _Search:
         here = (calls, world.key(), now_us)
         if here in self._seen:
             return False
+        if len(self._seen) >= self._states_max:
+            raise LargeSearchError
         self._seen.add(here)
         for position, call in enumerate(calls):
             rest = calls[:position] + calls[position + 1 :]
@@ -244,33 +272,75 @@ class _Search:
 
     def _published(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
         (event,) = call.events
-        number = event.sns_sequence_number
-        key = event.deduplication_id or ""
-        reached = [event.queue] if event.queue in self._expectation.queues else self._expectation.queues
-        first = world.first.get(key)
-        window_us = self._expectation.deduplication_window_seconds * 1_000_000
+        place, key = event.queue or "", event.deduplication_id or event.body_hash or ""
+        first = world.first.get((place, key))
         by_us = min(call.until_us, call.from_us + _UNANSWERED_WITHIN_US)
-        if (
-            first is not None and at_us - first.until_us < window_us + _TOLERANCE_US
-        ):  # it may be a repeat within the window
-            numbers = list(world.numbers)
-            if number is None or numbers[first.instance] in (None, number):
-                numbers[first.instance] = numbers[first.instance] or number
-                if _ascend(numbers):
-                    yield replace(world, numbers=tuple(numbers))
-        if first is None or by_us - first.from_us >= window_us:  # it may be a message of its own
-            numbers = [*world.numbers, number]
+        if first is not None and self._may_be_repeat(first, at_us):
+            yield from self._repeated(event, world, first)
+        if (event.message_group_id or "", event.idx or 0) in self._shared_ids:
+            yield world  # which of several messages of one id came, the oracle leaves open
+        if self._may_be_new(first, place, by_us):
+            numbers = [*world.numbers, (place, event.sns_sequence_number)]
             if _ascend(numbers) and event.idx is not None:
-                copy = Copy(event.idx, len(world.numbers))
-                yield replace(
-                    world,
-                    numbers=tuple(numbers),
-                    first={**world.first, key: First(len(world.numbers), at_us, by_us)},
-                    queues={
-                        name: state.with_copy(copy) if name in reached else state
-                        for name, state in world.queues.items()
-                    },
-                )
+                opened = First(len(world.numbers), at_us, by_us)
+                taken = replace(world, numbers=tuple(numbers), first={**world.first, (place, key): opened})
+                yield from self._sent(event, taken, opened, at_us)
+
+    def _repeated(self, event: Event, world: SystemState, first: First) -> Iterator[SystemState]:
+        """Yield the world in which a publish was answered as the one whose window it fell into."""
+        place, number = event.queue or "", event.sns_sequence_number
+        if place in self._expectation.queues:
+            queue = world.queues[place].answering(first.instance, event.sqs_message_id, event.sqs_sequence_number)
+            if queue is not None:
+                yield replace(world, queues={**world.queues, place: queue})
+            return
+        numbers = list(world.numbers)
+        if number is None or numbers[first.instance][1] in (None, number):
+            numbers[first.instance] = (place, numbers[first.instance][1] or number)
+            if _ascend(numbers):
+                yield replace(world, numbers=tuple(numbers))
+
+    def _sent(self, event: Event, world: SystemState, opened: First, at_us: int) -> Iterator[SystemState]:
+        """Yield the worlds in which what a topic or queue took is in its queues, or was dropped there as a repeat.
+
+        A queue that is sent to from several places has the deduplication ids of all.
+        """
+        key, worlds = event.deduplication_id or event.body_hash or "", [world]
+        for name in self._reached(event.queue or ""):
+            found = []
+            for before in worlds:
+                first = before.first.get((name, key)) if name != event.queue else None
+                if first is not None and self._may_be_repeat(first, at_us):
+                    found.append(before)
+                if self._may_be_new(first, name, opened.until_us):
+                    queue = before.queues[name].with_copy(Copy(event.idx or 0, opened.instance))
+                    if name == event.queue:
+                        answered = queue.answering(opened.instance, event.sqs_message_id, event.sqs_sequence_number)
+                        if answered is None:
+                            continue
+                        queue = answered
+                    queues, first_of = {**before.queues, name: queue}, {**before.first, (name, key): opened}
+                    found.append(replace(before, queues=queues, first=first_of))
+            worlds = found
+        yield from worlds
+
+    def _reached(self, place: str) -> Sequence[str]:
+        if place in self._expectation.queues:
+            return [place]
+        return self._expectation.queues if self._subscribed is None else self._subscribed.get(place, ())
+
+    def _may_be_repeat(self, first: First, at_us: int) -> bool:
+        """Return whether a publish at an instant may be within the window that another opened."""
+        return at_us - first.until_us < self._expectation.deduplication_window_seconds * 1_000_000 + _TOLERANCE_US
+
+    def _may_be_new(self, first: First | None, place: str, by_us: int) -> bool:
+        """Return whether a publish by an instant may be a message of its own; a purge forgets the ids (DED-14)."""
+        window_us = self._expectation.deduplication_window_seconds * 1_000_000
+        return (
+            first is None
+            or by_us - first.from_us >= window_us
+            or any(purge.queue == place and first.from_us <= purge.ended_at_us for purge in self._purges)
+        )
 
     def _received(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
         name = call.events[0].queue or ""
@@ -374,12 +444,21 @@ class _Search:
             receive_count=event.receive_count,
             visibility_us=seconds * 1_000_000,
             is_given_back=seconds == 0 and not (is_dlq and event.visibility_timeout_seconds is None),
-            answered_us=event.responded_at_us or NEVER_US,
+            in_queue_us=min(event.responded_at_us or NEVER_US, NEVER_US if is_dlq else _sent_by_us(event)),
         )
 
 
-def _ascend(numbers: list[str | None]) -> bool:
-    return all(earlier < later for earlier, later in pairwise(number for number in numbers if number is not None))
+def _sent_by_us(event: Event) -> int:
+    return NEVER_US if event.sent_at_us is None else event.sent_at_us + _ENQUEUED_WITHIN_US
+
+
+def _ascend(numbers: Sequence[tuple[str, str | None]]) -> bool:
+    """Return whether each place gave higher numbers to what it took later."""
+    of_place: dict[str, list[str]] = defaultdict(list)
+    for place, number in numbers:
+        if number is not None:
+            of_place[place].append(number)
+    return all(earlier < later for of in of_place.values() for earlier, later in pairwise(of))
 
 
 def _instants(world: SystemState, call: Call | None, from_us: int, until_us: int) -> list[int]:

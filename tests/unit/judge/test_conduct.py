@@ -97,8 +97,8 @@ def _verdict_of(folder: Path, consume: Callable[[Shop], None], seconds: int = VI
         (
             _work_in_threads,
             [
-                "1 message deleted before an earlier one of the group that was also at work: two threads or consumers"
-                " work on one group, and its order ends there"
+                "1 message deleted before an earlier one of the group that was also at work: by the order of"
+                " the deletes two threads or consumers work on one group, and its order ends there"
             ],
             "of 4 messages",
         ),

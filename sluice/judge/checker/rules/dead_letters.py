@@ -96,7 +96,7 @@ def _late(group: Group) -> Iterator[Found]:
             continue
         for event in receives:
             is_over = event.receive_count is not None and event.receive_count > most
-            if is_over and group.has_stayed(queue, event.idx):
+            if is_over and group.has_stayed(queue, event.idx, by=event):
                 sentence = f"delivered the {event.receive_count}th time, and {most} were allowed"
                 witness = [receive for receive in receives if responded(receive) <= responded(event)][-3:]
                 yield queue, [event.idx], sentence, witness

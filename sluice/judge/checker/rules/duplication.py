@@ -213,22 +213,30 @@ def miscounts(group: Group) -> Iterator[tuple[Found, bool]]:
         lost = group.expectation.lost_receives.get(queue, 0)
         counts = Counter(event.receive_count for event in receives)
         for event, least, most_seen in _received_by_then(group, receives):
-            if event.receive_count is None or not group.has_stayed(queue, event.idx):
+            if event.receive_count is None:
                 continue
+            has_stayed = group.has_stayed(queue, event.idx, by=event)
             most = lost + nameless[queue, event.idx] + most_seen
             is_alone = counts[event.receive_count] == 1
             same = [] if is_alone else [e for e in _others(receives, event) if e.receive_count == event.receive_count]
-            twin = next((receive for receive in same if not is_repeat(receive, event)), None)
+            twin = next((twin for twin in same if _is_twin(group, twin, event, has_stayed=has_stayed)), None)
             if twin is not None:
                 sentence = f"two receives of it have the count {event.receive_count}"
                 yield (queue, [event.idx], sentence, [twin, event]), False
                 break
-            if event.receive_count < least or (is_whole and event.receive_count > most):
+            if has_stayed and (event.receive_count < least or (is_whole and event.receive_count > most)):
                 sentence = f"its receive count is {event.receive_count}, and it was received {least} to {most} times"
                 witness = [*group.publishes.get(event.idx or 0, [])[:1], *_others(receives, event)[-3:], event]
                 is_unseen = event.receive_count > least and not group.expectation.is_planned
                 yield (queue, [event.idx], sentence, witness), is_unseen
                 break
+
+
+def _is_twin(group: Group, twin: Event, event: Event, *, has_stayed: bool) -> bool:
+    """Return whether two receives with one count cannot both be: a move task counts anew, under another handle."""
+    is_same_handle = None is not event.receipt_handle_hash == twin.receipt_handle_hash
+    has_stayed = has_stayed and group.has_stayed(event.queue or "", twin.idx, by=twin)
+    return not is_repeat(twin, event) and (is_same_handle or has_stayed)
 
 
 def _others(receives: Sequence[Event], event: Event) -> list[Event]:

@@ -198,10 +198,20 @@ def _resurrected(group: Group) -> Iterator[Found]:
             continue
         for number, event in enumerate(receives):
             delete = group.settled_delete(event)
-            later = [other for other in receives[number + 1 :] if delete is not None and group.is_before(delete, other)]
+            later = [
+                other
+                for other in receives[number + 1 :]
+                if delete is not None and (group.is_before(delete, other) or _has_waited(group, event, other))
+            ]
             if delete is not None and later:
                 yield queue, [event.idx], "received after it was deleted", [event, delete, later[0]]
                 break
+
+
+def _has_waited(group: Group, event: Event, other: Event) -> bool:
+    """Return whether the second receive, if it did not come within the lease (B7), waited for its end."""
+    is_over = responded(other) + group.bound_us(other, event) >= group.expiry_us(event)
+    return group.is_earlier_receive(event, other) and is_over
 
 
 def _outlived_purges(group: Group) -> Iterator[Found]:

@@ -17,7 +17,7 @@ def _reordered(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
         for line in group.lines:
-            found = [idx for idx in line if idx in first and group.has_stayed(queue, idx)]
+            found = [idx for idx in line if idx in first and group.has_stayed(queue, idx, by=first[idx])]
             for idx, by in overtaken(group, found, first):
                 if first[idx].call_id is not None and first[idx].call_id == first[by].call_id:
                     continue  # C2
@@ -65,7 +65,7 @@ def _reordered_in_batch(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         calls: dict[tuple[str, int, int], list[Event]] = defaultdict(list)  # one answer has one instant
         for event in group.received.get(queue, []):
-            if event.call_id is not None and group.has_stayed(queue, event.idx):
+            if event.call_id is not None and group.has_stayed(queue, event.idx, by=event):
                 calls[event.call_id, invoked(event), responded(event)].append(event)
         for events in calls.values():
             answer = _first_of_each(sorted(events, key=lambda event: event.batch_position or 0))
@@ -141,7 +141,7 @@ def _numbered(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
     return [
         first[idx]
         for idx in line
-        if idx in first and first[idx].sqs_sequence_number is not None and group.has_stayed(queue, idx)
+        if idx in first and first[idx].sqs_sequence_number is not None and group.has_stayed(queue, idx, by=first[idx])
     ]
 
 

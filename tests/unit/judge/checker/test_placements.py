@@ -618,6 +618,15 @@ def _during_its_delete() -> _Judged:
     )
 
 
+def _in_a_poll_that_waited() -> _Judged:
+    receive = received("billing", 0, 100)
+    return _Judged(
+        name="received after the lease by a poll that waited since before the confirmed delete",
+        events=[*_PUBLISHED, receive, deleted(receive, 300), _again(0, 200, took_ms=31_000)],
+        anomalies=frozenset({"A8"}),
+    )
+
+
 def _effective_stale_delete() -> _Judged:
     receive = received("billing", 0, 100)
     return _Judged(
@@ -727,6 +736,7 @@ _WRONG: Sequence[_Judged] = (
     ),
     _topic_and_queue_but_one(),
     _during_its_delete(),
+    _in_a_poll_that_waited(),
     _effective_stale_delete(),
     _Judged(
         name="an attempt id brings another message while the first is held",

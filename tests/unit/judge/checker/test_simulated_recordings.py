@@ -9,6 +9,7 @@ import pytest
 from sluice.errors import HistoryError
 from sluice.judge.checker.verdict import Status
 from tests.support.histories.simulated_recordings import Part, recorded
+from tests.support.oracle.lives import judge
 
 _SEEDS = 100
 
@@ -23,6 +24,20 @@ def test_whatever_a_lawful_service_does_is_no_violation(first: int, tmp_path: Pa
 
         assert [violation.anomaly for violation in verdict.violations] == [], (seed, life.part)
         assert verdict.status is not Status.INVALID, (seed, life.part)
+
+
+@pytest.mark.parametrize("saboteur", ["ignore-delete", "reverse-batch", "deliver-twice"])
+def test_whatever_no_run_of_the_queues_explains_is_not_valid(saboteur: str, tmp_path: Path) -> None:
+    """The oracle says it of whole recordings; in 5057 and 5089 a poll waited while the delete was confirmed."""
+    lives = {
+        seed: judge(recorded(seed, tmp_path / str(seed), part=Part(), saboteur_name=saboteur))
+        for seed in (5002, 5008, 5010, 5057, 5089)
+    }
+
+    assert [seed for seed, judged in lives.items() if judged.is_possible is False]
+    assert not [
+        seed for seed, judged in lives.items() if judged.is_possible is False and judged.verdict.status is Status.VALID
+    ]
 
 
 def test_a_journal_under_a_second_name_is_refused(tmp_path: Path) -> None:
