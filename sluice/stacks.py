@@ -48,25 +48,31 @@ class EnvironmentStack(cdk.Stack):
     def require_room(self, environment: Environment) -> None:
         """Refuse more resources or outputs than CloudFormation takes in a stack.
 
-        With the resource that the cdk command adds, and the outputs of the keys, which other stacks import.
+        Those beside it, of consumers that name a stack, count each for itself. With the resource that the cdk command
+        adds, and the outputs of the keys, which other stacks import.
 
         Raises:
             ConfigError: there are more, and CDK or CloudFormation would end halfway.
         """
-        parts = self.node.find_all()
-        counts = {
-            "resources": (1 + sum(isinstance(part, cdk.CfnResource) for part in parts), limits.STACK_RESOURCES_MAX),
-            "outputs": (2 + sum(isinstance(part, cdk.CfnOutput) for part in parts), limits.STACK_OUTPUTS_MAX),
-        }
-        for what, (count, most) in counts.items():
-            require(
-                environment,
-                count <= most,
-                field="consumers",
-                seen=f"{len(environment.consumers)} consumers, with {count} {what} in stack {self.stack_name}",
-                allowed=f"as many as {most} {what} in a stack are enough for; declare the others in an environment of"
-                " their own that gets this one's topic (ExistingTopic)",
-            )
+        assert self.node.scope is not None, "every stack is in an app"
+        names = {self.node.id, *(f"{self.node.id}-{consumer.stack}" for consumer in environment.consumers)}
+        for stack in self.node.scope.node.children:
+            if not isinstance(stack, cdk.Stack) or stack.node.id not in names:
+                continue
+            parts = stack.node.find_all()
+            counts = {
+                "resources": (1 + sum(isinstance(part, cdk.CfnResource) for part in parts), limits.STACK_RESOURCES_MAX),
+                "outputs": (2 + sum(isinstance(part, cdk.CfnOutput) for part in parts), limits.STACK_OUTPUTS_MAX),
+            }
+            for what, (count, most) in counts.items():
+                require(
+                    environment,
+                    count <= most,
+                    field="consumers",
+                    seen=f"{len(environment.consumers)} consumers, with {count} {what} in stack {stack.stack_name}",
+                    allowed=f"as many as {most} {what} in a stack are enough for; declare new ones with"
+                    " Consumer(stack='more'), in stacks beside these",
+                )
 
     def output(self, **values: str) -> None:
         """Say where things are, a name each."""
@@ -150,7 +156,9 @@ class MessagingStack(EnvironmentStack):
                 "DeadLetterQueueArn": queues.dead_letter_queue.queue_arn,
                 "UndeliveredQueueArn": queues.undelivered_queue.queue_arn,
             }
-            self.output(**{naming.output_name(consumer, name): value for name, value in values.items()})
+            for name, value in values.items():
+                stack = cdk.Stack.of(queues)
+                cdk.CfnOutput(stack, naming.output_name(consumer, name), value=value)
 
 
 class ConsumersStack(EnvironmentStack):

@@ -79,6 +79,7 @@ _UNITS_OF = {
     "Consumer.filter_policy": "mapping of attribute to conditions",
     "Consumer.joined_at": "aware datetime",
     "Consumer.handlers": "Python module",
+    "Consumer.stack": "name of a stack",
     "AutomaticRedrive.messages_max": "messages",
     "AutomaticRedrive.attempts_max": "times",
     "Environment.cluster": "name of an ECS cluster",

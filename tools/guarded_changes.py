@@ -87,6 +87,12 @@ def _environment_with_moved_queue() -> Environment:
 
 CHANGES = (
     _of("one consumer more", _MESSAGING, consumers=(*BASE.consumers, Consumer(name="search", topic="orders"))),
+    _of(
+        "one consumer more, with a `stack`",
+        _MESSAGING,
+        consumers=(*BASE.consumers, Consumer(name="search", topic="orders", stack="more")),
+    ),
+    _of_billing("`stack` of a consumer that is deployed", stack="more"),
     _of("a consumer removed", _MESSAGING, consumers=(_AUDIT,)),
     _of_billing("a consumer renamed", name="invoices"),
     _of_billing("`fifo` off", fifo=False),
@@ -212,23 +218,15 @@ def _synthesize(environment: Environment, parts: tuple[str, ...]) -> Mapping[str
         app = cdk.App(context=context, outdir=directory, builtin_cloud_formation_validation=False)
         region = cdk.Environment(account=environment.account, region=environment.region)
         stage = cdk.Stage(app, environment.name, env=region)
-        stacks: list[cdk.Stack] = []
-        access = keys = None
+        access = None
         if "network" in parts:
-            network_stack = NetworkStack(stage, "Network", environment=environment)
-            stacks.append(network_stack)
-            network = network_stack.network
+            network = NetworkStack(stage, "Network", environment=environment).network
             if "database" in parts and isinstance(environment.database, NewDatabase):
-                database = DatabaseStack(
+                access = DatabaseStack(
                     stage, "Database", environment=environment, declared=environment.database, network=network
-                )
-                access = database.database.access
-                stacks.append(database)
+                ).database.access
         if "messaging" in parts:
-            stacks.append(MessagingStack(stage, "Messaging", environment=environment, database=access))
+            MessagingStack(stage, "Messaging", environment=environment, database=access)
         if "consumers" in parts:
-            stacks.append(
-                ConsumersStack(stage, "Consumers", environment=environment, network=network, database=access, keys=keys)
-            )
-        assembly = stage.synth()
-        return {stack.stack_name: assembly.get_stack_artifact(stack.artifact_id).template for stack in stacks}
+            ConsumersStack(stage, "Consumers", environment=environment, network=network, database=access, keys=None)
+        return {stack.stack_name: stack.template for stack in stage.synth().stacks}

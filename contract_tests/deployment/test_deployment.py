@@ -338,7 +338,8 @@ def _dimensions(metric: dict[str, Any]) -> dict[str, str]:
 def test_every_deployed_expression_is_taken_and_answered(deployment: Deployment, target: Target) -> None:
     """Where nothing computes them, CloudWatch's service model reads the request in its place."""
     requests = expressions.of_alarms(deployment.alarms())
-    for part in ("consumers", "observability"):
+    parts = [part for part in naming.stack_parts(deployment.environment) if part not in ("network", "database")]
+    for part in parts:
         requests |= expressions.of_template(deployment.template(part))
     model = deployment.cloudwatch.meta.service_model.operation_model("GetMetricData")
     shape = model.input_shape.members["MetricDataQueries"]

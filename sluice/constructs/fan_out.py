@@ -22,7 +22,7 @@ from sluice import limits
 from sluice.constructs.database import DatabaseAccess
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.nag import acknowledge
-from sluice.constructs.place import require_place
+from sluice.constructs.place import consumer_scope, require_place
 from sluice.constructs.removal import encryption_key, removal_policy
 from sluice.declaration import Consumer, DatabaseRole, Encryption, Environment, ExistingTopic, Topic, naming, policies
 from sluice.declaration.arguments import check_argument_types
@@ -186,7 +186,7 @@ class Fanout(Construct):
         self.topics = {topic.name: self._topic(environment, topic) for topic in environment.topics}
         self.consumers = {
             consumer.name: ConsumerQueue(
-                self,
+                consumer_scope(self, consumer),
                 f"Consumer-{consumer.name}",
                 environment=environment,
                 consumer=consumer,

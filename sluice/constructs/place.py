@@ -1,9 +1,10 @@
-"""Where an environment's constructs stand: in the account and region that it declares, and once."""
+"""Where an environment's constructs stand: in its account and region, once, and some consumers' beside."""
 
 import aws_cdk as cdk
 from constructs import Construct
 
-from sluice.declaration import Environment
+from sluice.constructs.feature_flags import set_flags
+from sluice.declaration import Consumer, Environment
 from sluice.declaration.validation import require
 
 
@@ -46,6 +47,35 @@ def require_place(construct: Construct, environment: Environment) -> None:
             allowed=f"an environment whose {type(construct).__name__} is in this app once, and there is"
             f" {other.node.path}: both would make the same names; rename one, or declare another region",
         )
+
+
+def consumer_scope(construct: Construct, consumer: Consumer) -> Construct:
+    """Return where a consumer's part of a construct goes: into it, or into a stack beside the construct's own.
+
+    Such a stack is made for the first consumer that names it, and is deployed after the construct's own.
+    """
+    if consumer.stack is None:
+        return construct
+    stack = cdk.Stack.of(construct)
+    scope = stack.node.scope
+    assert isinstance(scope, Construct), "every stack is in an app"
+    id_ = f"{stack.node.id}-{consumer.stack}"
+    beside = scope.node.try_find_child(id_) or cdk.Stack(
+        scope,
+        id_,
+        stack_name=f"{stack.stack_name}-{consumer.stack}",
+        description=f"{stack.template_options.description or stack.stack_name}; consumers in {consumer.stack}",
+        env=cdk.Environment(account=stack.account, region=stack.region),
+        termination_protection=stack.termination_protection,
+    )
+    assert isinstance(beside, cdk.Stack)
+    beside.add_stack_dependency(stack)
+    found = beside.node.try_find_child(construct.node.id)
+    if found is None:
+        found = Construct(beside, construct.node.id)
+        set_flags(found)
+    assert isinstance(found, Construct)
+    return found
 
 
 def _place(environment: Environment) -> tuple[str, str, str, str | None]:

@@ -13,6 +13,7 @@ from sluice.declaration.fields import filters
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.existing import ExistingQueue
 from sluice.declaration.fields.image import check_image
+from sluice.declaration.fields.topics import LABEL
 from sluice.declaration.metric_math import Term
 from sluice.declaration.validation import between, declaration_class, matching, refuse, require, satisfying
 
@@ -86,6 +87,9 @@ class Consumer:
             messages that comes. None: it is there from the topic's first message, and expects every group's first.
         inbox_retention_seconds: how long the inbox remembers a group without a new message.
         automatic_redrive: bring dead letters back without an operator, within these bounds; None never does.
+        stack: its queues, its service and its alarms are in stacks of this name beside the environment's, for consumers
+            that CloudFormation has no room for in those; None: in those. Of a consumer that is deployed it stays as it
+            is: in other stacks its queues would be others.
     """
 
     name: str = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "lower-case letters, digits and single inner hyphens")
@@ -131,6 +135,7 @@ class Consumer:
     )
     inbox_retention_seconds: int = 5_184_000
     automatic_redrive: AutomaticRedrive | None = None
+    stack: str | None = matching(LABEL[0], f"{LABEL[1]}, or None", default=None)
 
     @property
     def parks(self) -> bool:

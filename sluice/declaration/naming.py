@@ -33,6 +33,15 @@ def stack_name(environment: Environment, part: str) -> str:
     return _name(environment, part)
 
 
+def stack_parts(environment: Environment) -> list[str]:
+    """Return what an environment's stacks are called in `stack_name`, in the order in which they are deployed."""
+    parts = ["network", *(["database"] if isinstance(environment.database, NewDatabase) else ())]
+    besides = dict.fromkeys(consumer.stack for consumer in environment.consumers if consumer.stack is not None)
+    for part in ("messaging", "consumers", "observability"):
+        parts += [part, *(f"{part}-{stack}" for stack in besides)]
+    return parts
+
+
 def topic_name(environment: Environment, topic: str | None = None) -> str:
     """Return the name of an SNS FIFO topic, by its declared name; without one of the first.
 

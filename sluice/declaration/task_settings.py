@@ -32,7 +32,7 @@ def task_environment(
     consumers is for how long the longest inbox remembers a group: so long a group goes on counting in the outbox.
     """
     found = environment.topic(None if consumer is None else consumer.topic) if topic is None else topic
-    part = _nobody(environment) if consumer is None else replace(consumer, image=None)
+    part = _nobody(environment) if consumer is None else replace(consumer, image=None, stack=None)
     return Environment(
         name=environment.name,
         application=environment.application,

@@ -8,7 +8,7 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice import sdk
-from sluice.declaration import Environment, NewDatabase, naming
+from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.terminal import output
 
@@ -42,10 +42,7 @@ def require_confirmation(action: str, environment: Environment) -> None:
     Raises:
         ConfigError: it is another name.
     """
-    parts = ["network", "database", "messaging", "consumers", "observability"]
-    if not isinstance(environment.database, NewDatabase):
-        parts.remove("database")
-    names = ", ".join(naming.stack_name(environment, part) for part in parts)
+    names = ", ".join(naming.stack_name(environment, part) for part in naming.stack_parts(environment))
     where = f"account {environment.account}, region {environment.region}"
     endpoint_url = os.environ.get("AWS_ENDPOINT_URL")
     if endpoint_url:

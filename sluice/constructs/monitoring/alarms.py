@@ -11,8 +11,9 @@ from constructs import Construct
 
 from sluice.constructs.monitoring.alarm import make_alarm
 from sluice.constructs.nag import acknowledge
+from sluice.constructs.place import consumer_scope
 from sluice.declaration import Environment, naming
-from sluice.declaration.alarms import Hearer, alarms
+from sluice.declaration.alarms import Hearer, alarms, of_consumer
 from sluice.declaration.arguments import check_argument_types
 
 
@@ -75,8 +76,13 @@ class Alarms(Construct):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, topic: sns.ITopic) -> None:
         super().__init__(scope, id_)
         action = actions.SnsAction(topic)
+        beside = {
+            alarm.name: consumer_scope(self, consumer)
+            for consumer in environment.consumers
+            for alarm in of_consumer(environment, consumer, Hearer.OPERATORS)
+        }
         for alarm in alarms(environment):
             if alarm.hearer is Hearer.OPERATORS:
-                made = make_alarm(self, f"{alarm.subject}-{alarm.condition}", alarm)
+                made = make_alarm(beside.get(alarm.name, self), f"{alarm.subject}-{alarm.condition}", alarm)
                 made.add_alarm_action(action)
                 made.add_ok_action(action)

@@ -6,6 +6,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from sluice.constructs.monitoring.alarm import MINUTE, to_cloudwatch
+from sluice.constructs.place import consumer_scope
 from sluice.declaration import Consumer, Environment, ExistingTopic, NewDatabase, Topic, backlog, naming, watched
 from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
@@ -15,7 +16,10 @@ _WIDTH = 8
 
 
 class Dashboard(Construct):
-    """One page for an environment: topic, outbox and database where they are its own, and two rows a consumer."""
+    """One page for an environment: topic, outbox and database where they are its own, and two rows a consumer.
+
+    Consumers in stacks beside the environment's have a page for each such stack.
+    """
 
     @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
@@ -30,10 +34,18 @@ class Dashboard(Construct):
         if isinstance(environment.database, NewDatabase):
             self.dashboard.add_widgets(_heading("database"))
             self.dashboard.add_widgets(*_database_row(environment, environment.database))
+        dashboards: dict[str | None, cloudwatch.Dashboard] = {None: self.dashboard}
         for consumer in environment.consumers:
-            self.dashboard.add_widgets(_heading(consumer.name))
-            self.dashboard.add_widgets(*_queue_row(environment, consumer))
-            self.dashboard.add_widgets(*_service_row(environment, consumer))
+            if consumer.stack not in dashboards:
+                dashboards[consumer.stack] = cloudwatch.Dashboard(
+                    consumer_scope(self, consumer),
+                    "Dashboard",
+                    dashboard_name=f"{naming.dashboard_name(environment)}-{consumer.stack}",
+                )
+            page = dashboards[consumer.stack]
+            page.add_widgets(_heading(consumer.name))
+            page.add_widgets(*_queue_row(environment, consumer))
+            page.add_widgets(*_service_row(environment, consumer))
 
 
 def _heading(name: str) -> cloudwatch.TextWidget:

@@ -7,9 +7,9 @@ from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from sluice.constructs.database import DatabaseAccess
-from sluice.constructs.fan_out import Keys
+from sluice.constructs.fan_out import Fanout, Keys
 from sluice.constructs.network import Network
-from sluice.constructs.place import require_place
+from sluice.constructs.place import consumer_scope, require_place
 from sluice.constructs.services.images import Images
 from sluice.constructs.services.task_service import ConsumerService, RelayService, TaskPlace
 from sluice.declaration import Environment, naming
@@ -62,20 +62,34 @@ class Consumers(Construct):
             deployment_alarms=deployment_alarms,
         )
         self.services = {
-            consumer.name: ConsumerService(self, f"Consumer-{consumer.name}", place=place, consumer=consumer)
+            consumer.name: ConsumerService(
+                consumer_scope(self, consumer), f"Consumer-{consumer.name}", place=place, consumer=consumer
+            )
             for consumer in environment.consumers
         }
+        self._start_after_queues(environment)
         self.relays = {
             topic.name: RelayService(self, naming.of_topic(environment, "Relay", topic), place=place, topic=topic)
             for topic in (environment.published_topics if environment.has_relay else ())
         }
+
+    def _start_after_queues(self, environment: Environment) -> None:
+        """Let services in a stack beside this one start after their queues, which they find by name."""
+        beside = [consumer for consumer in environment.consumers if consumer.stack is not None]
+        if not beside:
+            return
+        for part in self.node.root.node.find_all():
+            if isinstance(part, Fanout) and part.environment == environment:
+                for consumer in beside:
+                    self.services[consumer.name].node.add_dependency(part.consumers[consumer.name])
 
     def add_variable(self, name: str, value: str) -> None:
         """Set an environment variable in every container of every task, such as HTTPS_PROXY.
 
         Behind a proxy all calls of AWS are botocore's, which reads HTTPS_PROXY and NO_PROXY.
         """
-        for part in self.node.find_all():
+        parts = [*self.node.find_all(), *(part for each in self.services.values() for part in each.node.find_all())]
+        for part in dict.fromkeys(parts):
             if isinstance(part, ecs.ContainerDefinition):
                 part.add_environment(name, value)
 

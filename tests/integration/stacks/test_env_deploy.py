@@ -9,11 +9,14 @@ import boto3
 import pytest
 
 from emulator import localstack
+from sluice.declaration.loading import VARIABLE
 from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.xdist_group("a localstack of its own"), pytest.mark.slow]
 _SECONDS = 240
 _APP = """
+import os
+
 import aws_cdk as cdk
 from sluice.declaration import load_declaration
 from sluice.stacks import MessagingStack
@@ -21,7 +24,11 @@ from sluice.stacks import MessagingStack
 app = cdk.App()
 environment = load_declaration().environment("tiny")
 stage = cdk.Stage(app, "tiny", env=cdk.Environment(account=environment.account, region=environment.region))
-MessagingStack(stage, "Messaging", environment=environment, database=None)
+messaging = MessagingStack(stage, "Messaging", environment=environment, database=None)
+if os.environ["READER"]:
+    reader = cdk.Stack(stage, "Reader", stack_name="reader")
+    cdk.CfnWaitConditionHandle(reader, "Handle")
+    cdk.CfnOutput(reader, "Topic", value=messaging.fan_out.topic.topic_arn)
 app.synth()
 """
 _DECLARED = """
@@ -37,18 +44,22 @@ ENVIRONMENTS = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a project whose app has the messaging stack alone."""
+    """Return a project whose app has the messaging stack, and one that imports from it."""
     (tmp_path / "app.py").write_text(_APP, encoding="utf-8")
     (tmp_path / "cdk.json").write_text(f'{{"app": "{sys.executable} app.py"}}', encoding="utf-8")
     return tmp_path
 
 
-def _deploy(folder: Path, *names: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    (folder / "environments.py").write_text(_DECLARED.format(names=names), encoding="utf-8")
+def _deploy(
+    folder: Path, *names: str, options: tuple[str, ...] = (), reader: str = "yes"
+) -> subprocess.CompletedProcess[str]:
+    declaration = folder / "environments.py"
+    declaration.write_text(_DECLARED.format(names=names), encoding="utf-8")
+    variables = {"CONFIRM": "tiny", "PYTHONPATH": str(PROJECT), VARIABLE: str(declaration), "READER": reader}
     return subprocess.run(
         [sys.executable, "-m", "sluice", "env", "deploy", "tiny", *options],
         cwd=folder,
-        env={**os.environ, "CONFIRM": "tiny", "PYTHONPATH": str(PROJECT)},
+        env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -87,6 +98,9 @@ def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
     assert _subscribed() == ["sluice-tiny-audit.fifo"]
     again = _deploy(folder, "audit")
     assert again.returncode == 0, again.stdout + again.stderr
+    withdrawn = _deploy(folder, "audit", reader="")
+    assert withdrawn.returncode == 3, withdrawn.stdout + withdrawn.stderr
+    assert "would be taken away or given another value: it is imported by reader;" in withdrawn.stderr
 
 
 def _subscribed() -> list[str]:

@@ -161,6 +161,7 @@ EXTRA = {environment.name: environment for environment in (FULL, HOSTED, PLAIN, 
 OWNED, CHANGING = "staging, all as the owner", "full, all as owner or user"
 GENERATED = "sluice-owned-database-databasecluster5b53a178-1a2b3c4d5e6f"
 """What CloudFormation called the cluster of an environment that was deployed by an earlier version."""
+BESIDE = "full, with consumers in stacks beside"
 REDRIVEN = "full, with automatic redrive"
 _REDRIVEN = replace(
     FULL,
@@ -175,6 +176,14 @@ EDITED = {
     REDRIVEN: _REDRIVEN,
     "full, without a relay": replace(FULL, relay=False),
     "local, with search": replace(_LOCAL, consumers=(*_LOCAL.consumers, Consumer(name="search"))),
+    BESIDE: replace(
+        FULL,
+        consumers=(
+            *FULL.consumers,
+            Consumer(name="search", handlers="their.search", automatic_redrive=AutomaticRedrive(), stack="more"),
+            Consumer(name="invoices", topic="orders", fifo=False, stack="more"),
+        ),
+    ),
     "local, shipping edited": replace(
         _LOCAL,
         consumers=tuple(

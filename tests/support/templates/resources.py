@@ -33,7 +33,7 @@ def read(directory: Path) -> Stacks:
     (assembly,) = directory.glob("assembly-*")
     artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"]
     stacks = {id_: artifact for id_, artifact in artifacts.items() if artifact["type"] == "aws:cloudformation:stack"}
-    parts = {id_: stack["properties"]["stackName"].rpartition("-")[2] for id_, stack in stacks.items()}
+    parts = {id_: stack["displayName"].rpartition("/")[2].lower() for id_, stack in stacks.items()}
     return {
         parts[id_]: Stack(
             template=json.loads((assembly / stack["properties"]["templateFile"]).read_text()),

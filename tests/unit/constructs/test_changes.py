@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from sluice.declaration import naming
 from sluice.deployment.guard import bundled_schemas
+from tests.support.templates.environments import BESIDE, EDITED
 from tests.support.templates.resources import Stacks
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
@@ -51,6 +53,27 @@ def test_one_more_consumer_changes_nothing_but_adds_its_own(stacks: Mapping[str,
         "AWS::ApplicationAutoScaling::ScalingPolicy": 1,
         "AWS::CloudWatch::Alarm": 10,
     }
+
+
+def test_consumers_in_stacks_beside_change_nothing_in_those_that_are_there(
+    stacks: Mapping[str, Stacks], edited: Edited
+) -> None:
+    """What they add is in stacks of their own, each deployed after what it is made of and after its own queues."""
+    before, after = _resources(stacks["full"]), _resources(edited[BESIDE])
+    parts = ["network", "database", "messaging", "consumers", "observability"]
+    beside = [f"{part}-more" for part in parts[2:]]
+
+    assert [id_ for id_ in before if after.get(id_) != before[id_]] == [
+        "network/NetworkVpcSqs5F6BD5C0"
+    ]  # redrive sends
+    assert {id_.partition("/")[0] for id_ in after.keys() - before.keys()} == {*beside}
+    assert sorted(edited[BESIDE]) == sorted([*parts, *beside]) == sorted(naming.stack_parts(EDITED[BESIDE]))
+    assert {part: {*stack.dependencies} & {*beside} for part, stack in edited[BESIDE].items() if part in beside} == {
+        "messaging-more": set(),
+        "consumers-more": {"messaging-more"},
+        "observability-more": set(),
+    }
+    assert all(stack.is_protected for stack in edited[BESIDE].values())
 
 
 def test_a_consumer_removed_leaves_the_others_as_they_are(stacks: Mapping[str, Stacks], edited: Edited) -> None:

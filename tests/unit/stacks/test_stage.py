@@ -91,8 +91,8 @@ def test_more_resources_than_a_stack_may_have_are_refused_with_their_number(tmp_
 
     assert str(refused.value) == (
         "Environment('local').consumers is '41 consumers, with 501 resources in stack sluice-local-consumers', allowed"
-        " is as many as 500 resources in a stack are enough for; declare the others in an environment of their own that"
-        " gets this one's topic (ExistingTopic)"
+        " is as many as 500 resources in a stack are enough for; declare new ones with Consumer(stack='more'), in"
+        " stacks beside these"
     )
 
 
