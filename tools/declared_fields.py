@@ -15,6 +15,7 @@ from typing import Any, get_origin, get_type_hints
 from sluice.declaration import (
     AutomaticRedrive,
     Consumer,
+    DatabaseUsers,
     Encryption,
     Environment,
     ExistingDatabase,
@@ -95,6 +96,9 @@ _UNITS_OF = {
     "ExistingNetwork.vpc_id": "VPC id",
     "ExistingNetwork.subnet_ids": "subnet ids",
     "ExistingDatabase.security_group_id": "security group id",
+    "ExistingDatabase.resource_id": "resource id of RDS",
+    "ExistingDatabase.host": "host",
+    "ExistingDatabase.database_name": "name of a database",
 }
 
 _ON_CALL = "arn:aws:sns:us-east-1:111122223333:on-call"
@@ -114,6 +118,7 @@ _SOUND: dict[type, Mapping[str, object]] = {
     ExistingQueue: {"arn": _QUEUE.arn, "dead_letter_queue_arn": _QUEUE.dead_letter_queue_arn},
     NewDatabase: {},
     NewNetwork: {},
+    ExistingDatabase: {"secret_arn": _DATABASE.secret_arn, "security_group_id": _DATABASE.security_group_id},
 }
 # What breaks a relation between fields, which no field's own rule says; with what else it takes to be wrong.
 _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
@@ -186,6 +191,8 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"automatic_redrive": AutomaticRedrive(), "fifo": False, "handlers": "orders.billing"},
     ),
     "NewNetwork.availability_zones": ({"availability_zones": 2, "availability_zones_max": 1},),
+    "ExistingDatabase.users": ({"users": DatabaseUsers.ROLES},),
+    "ExistingDatabase.database_name": ({"database_name": "shop"},),
     "NewDatabase.min_acus": ({"min_acus": 4.5},),
     "NewDatabase.max_acus": (),
     "NewDatabase.pause_after_seconds": ({"pause_after_seconds": 300},),

@@ -64,8 +64,21 @@ class DatabaseAccess:
 
     @classmethod
     def to_existing(cls, database: ExistingDatabase) -> "DatabaseAccess":
-        """Return what it takes to get into a database whose secret says where it is."""
-        return cls(secret_arn=database.secret_arn, secret_key_arn=database.secret_key_arn)
+        """Return what it takes to get into somebody else's database."""
+        places: dict[str, str] = {}
+        if database.host is not None and database.database_name is not None:
+            places = _places(database.host, database.port, database.database_name)
+        users_arn = None
+        if database.users is not DatabaseUsers.OWNER:
+            region = database.secret_arn.split(":")[3]
+            users_arn = f"arn:aws:rds-db:{region}:{cdk.Aws.ACCOUNT_ID}:dbuser:{database.resource_id}"
+        return cls(
+            secret_arn=database.secret_arn,
+            secret_key_arn=database.secret_key_arn,
+            places=places,
+            users_arn=users_arn,
+            shares_secret=database.users is not DatabaseUsers.ROLES,
+        )
 
     def variables(self, role: DatabaseRole) -> dict[str, str]:
         """Return what a task is told of the database; a token it makes, and a secret it reads."""
@@ -166,11 +179,7 @@ class Database(Construct):
         self.access = DatabaseAccess(
             secret_arn=self._secret_arn(),
             secret_key_arn=None if self.key is None else self.key.key_arn,
-            places={
-                "SLUICE_DATABASE_HOST": self.cluster.cluster_endpoint.hostname,
-                "SLUICE_DATABASE_PORT": str(_PORT),
-                "SLUICE_DATABASE_NAME": _NAME,
-            },
+            places=_places(self.cluster.cluster_endpoint.hostname, _PORT, _NAME),
             users_arn=self._users_arn() if has_users else None,
             shares_secret=declared.users is not DatabaseUsers.ROLES,
         )
@@ -227,6 +236,10 @@ class Database(Construct):
             acknowledge(
                 self.cluster, "AwsSolutions-RDS10", "it is declared to go with its environment (Removal.DESTROY)"
             )
+
+
+def _places(host: str, port: int, name: str) -> dict[str, str]:
+    return {"SLUICE_DATABASE_HOST": host, "SLUICE_DATABASE_PORT": str(port), "SLUICE_DATABASE_NAME": name}
 
 
 def _version(declared: NewDatabase) -> rds.AuroraPostgresEngineVersion:

@@ -157,7 +157,7 @@ def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Se
         "Aurora at its least capacity": _database(environment, services),
         "Container Insights": _insights_metrics(environment) * usd("Container Insights"),
         "alarms": _alarm_metrics(environment) * usd("alarm"),
-        "dashboard": usd("dashboard"),
+        "dashboard": len({None, *(consumer.stack for consumer in environment.consumers)}) * usd("dashboard"),
         "KMS keys and their requests": _keys(environment),
     }
 

@@ -31,7 +31,7 @@ class DatabaseRole(Enum):
 
 
 class DatabaseUsers(Enum):
-    """Who tasks and producers are in the environment's own database."""
+    """Who tasks and producers are in the environment's database."""
 
     ROLES = "roles"
     EITHER = "either"
@@ -58,7 +58,7 @@ class NewDatabase:
             which left the name to it; the template then names none, so that the cluster stays. None calls it as the
             environment.
         engine_version: Aurora PostgreSQL's version. Aurora installs none by itself: raise it here.
-        users: who tasks and producers are in the environment's own database. ROLES: each has its own user and logs in
+        users: who tasks and producers are in the environment's database. ROLES: each has its own user and logs in
             with a token of IAM; the owner's secret reaches the step that makes the tables, alone. OWNER: all are the
             owner, and read its secret. EITHER: users are made, and all may read the secret, while images and producers
             change from OWNER to ROLES.
@@ -130,6 +130,13 @@ class ExistingDatabase:
         port: where it listens.
         secret_key_arn: the KMS key the secret is encrypted with, in the same region and any account; None means the
             account's aws/secretsmanager.
+        users: who tasks and producers are in the environment's database. OWNER: all are the owner, and read its secret.
+            ROLES: each has its own user and logs in with a token of IAM, which its RDS has to take; the owner's secret
+            reaches the step that makes tables and users, alone. These users are the server's: one environment has them.
+            EITHER: users are made, and all may read the secret, while images and producers change.
+        resource_id: what IAM calls it, of a cluster, an instance or a proxy of RDS in the environment's account.
+        host: where it is; None where the secret says it.
+        database_name: of the database there; None where the secret says it.
     """
 
     secret_arn: str = matching(
@@ -142,3 +149,25 @@ class ExistingDatabase:
     secret_key_arn: str | None = matching(
         r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", "the whole ARN of a KMS key, or None", default=None
     )
+    users: DatabaseUsers = DatabaseUsers.OWNER
+    resource_id: str | None = matching(
+        r"(cluster|db|prx)-[A-Za-z0-9]{1,64}", "an id such as 'cluster-ABCDEFGHIJKL01234', or None", default=None
+    )
+    host: str | None = matching(
+        r"(?=.{1,253}\Z)[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*", "a host's name, or None", default=None
+    )
+    database_name: str | None = matching(r"[A-Za-z_][\w$-]{0,62}", "a database's name, or None", default=None)
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            (self.host is None) == (self.database_name is None),
+            field="database_name",
+            allowed="None without host, and the database's name with it",
+        )
+        require(
+            self,
+            self.users is DatabaseUsers.OWNER or None not in (self.resource_id, self.host),
+            field="users",
+            allowed="DatabaseUsers.OWNER without resource_id, host and database_name: a token of IAM needs all three",
+        )

@@ -136,7 +136,7 @@ def create(connection: Connection) -> list[str]:
         raise ConfigError(
             "the user who makes the database's roles is a member of them here, and so of rds_iam: his password would be"
             " refused from then on, so nothing was changed; let a user who is none make them, or declare"
-            " NewDatabase(users=DatabaseUsers.OWNER)"
+            " users=DatabaseUsers.OWNER of the database"
         )
     return done
 

@@ -136,7 +136,13 @@ SHARED = Environment(
     network=ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",)),
     cluster="everybodys",
     image="sluice-worker:1.2.3",
-    database=_DATABASE,
+    database=replace(
+        _DATABASE,
+        users=DatabaseUsers.ROLES,
+        resource_id="cluster-ABCDEFGHIJKL01234",
+        host="shop.cluster-abc.us-east-1.rds.amazonaws.com",
+        database_name="shop",
+    ),
     relay=True,
     consumers=(
         Consumer(
@@ -225,9 +231,12 @@ def secret_of(environment: Environment) -> tuple[str | None, str | None]:
 def database_access(environment: Environment, role: DatabaseRole) -> dict[str, str]:
     """Return what a role of IAM may do so that it gets into the environment's database as that user: action to ARN."""
     secret, key = secret_of(environment)
-    users = environment.database.users if isinstance(environment.database, NewDatabase) else DatabaseUsers.OWNER
-    place = f"arn:aws:rds-db:{environment.region}:{environment.account or '<AWS::AccountId>'}"
-    connect = {"rds-db:connect": f"{place}:dbuser:DBClusterResourceId(DatabaseCluster)/{role.value}"}
+    database = environment.database
+    users = DatabaseUsers.OWNER if database is None else database.users
+    account, id_ = environment.account or "<AWS::AccountId>", "DBClusterResourceId(DatabaseCluster)"
+    if isinstance(database, ExistingDatabase):
+        account, id_ = "<AWS::AccountId>", str(database.resource_id)
+    connect = {"rds-db:connect": f"arn:aws:rds-db:{environment.region}:{account}:dbuser:{id_}/{role.value}"}
     read = {"secretsmanager:GetSecretValue": secret, "kms:Decrypt": key}
     allowed = {
         **({} if users is DatabaseUsers.OWNER else connect),

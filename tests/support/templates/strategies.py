@@ -65,6 +65,10 @@ _EXISTING_DATABASES = st.builds(
     secret_arn=st.just("arn:aws:secretsmanager:eu-west-1:111122223333:secret:sluice/inbox-AbCdEf"),
     security_group_id=st.just("sg-0a1b2c3d4e5f60718"),
     port=st.integers(1, 65_535),
+    users=st.sampled_from(DatabaseUsers),
+    resource_id=st.just("db-ABCDEFGHIJKL01234"),
+    host=st.just("shop.abc.eu-west-1.rds.amazonaws.com"),
+    database_name=st.just("shop"),
     secret_key_arn=st.none() | st.just("arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-1111-2222-3333-444455556666"),
 )
 _NEW_NETWORKS = st.builds(

@@ -403,6 +403,15 @@ REFUSALS: list[Refusal] = [
     *row(ExistingDatabase, "port", "1 to 65535", 0, 65_536),
     *row(ExistingDatabase, "secret_key_arn", "the whole ARN of a KMS key, or None",
         *("alias/database", KEY_ARN.replace("arn:aws:", "arn:aws-us-gov:"))),
+    *row(ExistingDatabase, "resource_id", "an id such as 'cluster-ABCDEFGHIJKL01234', or None",
+        *("shop", "cluster-", "arn:aws:rds:us-east-1:123456789012:cluster:shop")),
+    *row(ExistingDatabase, "host", "a host's name, or None", *("", "shop:5432", "postgres://shop", "a..b")),
+    *row(ExistingDatabase, "database_name", "a database's name, or None", *("", "1shop", "shop/x")),
+    *row(ExistingDatabase, "database_name", "None without host, and the database's name with it", "shop"),
+    *row(ExistingDatabase, "database_name", "None without host, and the database's name with it", None, host="shop"),
+    *shown(ExistingDatabase, "ExistingDatabase.users is <DatabaseUsers.ROLES: 'roles'>",
+        "DatabaseUsers.OWNER without resource_id, host and database_name: a token of IAM needs all three",
+        users=DatabaseUsers.ROLES, host="shop", database_name="shop"),
 ]
 # fmt: on
 
@@ -485,7 +494,7 @@ def test_numbers_are_filtered_where_others_publish() -> None:
             (),
             {"xyz": 1},
             "ExistingDatabase has no field 'xyz', allowed is one of secret_arn, security_group_id, port,"
-            " secret_key_arn",
+            " secret_key_arn, users, resource_id, host, database_name",
         ),
         (Consumer, (), {"lanes": 4}, "Consumer.name is missing, allowed is a value of type str"),
         (
@@ -713,6 +722,8 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"secret_key_arn": KEY_ARN},
         {"secret_key_arn": "arn:aws:kms:us-east-1:123456789012:key/mrk-0a1b2c3d4e5f60718293a4b5c6d7e8f9"},
         {"security_group_id": "sg-0a1b2c3d"},
+        {"host": "shop.cluster-abc.eu-central-1.rds.amazonaws.com", "database_name": "shop"},
+        {"users": DatabaseUsers.EITHER, "resource_id": "db-ABC", "host": "shop", "database_name": "_shop-1"},
         {"secret_arn": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:a/b+c=d.e@f_g-AbCd01"},
     ],
 }
@@ -867,4 +878,8 @@ def test_what_is_not_declared_has_its_default() -> None:
         "security_group_id": GROUP,
         "port": 5432,
         "secret_key_arn": None,
+        "users": DatabaseUsers.OWNER,
+        "resource_id": None,
+        "host": None,
+        "database_name": None,
     }

@@ -424,6 +424,33 @@ def test_a_worker_may_read_the_one_secret_of_somebody_elses_database(hosted: lis
     ]
 
 
+def test_tasks_log_in_to_somebody_elses_database_as_users_of_its_own(
+    by_environment: Mapping[str, list[Resource]],
+) -> None:
+    """With IAM: where it is they are given, and the owner's secret goes to the step that makes the users alone."""
+    found = by_environment["shared"]
+    places = {
+        "SLUICE_DATABASE_HOST": "shop.cluster-abc.us-east-1.rds.amazonaws.com",
+        "SLUICE_DATABASE_PORT": "5433",
+        "SLUICE_DATABASE_NAME": "shop",
+    }
+
+    assert {name for name in _reading(found) if name.endswith(": secret")} == {
+        f"{name}: secret" for name in of_kind(found, ROLE) if name.endswith("TaskDefinitionExecutionRole")
+    }
+    assert allow(
+        "rds-db:connect", "arn:aws:rds-db:us-east-1:<AWS::AccountId>:dbuser:cluster-ABCDEFGHIJKL01234/sluice_worker"
+    ) in statements(found, "ConsumersConsumerbillingWorkerTaskDefinitionTaskRole")
+    for definition in of_kind(found, TASK_DEFINITION).values():
+        service, schema = definition["ContainerDefinitions"]
+        variables = {each["Name"]: each["Value"] for each in service["Environment"]}
+        assert places.items() <= variables.items()
+        assert variables["SLUICE_DATABASE_USER"] in ("sluice_worker", "sluice_relay")
+        assert "Secrets" not in service
+        assert [secret["Name"] for secret in schema["Secrets"]] == ["SLUICE_DATABASE_SECRET"]
+        assert {"Name": "SLUICE_DATABASE_ROLES", "Value": "1"} in schema["Environment"]
+
+
 def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
     declared: list[Resource], environment: Environment
 ) -> None:
