@@ -1,7 +1,7 @@
 """The runtime of producers and consumers: outbox, relay, worker, inbox.
 
-A producer needs `Outbox` and `Event`, and on AWS `database_engine`; a consumer `handler` and what a handler gets and
-returns; everything else is behind `sluice`.
+A producer needs `Outbox` and `Event`, and on AWS `database_engine` or `async_database_engine`; a consumer `handler` and
+what a handler gets and returns; everything else is behind `sluice`.
 
 Each name is imported when it is first used: `sluice --help` passes here too, and needs no SQLAlchemy.
 """
@@ -9,7 +9,7 @@ Each name is imported when it is first used: `sluice --help` passes here too, an
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sluice.messaging.database.rotation import database_engine
+    from sluice.messaging.database.rotation import async_database_engine, database_engine
     from sluice.messaging.envelope import Event
     from sluice.messaging.errors import PermanentError, TransientError
     from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry, handler
@@ -21,7 +21,7 @@ else:
         __name__,
         "worker",
         {
-            "database.rotation": ("database_engine",),
+            "database.rotation": ("async_database_engine", "database_engine"),
             "envelope": ("Event",),
             "errors": ("PermanentError", "TransientError"),
             "handlers": ("Ack", "Context", "Outcome", "Reject", "Retry", "handler"),
@@ -39,6 +39,7 @@ __all__ = [
     "Reject",
     "Retry",
     "TransientError",
+    "async_database_engine",
     "database_engine",
     "handler",
 ]

@@ -15,6 +15,7 @@ handler had comes back as if it were new, or not at all.
 What a handler, or a thread that is not the worker's, takes from the worker's pool by itself comes back the same way.
 """
 
+import asyncio
 import functools
 import os
 import sqlite3
@@ -568,6 +569,24 @@ def keep_plans(connection: psycopg.Connection[Any], _: object) -> None:
     connection.rollback()
     if answered == (connection.info.backend_pid,):
         connection.prepare_threshold = _REPEATS
+
+
+async def open_postgres_async(arguments: Sequence[Any], named: Mapping[str, Any]) -> "psycopg.AsyncConnection[Any]":
+    """Return a new connection for asyncio, which keeps plans as `keep_plans` says.
+
+    Raises:
+        ConnectionRefused, OperationalError: as `open_postgres`.
+    """
+    named = {**named, **_POSTGRES}
+    try:
+        connection = await psycopg.AsyncConnection.connect(*arguments, **named)
+    except psycopg.OperationalError as error:
+        raise await asyncio.to_thread(refused, error, arguments, named) from error.__cause__
+    answered = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+    await connection.rollback()
+    if answered == (connection.info.backend_pid,):
+        connection.prepare_threshold = _REPEATS
+    return connection
 
 
 def open_sqlite(connection: Any, _: object) -> None:

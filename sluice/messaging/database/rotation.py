@@ -13,11 +13,12 @@ opens a few. AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/U
 (read 2026-11-26).
 """
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import psycopg
@@ -30,6 +31,9 @@ from sluice.clock import Clock, SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging.database import connections, credentials, engines
 from sluice.terminal.logger import Logger
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 _log = Logger()
 SECRET_VARIABLE = "SLUICE_DATABASE_SECRET_ARN"  # noqa: S105 (its name)
@@ -73,19 +77,48 @@ def runtime_engine(region: str, dsn: str | None = None) -> Engine:
         ConfigError: none is named, or it cannot be right.
         BotoCoreError, ClientError: the secret cannot be read.
     """
+    source = _source(region, dsn)
+    return engines.engine(source) if isinstance(source, str) else _engine_of(source)
+
+
+def async_database_engine(region: str, dsn: str | None = None) -> "AsyncEngine":
+    """Return a producer's engine of asyncio on the same database, with psycopg; on SQLite with aiosqlite.
+
+    Its pool is SQLAlchemy's own, of 15 connections at most. What a secret holds is read in a thread, so that the event
+    loop goes on. It needs `greenlet` (`pip install 'sqlalchemy[asyncio]'`).
+    https://docs.sqlalchemy.org/en/21/orm/extensions/asyncio.html#sqlalchemy.ext.asyncio.create_async_engine
+    (`async_creator`; read 2026-11-27)
+
+    Raises:
+        ConfigError: none is named, or it cannot be right.
+        BotoCoreError, ClientError: the secret cannot be read.
+    """
+    from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 (needs greenlet)
+
+    source = _source(region, dsn)
+    url = engines.engine(source).url if isinstance(source, str) else source.url  # which refuses what cannot be right
+    if url.get_backend_name() == "sqlite":
+        engine = create_async_engine(url.set(drivername="sqlite+aiosqlite"), hide_parameters=True)
+        engines.make_durable(engine.sync_engine)
+        return engine
+    connect = partial(_open_async, url) if isinstance(source, str) else source.connect_async
+    return create_async_engine(url.set(drivername="postgresql+psycopg"), async_creator=connect, hide_parameters=True)
+
+
+def _source(region: str, dsn: str | None) -> "str | _Source":
+    """Return the URL, or where it is read from; see `runtime_engine`."""
     if dsn:
-        return engines.engine(dsn)
+        return dsn
     variables = os.environ
     if secret := variables.get(OWNER_VARIABLE):
-        return engines.engine(credentials.secret_url(secret, OWNER_VARIABLE, variables))
+        return credentials.secret_url(secret, OWNER_VARIABLE, variables)
     if user := variables.get(credentials.USER_VARIABLE):
         sign = boto3.client("rds", region_name=region).generate_db_auth_token
-        return token_engine(partial(credentials.token_url, sign, user, variables), SystemClock())
+        return _token_source(partial(credentials.token_url, sign, user, variables), SystemClock())
     secret_arn = variables.get(SECRET_VARIABLE)
     if secret_arn is None:
         raise ConfigError(NO_DATABASE)
-    read = partial(credentials.database_url, credentials.client(region), secret_arn, variables)
-    return rotating_engine(read, SystemClock())
+    return _Source(partial(credentials.database_url, credentials.client(region), secret_arn, variables), SystemClock())
 
 
 def is_named() -> bool:
@@ -101,8 +134,7 @@ def token_engine(read: Callable[[], str], clock: Clock) -> Engine:
     Raises:
         ConfigError, BotoCoreError: there is none at first. Later the last one is kept.
     """
-    source = _Source(read, clock, fresh_seconds=0, pause_seconds=1 / CONNECTIONS_PER_SECOND)
-    return engines.engine(source.url.render_as_string(hide_password=False), connect=source.connect)
+    return _engine_of(_token_source(read, clock))
 
 
 def rotating_engine(read: Callable[[], str], clock: Clock) -> Engine:
@@ -112,7 +144,14 @@ def rotating_engine(read: Callable[[], str], clock: Clock) -> Engine:
         ConfigError: the secret holds no URL.
         BotoCoreError, ClientError: it cannot be read the first time. Later the last one that was read is kept.
     """
-    source = _Source(read, clock)
+    return _engine_of(_Source(read, clock))
+
+
+def _token_source(read: Callable[[], str], clock: Clock) -> "_Source":
+    return _Source(read, clock, fresh_seconds=0, pause_seconds=1 / CONNECTIONS_PER_SECOND)
+
+
+def _engine_of(source: "_Source") -> Engine:
     return engines.engine(source.url.render_as_string(hide_password=False), connect=source.connect)
 
 
@@ -154,7 +193,7 @@ class _Source:
         Raises:
             RefusedForNow: they are refused too, or there are no others, and a rotation may be under way.
         """
-        self._pause()
+        self._clock.sleep(self._turn_seconds())
         url = self.current()
         try:
             connection = _opened(dialect, url, named)
@@ -175,13 +214,40 @@ class _Source:
         self._refused_since = None
         return connection
 
-    def _pause(self) -> None:
-        """Wait for this connection's turn."""
+    async def connect_async(self) -> "psycopg.AsyncConnection[Any]":
+        """Do the same on an event loop, which goes on meanwhile.
+
+        Raises:
+            RefusedForNow: as `connect`.
+        """
+        await asyncio.sleep(self._turn_seconds())
+        url = await asyncio.to_thread(self.current)
+        try:
+            connection = await _open_async(url)
+        except psycopg.OperationalError as error:
+            if not engines.is_refused(error):
+                raise
+            url, refused = await asyncio.to_thread(self._read_after, url), url
+            try:
+                if url == refused:
+                    raise
+                connection = await _open_async(url)
+            except psycopg.OperationalError as last:
+                if not engines.is_refused(last) or not self._may_be_rotating():
+                    raise
+                raise engines.RefusedForNow(
+                    f"the database refuses the credentials for now ({engines.refusal(last)})"
+                ) from last
+        self._refused_since = None
+        return connection
+
+    def _turn_seconds(self) -> float:
+        """Return how long it is until this connection's turn."""
         with self._counting:
             now = self._clock.monotonic()
             begins_at = max(self._next_at, now)
             self._next_at = begins_at + self._pause_seconds
-        self._clock.sleep(begins_at - now)
+        return begins_at - now
 
     def _read_after(self, refused: URL) -> URL:
         """Return the URL after a refusal: read again, unless another thread just did."""
@@ -218,3 +284,8 @@ class _Source:
 def _opened(dialect: Dialect, url: URL, named: Mapping[str, Any]) -> Any:
     arguments, fresh = dialect.create_connect_args(url)
     return connections.open_postgres(dialect, None, arguments, {**named, **fresh})
+
+
+async def _open_async(url: URL) -> "psycopg.AsyncConnection[Any]":
+    arguments, named = url.set(drivername="postgresql+psycopg").get_dialect()().create_connect_args(url)
+    return await connections.open_postgres_async(arguments, named)

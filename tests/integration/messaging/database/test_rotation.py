@@ -1,5 +1,6 @@
 """Credentials that change under an engine, on a real Postgres that checks passwords."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sluice.clock import VirtualClock
+from sluice.messaging import async_database_engine
 from sluice.messaging.database import engines, failures, rotation
 from sluice.messaging.database.rotation import rotating_engine
 from tests.support.messaging.passwords import change_password, execute, owner_of
@@ -184,3 +187,30 @@ def test_a_connection_that_listens_has_the_new_password_too(
     assert list(listening.notifies(timeout=0)) == []
     assert listening.execute("SELECT 1").fetchone() == (1,)
     listening.close()
+
+
+def test_an_engine_of_asyncio_has_the_new_password_while_its_loop_goes_on(
+    owner: Engine, secret: _Secret, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its secret is read again at the first refusal; what stays refused is a database that is away, for now."""
+    monkeypatch.setenv(rotation.SECRET_VARIABLE, "arn")
+    monkeypatch.setattr("sluice.messaging.database.credentials.client", lambda _: None)
+    monkeypatch.setattr("sluice.messaging.database.credentials.database_url", lambda *_: secret.read())
+    monkeypatch.setattr("sluice.messaging.database.rotation.REPEAT_SECONDS", 0)
+
+    async def user(engine: AsyncEngine) -> str:
+        async with engine.connect() as connection:
+            return str((await connection.execute(text("SELECT current_user"))).scalar_one())
+
+    async def run() -> None:
+        engine = async_database_engine("us-east-1")
+        async with engine.connect() as held:
+            change_password(owner, "second")
+            with pytest.raises(OperationalError, match=r"refuses the credentials for now .*password authentication"):
+                await user(engine)
+            secret.value = "second"
+            assert await asyncio.gather(*(user(engine) for _ in range(5))) == ["consumer"] * 5
+            assert (await held.execute(text("SELECT 1"))).scalar_one() == 1
+        await engine.dispose()
+
+    asyncio.run(run())
