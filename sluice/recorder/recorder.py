@@ -10,7 +10,6 @@ answer, so whatever else is hooked in (see `sluice.saboteurs`) is, to it, part o
 botocore: https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html (read 2026-11-20).
 """
 
-import copy
 import functools
 import inspect
 import itertools
@@ -25,7 +24,7 @@ from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from sluice.clock import Clock, SystemClock
 from sluice.history.events import Kind, Outcome, identity_of, is_sampled, short_hash, unseen_detail
-from sluice.recorder.rows import OPERATIONS, Identify, Row, Rows
+from sluice.recorder.rows import OPERATIONS, Identify, Row, Rows, to_recordable
 
 NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)
 """Of these the request never left."""
@@ -177,7 +176,7 @@ class Recorder:
 
     def _see_parameters(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         # A copy: hooks further down may change what is sent, and the recorder's side is the caller's.
-        context[_MINE] = {"params": copy.deepcopy(params)}
+        context[_MINE] = {"params": to_recordable(params)}
 
     def _see_question(self, model: Any, context: dict[str, Any], **_: Any) -> None:
         call = context[_MINE]

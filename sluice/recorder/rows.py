@@ -21,6 +21,7 @@ from sluice.history.events import (
 from sluice.recorder.move_tasks import MoveTasks
 
 _HANDLES_MAX = 20_000
+_NUMBER_MAX = (1 << 31) - 1
 
 type Row = dict[str, Any]
 type Answered = list[tuple[Row, Outcome]]
@@ -31,6 +32,22 @@ class Identify(Protocol):
 
     def __call__(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> Identity | None:
         """Return the identity."""
+
+
+def to_recordable(value: Any) -> Any:
+    """Return a copy of parameters, or of an answer, in which a journal can hold every text and number.
+
+    What it cannot hold, SQS and SNS refuse: half a pair of UTF-16, a number of more than 32 bits, a truth for a number.
+    """
+    if isinstance(value, Mapping):
+        return {name: to_recordable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_recordable(item) for item in value]
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    if isinstance(value, int):
+        return max(-_NUMBER_MAX, min(int(value), _NUMBER_MAX))
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def short_name(address: str) -> str:
@@ -292,7 +309,7 @@ class _Receive(_Operation):
     def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the poll, and what it brought."""
         params = call["params"]
-        messages: Sequence[Mapping[str, Any]] = [message for message in parsed.get("Messages", []) if message]
+        messages: Sequence[Mapping[str, Any]] = to_recordable([m for m in parsed.get("Messages", []) if m])
         count = len(messages)
         received = [rows.receive_row(params, message, index, count) for index, message in enumerate(messages)]
         return [(row, Outcome.OK) for row in (rows.poll(params, count), *received)]

@@ -1,5 +1,6 @@
 """`sluice.recorder.recorder.record` on clients of a service that is not ours: the same history, the same judge."""
 
+import contextlib
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Any
 import botocore.session
 import pytest
 from botocore.config import Config
-from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from sluice.errors import ConfigError
 from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx, unseen_detail
@@ -398,6 +399,36 @@ def _die(folder: Path) -> None:
     shop.sns.meta.events.register("before-send", lambda **_: os.kill(os.getpid(), signal.SIGKILL))
     shop.order("ann", 2)
     recording.close()
+
+
+_HALF = "\ud800"  # of a pair of UTF-16: JSON can have it, and UTF-8 cannot
+_MESSAGE = {"MessageBody": "{}", "MessageGroupId": "ann", "MessageDeduplicationId": "1"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [
+        ("receive_message", {"VisibilityTimeout": 2**40}),
+        ("receive_message", {"VisibilityTimeout": True}),
+        ("receive_message", {"WaitTimeSeconds": -(2**70)}),
+        ("receive_message", {"ReceiveRequestAttemptId": _HALF}),
+        ("change_message_visibility", {"ReceiptHandle": _HALF, "VisibilityTimeout": 2**70}),
+        ("delete_message", {"ReceiptHandle": _HALF}),
+        *(("send_message", _MESSAGE | {name: _HALF}) for name in _MESSAGE),
+        ("send_message_batch", {"Entries": [{"Id": "1", **_MESSAGE}, {"Id": "2", **_MESSAGE, "MessageBody": _HALF}]}),
+    ],
+)
+def test_a_value_that_no_journal_holds_does_not_stop_the_recording(
+    tmp_path: Path, operation: str, params: dict[str, Any]
+) -> None:
+    """SQS refuses it, or botocore does; the recorder saw it first."""
+    shop = Shop()
+    with _record(shop, tmp_path):
+        with contextlib.suppress(ClientError, UnicodeEncodeError):
+            getattr(shop.sqs, operation)(QueueUrl=shop.url, **params)
+        shop.order("ann", 1)
+
+    assert [event.kind for event in recorded(tmp_path)][-2:] == [Kind.PUBLISHED, Kind.CLOSED]
 
 
 @_of_processes
