@@ -139,12 +139,26 @@ def _refuse_taken_by(url: str, port: int) -> NoReturn:
     raise EndpointError(f"port {port} is taken by something that is not LocalStack; choose another with --port")
 
 
+def _loopback(port: int) -> str:
+    """Return where an emulator is to listen: on the loopback only, with IPv4.
+
+    LocalStack 4.14.0 and LocalEmu 1.3.2 listen on all interfaces when an IPv4 address is given, and keep to an IPv6 one
+    (`runtime/server/twisted.py`). So they get 127.0.0.1 as an IPv6 address, unless the machine has none.
+    """
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::ffff:127.0.0.1", 0))
+    except OSError:
+        return f"127.0.0.1:{port}"
+    return f"[::ffff:127.0.0.1]:{port}"
+
+
 def _process_environment(engine: Engine, root: Path, port: int) -> dict[str, str]:
     """Return the environment of one instance: nothing of it lives outside `root`."""
     address = f"127.0.0.1:{port}"
     return _without_aws() | {
         **_NO_FILES,
-        "GATEWAY_LISTEN": address,
+        "GATEWAY_LISTEN": _loopback(port),
         engine.host_variable: address,  # else queue URLs name a host that needs DNS
         "SQS_ENDPOINT_STRATEGY": "path",
         "TMPDIR": str(root / "tmp"),

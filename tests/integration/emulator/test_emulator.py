@@ -294,17 +294,19 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
 
 
 def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_path: Path) -> None:
-    """It says where it is and how to point a client at it; SIGTERM ends it with 143 and leaves nothing."""
+    """On the loopback only; it says how to point a client at it; SIGTERM ends it with 143 and leaves nothing."""
     port = localstack.free_port()
     log = tmp_path / "localstack.log"
     emulator = start("up", "--port", str(port), "--log", str(log))
     found = [_line(emulator) for _ in range(12)]
     before = Counter(line[-1] for line in _processes(tmp_path).values())
+    is_open = {address: _accepts(f"http://{address}:{port}") for address in ("127.0.0.1", "127.0.0.2")}
 
     emulator.terminate()
     code = emulator.wait(timeout=GONE_SECONDS)
 
     assert before == {str(log): 1, "localstack.runtime.main": 2}
+    assert is_open == {"127.0.0.1": True, "127.0.0.2": False}  # LocalStack alone listens on all interfaces
     assert found == [
         f"LocalStack 4.14.0 at http://127.0.0.1:{port}, log in {log}. Ctrl-C stops it.\n",
         f"  export AWS_ENDPOINT_URL=http://127.0.0.1:{port}\n",
