@@ -33,7 +33,7 @@ from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types import TypeInfo, TypesRegistry
 from sqlalchemy import Connection, Engine, ExceptionContext, event
-from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
+from sqlalchemy.exc import DatabaseError, DisconnectionError, InvalidatePoolError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from sluice.clock import SystemClock
@@ -391,17 +391,17 @@ class _SqliteCursor(sqlite3.Cursor):
 
     def execute(self, *arguments: Any) -> Any:
         with self.connection.lock:
-            self.connection.require_this_thread()
+            self.connection.begin_statement()
             return super().execute(*arguments)
 
     def executemany(self, *arguments: Any) -> Any:
         with self.connection.lock:
-            self.connection.require_this_thread()
+            self.connection.begin_statement()
             return super().executemany(*arguments)
 
     def executescript(self, *arguments: Any) -> Any:
         with self.connection.lock:
-            self.connection.require_this_thread()
+            self.connection.begin_statement()
             return super().executescript(*arguments)
 
 
@@ -413,10 +413,11 @@ class _SqliteWatch:
 
     def __init__(self) -> None:
         self.authorizer: Callable[..., int] | None = None
-        self.has_seen_change = False
+        self.has_seen_change = self.has_seen_any = False
 
     def __call__(self, action: int, first: str | None, second: str | None, database: str | None, *more: Any) -> int:
         """Return what the authorizer decides."""
+        self.has_seen_any = True
         is_of_rows = action in _OF_ROWS and database in (None, "main") and second not in _CHANGING_FUNCTIONS
         self.has_seen_change = self.has_seen_change or not is_of_rows
         decide = self.authorizer
@@ -429,12 +430,14 @@ class SqliteConnection(sqlite3.Connection):
     While a handler has it, its authorizer is the worker's. One thread at a time uses it: to set an authorizer while
     another thread waits in one is a deadlock, and to close it meanwhile ends the process.
 
-    It knows whether a handler may have changed more than rows: by a statement, a method or an attribute.
+    It knows whether a handler may have changed more than rows: by a statement, a method or an attribute. Statements are
+    seen when they are prepared. What an earlier message has prepared changes rows alone, or the connection would be
+    closed; so it is prepared again only where no transaction is open.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.lock, self._watch = threading.RLock(), _SqliteWatch()
+        self.lock, self._watch, self._is_watched = threading.RLock(), _SqliteWatch(), False
         self._thread: int | None = None
         self._is_lent, self._fewest = False, inf
         self._lent_with: tuple[Any, ...] | None = None
@@ -447,6 +450,16 @@ class SqliteConnection(sqlite3.Connection):
         """
         if self._thread not in (None, threading.get_ident()):
             raise sqlite3.ProgrammingError(LEFT_BEHIND)
+
+    def begin_statement(self) -> None:
+        """Raise where it is another thread's; outside of a handler's transaction, have every statement seen again.
+
+        Raises:
+            sqlite3.ProgrammingError: it is.
+        """
+        self.require_this_thread()
+        if self._watch.authorizer is not None and not self.in_transaction:
+            self._see_everything()
 
     def keep_to_this_thread(self) -> None:
         """Execute nothing of other threads from now on: the handler has returned."""
@@ -491,8 +504,8 @@ class SqliteConnection(sqlite3.Connection):
     def guard(self, authorizer: Callable[..., int] | None) -> None:
         """Let a function authorize each statement, and nobody else set another; None ends that."""
         with self.lock:
-            if authorizer is not None:  # from when on also what is prepared already is seen again
-                super().set_authorizer(self._watch)
+            if not (authorizer is None or self._is_watched):
+                self._see_everything()
             self._watch.authorizer = authorizer
 
     def set_authorizer(self, authorizer_callback: Any) -> None:
@@ -504,25 +517,53 @@ class SqliteConnection(sqlite3.Connection):
         if self._watch.authorizer is not None:
             raise sqlite3.ProgrammingError("the authorizer is the worker's while a handler runs; set none")
         self.note_change()
+        self._is_watched = False
         super().set_authorizer(authorizer_callback)
+
+    def _see_everything(self) -> None:
+        """Let the watch see what is prepared from now on, and again what is prepared already."""
+        super().set_authorizer(self._watch)
+        self._is_watched = True
 
     def cursor(self, factory: Any = _SqliteCursor) -> Any:
         """Return a cursor."""
         if factory is not _SqliteCursor:
             self.note_change()
+            if self._watch.authorizer is not None:
+                self._see_everything()
         return super().cursor(factory)
+
+    # Python's own would take a plain cursor: https://docs.python.org/3/library/sqlite3.html#how-to-use-connection-shortcut-methods
+    def execute(self, *arguments: Any) -> Any:
+        """Return a cursor that has executed a statement."""
+        return self.cursor().execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> Any:
+        """Return a cursor that has executed a statement for each of several parameters."""
+        return self.cursor().executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> Any:
+        """Return a cursor that has executed several statements."""
+        return self.cursor().executescript(*arguments)
 
     def commit(self) -> None:
         """Commit."""
-        with self.lock:
-            self.require_this_thread()
-            super().commit()
+        self._end(super().commit)
 
     def rollback(self) -> None:
         """Roll back."""
+        self._end(super().rollback)
+
+    def _end(self, end: Callable[[], None]) -> None:
+        """End the transaction by a statement that is prepared for it: the watch sees it, unless it was taken away."""
         with self.lock:
             self.require_this_thread()
-            super().rollback()
+            self._watch.has_seen_any = not (self._is_watched and self.in_transaction)
+            end()
+            if not self._watch.has_seen_any:
+                self.note_change()
+            if self._watch.authorizer is not None:
+                self._see_everything()
 
     def close(self) -> None:
         """Close it."""
@@ -594,6 +635,21 @@ def open_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself
     for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={_BUSY_SECONDS * 1_000}"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def execute(connection: Connection, statement: str) -> None:
+    """Execute a statement without parameters or rows on SQLite, by the driver: SQLAlchemy takes several times as long.
+
+    Raises:
+        DatabaseError: SQLite refuses it; of a database that is locked it is an OperationalError, as SQLAlchemy's.
+    """
+    driver: Any = connection.connection.driver_connection
+    try:
+        driver.execute(statement).close()
+    except sqlite3.OperationalError as error:
+        raise OperationalError(statement, None, error) from error
+    except sqlite3.Error as error:
+        raise DatabaseError(statement, None, error) from error
 
 
 def authorize(connection: sqlite3.Connection, authorizer: Callable[..., int] | None) -> None:

@@ -173,7 +173,7 @@ def make_durable(engine: Engine) -> None:
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:
         only_reads = connection.get_execution_options().get(_ONLY_READS, False)
-        connection.exec_driver_sql("BEGIN" if only_reads else "BEGIN IMMEDIATE")
+        connections.execute(connection, "BEGIN" if only_reads else "BEGIN IMMEDIATE")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A handler that commits by itself: refused where that is seen, and otherwise its effect is there once, not more."""
 
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -134,3 +135,43 @@ def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: 
     assert (effects <= 1, world.parked()) == (True, [("a", 2)])
     if effects:
         assert calls == 1
+
+
+def _refusals(engine: Engine, before: Way, *statements: str) -> list[str]:
+    """Return what SQLite says to statements of a handler, before which another message's handler did something."""
+    world, refusals = World(engine), list[str]()
+
+    def handle(session: Session, _: Event, __: Context) -> None:
+        for statement in statements:
+            try:
+                driver_of(session).execute(statement)
+            except sqlite3.Error as error:
+                refusals.append(error.sqlite_errorname)
+
+    def prepare(session: Session, _: Event, __: Context) -> None:
+        before(session)
+
+    world.says["a", 1], world.says["a", 2] = [prepare], [handle]
+    worker = world.worker()
+    for _ in range(2):
+        world.send("a")
+        worker.lane.step()
+    return refusals
+
+
+def test_what_an_earlier_message_has_prepared_is_refused_outside_the_transaction(on_file: Engine) -> None:
+    """SQLite prepares it once, and asks the authorizer then: https://www.sqlite.org/c3ref/set_authorizer.html."""
+    with on_file.begin() as connection:
+        connection.execute(text("CREATE TABLE keys (n integer primary key)"))
+        connection.execute(text("INSERT INTO keys VALUES (1)"))
+
+    refusals = _refusals(on_file, _driver_executes(_INSERT), "INSERT OR ROLLBACK INTO keys VALUES (1)", _INSERT)
+
+    assert refusals == ["SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_AUTH"]
+
+
+def test_an_authorizer_that_a_handler_took_away_is_back_for_the_next_message(on_file: Engine) -> None:
+    def take_away(session: Session) -> None:
+        sqlite3.Connection.set_authorizer(driver_of(session), None)
+
+    assert _refusals(on_file, take_away, "COMMIT") == ["SQLITE_AUTH"]
