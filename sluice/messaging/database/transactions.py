@@ -2,12 +2,14 @@
 
 import re
 import sqlite3
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, getweakrefcount
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
@@ -76,7 +78,7 @@ class BegunTransaction:
 
     def __enter__(self) -> Self:
         if self._is_sqlite:
-            self._connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
+            connections.execute(self._connection, f"SAVEPOINT {_SAVEPOINT}")
             connections.authorize(self._driver, self._authorize)
         elif self._id is None:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
@@ -203,9 +205,9 @@ class BegunTransaction:
         if not self._is_sqlite:
             return bool(connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
         try:
-            connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            connections.execute(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
         except OperationalError as error:
-            if "no such savepoint" not in str(error.orig):
+            if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:  # as of one that is not there
                 raise
             return False
         return True
@@ -296,10 +298,52 @@ def listen(engine: Engine) -> None:
             _listened.add(engine)
 
 
-def open_session(engine: Engine) -> Session:
-    """Return a session for one message: a handler that listens to its engine listens to that of its message."""
-    connections.begin_own_work()
-    return _MessageSession(engine.execution_options())
+class MessageSessions:
+    """Sessions of messages on an engine; any number of threads open them.
+
+    Each message has an engine of its own, which shares the pool: a handler that listens to it, or gives it options,
+    does so for no other message. An engine is used again where nobody has kept it, and its attributes, of which
+    listeners and options are two, are as they were.
+    https://docs.sqlalchemy.org/en/21/core/connections.html#sqlalchemy.engine.Engine.execution_options (read 2026-11-27)
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._idle = engine, list[_MessageEngine]()
+
+    @contextmanager
+    def open(self) -> Iterator[Session]:
+        """Yield a session for one message; it is closed with the block."""
+        connections.begin_own_work()
+        made = self._taken()
+        with _MessageSession(made.engine) as session:
+            made.holders = made.holders or _count_holders(made.engine)  # of a new one: nobody has it yet
+            yield session
+        if _count_holders(made.engine) == made.holders and vars(made.engine) == made.attributes:
+            self._idle.append(made)
+
+    def _taken(self) -> "_MessageEngine":
+        attributes = vars(self._engine).copy()
+        while self._idle:
+            with suppress(IndexError):  # another thread has taken the last
+                made = self._idle.pop()
+                if made.parents_attributes == attributes:
+                    return made
+        engine = self._engine.execution_options()
+        return _MessageEngine(engine, vars(engine).copy(), attributes)
+
+
+@dataclass(slots=True)
+class _MessageEngine:
+    """An engine of one message at a time, with what it had when it was new."""
+
+    engine: Engine
+    attributes: dict[str, Any]
+    parents_attributes: dict[str, Any]
+    holders: tuple[int, int] | None = None
+
+
+def _count_holders(engine: Engine) -> tuple[int, int]:
+    return sys.getrefcount(engine), getweakrefcount(engine)
 
 
 def _on_commit(connection: Connection) -> None:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
-from sluice.messaging.database.transactions import open_session
+from sluice.messaging.database.transactions import MessageSessions
 from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
@@ -89,7 +89,7 @@ class Drainer:
     ) -> None:
         self._engine, self._inbox, self._runner, self._settings = engine, inbox, runner, settings
         self._clock, self._rng, self._hooks, self._shutdown = clock, rng, hooks, shutdown
-        self._signs = signs
+        self._signs, self._sessions = signs, MessageSessions(engine)
         self._lock = threading.Lock()
         self._claimed: set[str] = set()
         self._uncounted: dict[str, ParkedMessage] = {}  # attempts that were none, which the database still counts
@@ -145,7 +145,7 @@ class Drainer:
             begun = self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts)
         if begun is None:
             return False
-        with open_session(self._engine) as session:
+        with self._sessions.open() as session:
             message = self._taken_up(session, group_id, begun)
             if message is None:
                 return False

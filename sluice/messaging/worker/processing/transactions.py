@@ -6,6 +6,7 @@ away for everyone, or only this transaction failed, another transaction tells.
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
@@ -13,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, failures
-from sluice.messaging.database.transactions import listen, open_session
+from sluice.messaging.database.transactions import MessageSessions, listen
 from sluice.messaging.errors import HoldLostError, OutboxError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
@@ -55,6 +56,7 @@ class Transactions:
         self._engine, self._inbox, self._backoff, self._wait, self._rng = engine, inbox, backoff, wait, rng
         self._give_sign = give_sign
         connections.leave_standbys(engine)
+        self._sessions = MessageSessions(engine)
         listen(engine)  # while no other thread executes: what SQLAlchemy calls may not grow meanwhile
         self.is_database_away = False
 
@@ -76,15 +78,16 @@ class Transactions:
                 if not reason:
                     raise
                 raise HoldLostError(f"{lost}, and its attempt counts though the database failed: {reason}") from lost
-            session = open_session(self._engine)
+            info: dict[Any, Any] = {}
             try:
-                with session:
+                with self._sessions.open() as session:
+                    info = session.info
                     done = transact(session)
             except (DBAPIError, OutboxError, DatabaseFailed) as error:
                 failed_count += 1
                 reason = reason_of(error)
                 is_away = isinstance(error, OutboxError) or not _is_writable(self._engine, self._inbox)
-                is_suspect = self._is_suspect(error, is_away=is_away, is_called=CALLED in session.info)
+                is_suspect = self._is_suspect(error, is_away=is_away, is_called=CALLED in info)
                 if is_suspect:
                     own_count += 1
                     self._require_another_try(error, own_count, is_away=is_away)

@@ -2,15 +2,19 @@
 
 import inspect
 import secrets
+import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, delete, event, make_url, table, text
+from sqlalchemy.engine.events import ConnectionEvents
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database import engines
+from sluice.messaging.database.transactions import MessageSessions
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context
 from sluice.messaging.worker.processing import async_handlers
@@ -186,3 +190,40 @@ def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine,
 @pytest.mark.parametrize("misdeed", diagonal(2, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed, is_early=True)
+
+
+def _listen(name: str, engine: Engine) -> None:
+    event.listen(engine, name, lambda *_: None)
+
+
+_LEFT_ON_ENGINE: dict[str, Callable[[Engine], object]] = {
+    **{f"listener of {name}": partial(_listen, name) for name in vars(ConnectionEvents) if name[0] not in "_d"},
+    "options": lambda engine: engine.update_execution_options(schema_translate_map={None: ELSEWHERE}),
+    "attribute": lambda engine: setattr(engine, "hide_parameters", False),
+    "reference": KeptThings.kept.append,
+    "weak reference": lambda engine: KeptThings.kept.append(weakref.ref(engine)),
+}
+
+
+@pytest.mark.parametrize("name", _LEFT_ON_ENGINE)
+def test_an_engine_on_which_something_is_left_is_no_other_messages(on_sqlite: Engine, name: str) -> None:
+    sessions, found = MessageSessions(on_sqlite), list[dict[str, Any]]()
+    for leave in (lambda _: None, _LEFT_ON_ENGINE[name], lambda _: None):
+        with sessions.open() as session:
+            session.execute(text("SELECT 1"))
+            found.append(vars(session.bind))
+            leave(session.bind)  # type: ignore[arg-type]
+
+    assert found[0] is found[1]  # to make one costs each message: docs/decisions/0017-sql-by-sqlalchemy.md
+    assert found[1] is not found[2]
+    KeptThings.end()
+
+
+def test_options_that_a_program_gives_its_engine_are_those_of_the_next_message(on_file: Engine) -> None:
+    sessions = MessageSessions(on_file)
+    with sessions.open():
+        pass
+    on_file.update_execution_options(schema_translate_map={None: ELSEWHERE})
+
+    with sessions.open() as session:
+        assert session.get_bind().get_execution_options() == {"schema_translate_map": {None: ELSEWHERE}}
