@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -71,11 +72,17 @@ class Unit:
         self._count = 0
         # Weak: a connection that its session forgot goes back to its pool.
         self._begun: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()  # with SQLite's count of changes
-        self._open: WeakSet[Connection] = WeakSet()
-        self._savepoints: WeakKeyDictionary[Connection, list[tuple[str, int]]] = WeakKeyDictionary()
         self._kept: SessionTransaction | None = None
         self._expunged = -1  # the place of the first event that came after
         self._has_tried = self._is_committing = self._is_numbered = self._is_lost = self.is_rolled_back = False
+
+    @cached_property  # of most sessions none is needed, and each message has one
+    def _open(self) -> WeakSet[Connection]:
+        return WeakSet()
+
+    @cached_property
+    def _savepoints(self) -> WeakKeyDictionary[Connection, list[tuple[str, int]]]:
+        return WeakKeyDictionary()
 
     @property
     def is_waiting(self) -> bool:

@@ -169,19 +169,23 @@ _PARTS = {
 """What a process has, how it is looked at, and how it is put back."""
 
 
+def _look() -> list[Any]:
+    return [part.look() for part in _PARTS.values()]
+
+
 class ProcessState:
     """Counts the handlers that run in a process. Any number of threads use it."""
 
     def __init__(self) -> None:
         self._lock, self._running = threading.Lock(), 0
-        self._before: dict[str, Any] = {}
+        self._before: list[Any] = []
 
     @contextmanager
     def handling(self) -> Iterator[None]:
         """Yield while a handler runs; when the last of them has returned, put back what they left changed."""
         with self._lock:
             if self._running == 0:
-                self._before = {name: part.look() for name, part in _PARTS.items()}
+                self._before = _look()
             self._running += 1
         try:
             yield
@@ -192,11 +196,14 @@ class ProcessState:
                     self._put_back()
 
     def _put_back(self) -> None:
-        for name, part in _PARTS.items():
-            if part.look() == self._before[name]:
+        now = _look()
+        if now == self._before:  # at once: what is the same object is equal
+            return
+        for (name, part), found, before in zip(_PARTS.items(), now, self._before, strict=True):
+            if found == before:
                 continue
             try:
-                part.put_back(self._before[name])
+                part.put_back(before)
             except (OSError, ValueError, locale.Error) as error:
                 _log.error("a handler changed its process, and that stays so", part=name, error=str(error))
             else:
