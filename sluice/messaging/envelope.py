@@ -13,6 +13,7 @@ loss.
 import hashlib
 import json
 import re
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,18 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,12
 _NOT_ALLOWED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+def current_trace() -> dict[str, str]:
+    """Return the current span of OpenTelemetry as W3C headers, for an event's `trace`; empty where there is none."""
+    if "opentelemetry.trace" not in sys.modules:  # then nobody has a span
+        return {}
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 (optional)
+
+    headers: dict[str, str] = {}
+    # Whatever else the process propagates to the services it calls: an outbox is no place for baggage.
+    TraceContextTextMapPropagator().inject(headers)
+    return headers
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """Something that happened in a producer, checked when it is made.
@@ -55,7 +68,8 @@ class Event:
         attributes: further message attributes, text by name, for filter policies; at most nine.
         id: unique among all events for ever; the deduplication id of its message.
         at: when it happened, aware; None means when it is committed.
-        trace: trace context as headers, e.g. `traceparent`, carried to the consumer.
+        trace: trace context as headers, e.g. `traceparent`, carried to the consumer. An outbox fills in the current
+            span of OpenTelemetry where it is empty.
 
     Raises:
         EnvelopeError: a field cannot be sent; the message names it.
@@ -120,6 +134,12 @@ class Event:
                 f"data makes a message of {size_bytes} bytes with its attributes, allowed are {event_bytes_max}; keep"
                 " what is large elsewhere and send where it is, or raise event_bytes_max of the environment"
             )
+
+    def with_current_trace(self) -> "Event":
+        """Return it with the current span, if there is one and it has none."""
+        if self.trace or not (trace := current_trace()):
+            return self
+        return replace(self, trace=trace)
 
     @property
     def message_attributes(self) -> dict[str, str]:

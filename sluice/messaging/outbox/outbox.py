@@ -153,7 +153,8 @@ class Outbox:
         """Publish the event if, and only if, the session's transaction commits.
 
         Neither flushes nor commits, and is not awaited: nothing is sent before the commit. What is added inside a
-        savepoint goes with it when that is rolled back.
+        savepoint goes with it when that is rolled back. Where OpenTelemetry is loaded, an event without a `trace` gets
+        the current span.
 
         Raises:
             EnvelopeError: its message might be larger than `event_bytes_max`.
@@ -161,19 +162,25 @@ class Outbox:
             OutboxError: the session is in the middle of its commit, and the numbers have been given; its transaction
                 has failed; or its connection commits each statement by itself.
         """
+        event = event.with_current_trace()
         event.check_size(self._event_bytes_max)
         found = _session_of(session)
         if not found.in_transaction():
             found.begin()
-        sessions.unit_of(found).add(found, self.topic, self.write, event)
+        sessions.unit_of(found).add(found, self.topic, self._write, event)
 
     def write(self, connection: Connection, events: Iterable[Event]) -> None:
         """Number and store events now. For code without a Session: call it once, last before the commit.
+
+        Events without a `trace` get the current span, as by `add`.
 
         Raises:
             EnvelopeError: a message might be larger than `event_bytes_max`; nothing is written.
             OutboxError: the tables are missing, or the database would not keep what it commits.
         """
+        self._write(connection, [event.with_current_trace() for event in events])
+
+    def _write(self, connection: Connection, events: Iterable[Event]) -> None:
         listed = sorted(events, key=lambda event: event.group)  # stable: within a group as given
         if not listed:
             return

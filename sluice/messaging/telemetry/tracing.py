@@ -1,7 +1,7 @@
 """Traces: a span for each event handled, linked to the span it was made in; where OpenTelemetry is, and only there.
 
-A producer puts its span into the event: `Event(…, trace=current_trace())`. It is stored with the event, and travels in
-the body: message attributes are not safe from whoever instruments botocore, which writes the relay's span there.
+An outbox puts the producer's span into the event (`Outbox.add`). It is stored with the event, and travels in the body:
+message attributes are not safe from whoever instruments botocore, which writes the relay's span there.
 
 What is linked, and not a child: the producer's span ended long before, and each consumer's trace is its own.
 Conventions: https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (a span of kind consumer and type
@@ -10,30 +10,19 @@ process, linked to the message's creation context), https://opentelemetry.io/doc
 """
 # ruff: noqa: PLC0415 (OpenTelemetry is imported where it is used: a process without it needs none)
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sluice.errors import ConfigError
-from sluice.messaging.envelope import Event
+from sluice.messaging.envelope import Event, current_trace
 from sluice.messaging.handlers import Ack, Context, Outcome
 from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Tracer
 
-
-def current_trace() -> dict[str, str]:
-    """Return the current span as W3C headers, for an event's `trace`; empty where there is none."""
-    if "opentelemetry.trace" not in sys.modules:  # then nobody has a span
-        return {}
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    headers: dict[str, str] = {}
-    # Whatever else the process propagates to the services it calls: an outbox is no place for baggage.
-    TraceContextTextMapPropagator().inject(headers)
-    return headers
+__all__ = ["Tracing", "current_trace", "opentelemetry"]
 
 
 def opentelemetry(*, queue_name: str) -> "Tracing":

@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, Tracer
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from sluice.errors import ConfigError
@@ -16,6 +17,7 @@ from sluice.messaging import Event
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Handlers, Outcome, Reject, Retry
+from sluice.messaging.outbox import tables
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.telemetry.tracing import Tracing, current_trace, opentelemetry
 from sluice.messaging.worker.hooks import WorkerHookSet
@@ -96,8 +98,7 @@ def test_x1_a_consumers_link_is_the_producers_span(traced: Traced, instrumented:
     """Botocore's instrumentation writes the relay's span into the message attributes; nobody reads it there."""
     with in_memory_world() as world:
         with traced.tracer.start_as_current_span("place order") as producing:
-            event = Event(type="order.placed", group="order-7", data={}, trace=current_trace())
-        received = through_the_outbox(world, event)
+            received = through_the_outbox(world, Event(type="order.placed", group="order-7", data={}))
 
         with traced.tracing.handling(decode(received.body).event, CONTEXT) as record_outcome:
             record_outcome(Ack())
@@ -106,7 +107,7 @@ def test_x1_a_consumers_link_is_the_producers_span(traced: Traced, instrumented:
     assert linked(span) == [ids(producing.get_span_context())]
     assert span.context is not None
     assert span.context.trace_id != producing.get_span_context().trace_id
-    assert received.attributes["traceparent"] != event.trace["traceparent"]
+    assert received.attributes["traceparent"] != decode(received.body).event.trace["traceparent"]
 
 
 def test_x1_ten_attributes_and_their_link_arrive(traced: Traced, instrumented: None) -> None:
@@ -216,6 +217,16 @@ def test_a_trace_that_is_none_makes_no_link(traced: Traced, trace: dict[str, str
         pass
 
     assert linked(traced.consumed()) == []
+
+
+def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced: Traced) -> None:
+    with in_memory_world() as world, traced.tracer.start_as_current_span("place order"):
+        trace, other = current_trace(), {"traceparent": f"00-{1:032x}-{2:016x}-01"}
+        with world.engine.begin() as connection:
+            events = [Event(type="a", group="g", data={}), Event(type="a", group="g", data={}, trace=other)]
+            world.outbox.write(connection, events)
+            bodies = connection.scalars(select(tables.messages.c.body).order_by(tables.messages.c.group_seq))
+            assert [decode(body).event.trace for body in bodies] == [trace, other]
 
 
 def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
