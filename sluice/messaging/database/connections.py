@@ -643,9 +643,10 @@ def execute(connection: Connection, statement: str) -> None:
     Raises:
         DatabaseError: SQLite refuses it; of a database that is locked it is an OperationalError, as SQLAlchemy's.
     """
-    driver: Any = connection.connection.driver_connection
+    cursor = connection.connection.cursor()
     try:
-        driver.execute(statement).close()
+        cursor.execute(statement)
+        cursor.close()
     except sqlite3.OperationalError as error:
         raise OperationalError(statement, None, error) from error
     except sqlite3.Error as error:

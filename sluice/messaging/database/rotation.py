@@ -257,11 +257,11 @@ class _Source:
             return self.url
 
     def _renew(self) -> None:
-        """Read the secret; where it cannot be read, keep what it last held."""
+        """Read the secret, or have a token made; where that cannot be, keep the last."""
         try:
             url = make_url(self._read())
         except (*sdk.UNANSWERED, ClientError, ConfigError) as error:
-            _log.warning("the database's secret was not read, its last credentials are kept", error=str(error))
+            _log.warning("the database's credentials were not read, the last ones are kept", error=str(error))
         else:
             if url != self.url and self._fresh_seconds:
                 _log.info("the database's credentials have changed")
