@@ -65,6 +65,7 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
         "README.md",
         "app.py",
         "cdk.json",
+        "compose.yaml",
         "environments.py",
         "load/smoke.yaml",
         "order_desk/__init__.py",
