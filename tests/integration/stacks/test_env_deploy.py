@@ -25,9 +25,10 @@ app = cdk.App()
 environment = load_declaration().environment("tiny")
 stage = cdk.Stage(app, "tiny", env=cdk.Environment(account=environment.account, region=environment.region))
 messaging = MessagingStack(stage, "Messaging", environment=environment, database=None)
-if os.environ["READER"]:
-    reader = cdk.Stack(stage, "Reader", stack_name="reader")
-    cdk.CfnWaitConditionHandle(reader, "Handle")
+reader = cdk.Stack(stage, "Reader", stack_name="reader")
+reader.add_stack_dependency(messaging)
+cdk.CfnWaitConditionHandle(reader, "Handle")
+if os.environ["IMPORTS"]:
     cdk.CfnOutput(reader, "Topic", value=messaging.fan_out.topic.topic_arn)
 app.synth()
 """
@@ -51,11 +52,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _deploy(
-    folder: Path, *names: str, options: tuple[str, ...] = (), reader: str = "yes"
+    folder: Path, *names: str, options: tuple[str, ...] = (), imports: str = "yes"
 ) -> subprocess.CompletedProcess[str]:
     declaration = folder / "environments.py"
     declaration.write_text(_DECLARED.format(names=names), encoding="utf-8")
-    variables = {"CONFIRM": "tiny", "PYTHONPATH": str(PROJECT), VARIABLE: str(declaration), "READER": reader}
+    variables = {"CONFIRM": "tiny", "PYTHONPATH": str(PROJECT), VARIABLE: str(declaration), "IMPORTS": imports}
     return subprocess.run(
         [sys.executable, "-m", "sluice", "env", "deploy", "tiny", *options],
         cwd=folder,
@@ -98,7 +99,7 @@ def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
     assert _subscribed() == ["sluice-tiny-audit.fifo"]
     again = _deploy(folder, "audit")
     assert again.returncode == 0, again.stdout + again.stderr
-    withdrawn = _deploy(folder, "audit", reader="")
+    withdrawn = _deploy(folder, "audit", imports="")
     assert withdrawn.returncode == 3, withdrawn.stdout + withdrawn.stderr
     assert "would be taken away or given another value: it is imported by reader;" in withdrawn.stderr
 

@@ -157,3 +157,28 @@ def test_nothing_else_is_sent_to_the_builder() -> None:
         *(f"!{item}" for item in copied),
         "**/__pycache__",
     ]
+
+
+@pytest.mark.parametrize("folder", [PROJECT, PROJECT / "sluice" / "templates" / "project"])
+def test_the_base_is_pinned_by_the_digest_that_the_registry_names(folder: Path, tmp_path: Path) -> None:
+    """A second time, too; with an image that the registry does not have, the Dockerfile stays as it is."""
+    for name in ("Makefile", "Dockerfile"):
+        shutil.copy(folder / name, tmp_path)
+    dockerfile, skopeo, digest = tmp_path / "Dockerfile", tmp_path / "bin" / "skopeo", "sha256:" + 32 * "ab"
+    skopeo.parent.mkdir()
+    base = "docker.io/library/python:3.13-slim-trixie"
+    skopeo.write_text(f'#!/bin/sh\n[ "$4" = docker://{base} ] && echo {digest}\n', encoding="utf-8")
+    skopeo.chmod(0o755)
+
+    def pin() -> int:
+        variables = {"PATH": f"{skopeo.parent}:/usr/bin:/bin"}
+        return subprocess.run(["make", "pin"], cwd=tmp_path, env=variables, capture_output=True, check=False).returncode
+
+    assert [pin(), pin()] == [0, 0]
+    pinned = dockerfile.read_text(encoding="utf-8")
+    assert re.findall(r"^ARG BASE=(.*)", pinned, re.MULTILINE) == [f"{base}@{digest}"]
+
+    dockerfile.write_text(pinned.replace("3.13-slim", "3.0-slim"), encoding="utf-8")
+
+    assert pin() != 0
+    assert dockerfile.read_text(encoding="utf-8") == pinned.replace("3.13-slim", "3.0-slim")

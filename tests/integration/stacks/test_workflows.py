@@ -200,9 +200,7 @@ def test_every_action_is_named_by_its_commit() -> None:
         if "uses: " in line
     ]
 
-    named = [line for line in lines if not re.match(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)]
-    # Its releases that attest are newer than any commit that could be read here.
-    assert named == ["pypa/gh-action-pypi-publish@release/v1"]
+    assert [line for line in lines if not re.match(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
 def test_actionlint_finds_nothing() -> None:
