@@ -43,41 +43,62 @@ build() {
   buildah build --quiet --layers --network host --pull-never --build-arg "BASE=$base" --tag "$tag" "${trusted[@]}" . > "$work/id"
 }
 
-# The container's root is read-only but for /dev/shm and /tmp, and its user has no capability: as on ECS.
+# What a task is given by its stack.
+write_settings() {
+  .venv/bin/python -c 'import sys
+from sluice.declaration import load_declaration, task_settings as of
+local = load_declaration().environment("local")
+consumers = {consumer.name: consumer for consumer in local.consumers}
+print(of.render(of.task_environment(local, consumers.get(sys.argv[1]), local.topics[0])))' "$1" > "$work/settings-$1"
+}
+
+# Orders are placed, relayed and consumed by tasks of the image, with SNS and SQS in memory; each effect is there once.
+# The containers' root is read-only but for /dev/shm and /tmp, and their user has no capability: as on ECS.
 start() {
-  local root settings code=0
+  local code=0
   container=$(buildah from --pull-never "$tag")
   trap 'buildah umount "$container" > /dev/null; buildah rm "$container" > /dev/null; rm -rf "$work"' EXIT
   root=$(buildah mount "$container")
-  settings=$(.venv/bin/python -c 'from sluice.declaration import load_declaration, task_settings as of
-local = load_declaration().environment("local")
-print(of.render(of.task_environment(local, None, local.topics[0])))')
-  cat > "$work/in" <<END
+  export root work
+  for name in relay billing shipping audit; do write_settings "$name"; done
+  cat > "$work/in" <<'END'
 set -euo pipefail
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
 mkdir "$root/dev/shm" && mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-for device in null urandom; do touch "$root/dev/\$device" && mount --bind "/dev/\$device" "$root/dev/\$device"; done
+for device in null urandom; do touch "$root/dev/$device" && mount --bind "/dev/$device" "$root/dev/$device"; done
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-task=(env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 SLUICE_ENV=local
-  SLUICE_TASK_SETTINGS='$settings' SLUICE_TOPIC_ARN=arn:aws:sns:us-east-1:000000000000:sluice-local-events.fifo
-  SLUICE_DSN=sqlite:////dev/shm/sluice.db SLUICE_ALIVE_FILE=/dev/shm/alive AWS_ENDPOINT_URL=http://127.0.0.1:9
-  AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
-  chroot "$root" setpriv --reuid 10001 --regid 10001 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs
-  sh -c 'cd /app && exec "\$@"' sh)
-"\${task[@]}" sh -c '! touch /app/new 2> /dev/null && [ "\$(id -u)" = 10001 ] && grep -q "^CapBnd:.*0000000000000000" /proc/self/status'
-"\${task[@]}" python -m sluice schema apply --migrate 'python -m examples.services init'
-"\${task[@]}" python -m sluice relay > "$work/relay.log" 2>&1 & relay=\$!
-for _ in {1..60}; do grep -q '"leading"' "$work/relay.log" && break; sleep 1; done
-"\${task[@]}" python -m sluice alive
-kill -TERM \$relay
-wait \$relay || { cat "$work/relay.log" >&2; exit 1; }
+task() { # NAME COMMAND: a task of that consumer, or of the relay
+  local name=$1
+  shift
+  exec env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 SLUICE_ENV=local \
+    SLUICE_TASK_SETTINGS="$(< "$work/settings-$name")" SLUICE_CONSUMER="$name" SLUICE_ALIVE_FILE="/dev/shm/alive-$name" \
+    SLUICE_TOPIC_ARN=arn:aws:sns:us-east-1:000000000000:sluice-local-events.fifo SLUICE_DSN=sqlite:////dev/shm/sluice.db \
+    AWS_ENDPOINT_URL="$AWS_ENDPOINT_URL" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1 \
+    chroot "$root" setpriv --reuid 10001 --regid 10001 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs \
+    sh -c 'cd /app && exec "$@"' sh "$@"
+}
+(task relay sh -c '! touch /app/new 2> /dev/null && [ "$(id -u)" = 10001 ] && grep -q "^CapBnd:.*0000000000000000" /proc/self/status')
+(task relay python -m sluice schema apply --migrate 'python -m examples.services init')
+(task relay python -m examples.orders init)
+(task relay python -m examples.orders run --count 40 --groups 5 --seed 1)
+task relay python -m sluice relay > "$work/relay.log" 2>&1 & relay=$!
+task billing python -m sluice worker > "$work/billing.log" 2>&1 & billing=$!
+for consumer in shipping audit; do (task "$consumer" python -m sluice worker --until-idle 5) > "$work/$consumer.log" 2>&1; done
+(task relay python -m examples.services check)
+for name in relay billing; do (task "$name" python -m sluice alive); done
+kill -TERM $relay $billing
+wait $relay && wait $billing
 grep -q '"stopped"' "$work/relay.log"
 END
-  unshare --mount --pid --fork --kill-child bash "$work/in" || code=$?
-  [ "$code" = 0 ] || { printf 'image: schema, relay or its health check ended with %s, as printed above\n' "$code" >&2; exit 2; }
+  .venv/bin/sluice simulator run -- bash -euc \
+    '.venv/bin/sluice topology apply > /dev/null && exec unshare --mount --pid --fork --kill-child bash "$work/in"' || code=$?
+  [ "$code" = 0 ] && return
+  tail -n 20 "$work"/*.log >&2
+  printf 'image: a task of the image ended with %s; above is what it printed\n' "$code" >&2
+  exit 2
 }
 
 buildah inspect --type image "$base" > /dev/null 2>&1 || seconds make_base

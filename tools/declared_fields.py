@@ -122,7 +122,10 @@ _SOUND: dict[type, Mapping[str, object]] = {
 }
 # What breaks a relation between fields, which no field's own rule says; with what else it takes to be wrong.
 _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
-    "Environment.consumers": ({"consumers": (Consumer(name="a-b"), Consumer(name="ab"))},),
+    "Environment.consumers": (
+        {"consumers": (Consumer(name="a-b"), Consumer(name="ab"))},
+        {"consumers": (Consumer(name="billing", stack="more"),)},
+    ),
     "Environment.migrate": ({"migrate": "shop.tables"},),
     "Environment.region": ({"region": "cn-north-1"},),
     "Environment.topics": (

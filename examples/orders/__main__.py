@@ -10,7 +10,7 @@ from examples.orders.checking import differences
 from examples.orders.models import Base
 from examples.orders.service import Shop
 from examples.orders.trade import trade
-from sluice.declaration import load_declaration, naming
+from sluice.declaration import load_task_declaration, naming
 from sluice.errors import MessagingError
 from sluice.messaging import Outbox
 from sluice.messaging.database import engines
@@ -81,12 +81,12 @@ def _engine(dsn: str) -> Engine:
 
 
 def _outbox(environment_name: str, *, notify: bool) -> Outbox:
-    environment = load_declaration().environment(environment_name)
+    environment = load_task_declaration().environment(environment_name)
     return Outbox(naming.topic_name(environment), event_bytes_max=environment.event_bytes_max, notify=notify)
 
 
 def _topic(environment_name: str) -> str:
-    return naming.topic_name(load_declaration().environment(environment_name))
+    return naming.topic_name(load_task_declaration().environment(environment_name))
 
 
 if __name__ == "__main__":

@@ -239,6 +239,13 @@ def _check_region_and_consumers(environment: Environment) -> None:
     )
     require(
         environment,
+        any(consumer.stack is None for consumer in environment.consumers),
+        field="consumers",
+        seen=[f"{consumer.name} in {consumer.stack}" for consumer in environment.consumers],
+        allowed="one or more without a stack of their own: the others are beside these",
+    )
+    require(
+        environment,
         environment.event_bytes_max <= limits.PUBLISH_BYTES_MAX or len(names) <= limits.LARGE_MESSAGE_SUBSCRIPTIONS_MAX,
         field="event_bytes_max",
         allowed=f"at most {limits.PUBLISH_BYTES_MAX} bytes with {len(names)} consumers: a topic that takes more has"
