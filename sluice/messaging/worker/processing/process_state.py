@@ -80,14 +80,16 @@ def _change_folder(path: str | None) -> None:
 class _Environment:
     """The environment, copied anew only when a variable was set since: that takes longer than all other parts together.
 
-    `os.environ` raises an event before each change. https://docs.python.org/3/library/audit_events.html (read
-    2026-11-26)
+    `os.environ` raises an event before each change, with the variable's new value. While another thread is between the
+    two, and for good where somebody calls `os.putenv` himself, the environment does not have what was announced; such a
+    copy is used once. https://docs.python.org/3/library/audit_events.html (read 2026-11-27)
     """
 
     _PROBE = "sluice.environment"
 
     def __init__(self) -> None:
         self._mapping, self._change = os.environ, object()
+        self._announced: dict[str, str | None] = {}  # None of one that is removed
         self._copied: tuple[object, dict[str, str]] | None = None
         sys.addaudithook(self._note)
         before = self._change
@@ -99,12 +101,16 @@ class _Environment:
         change, copied = self._change, self._copied
         if copied is not None and copied[0] is change and os.environ is self._mapping:
             return copied[1]
-        variables = os.environ.copy()
-        if self._hears and os.environ is self._mapping:
+        announced, variables = self._announced.copy(), os.environ.copy()
+        is_done = all(variables.get(name) == value for name, value in announced.items())
+        if self._hears and is_done and os.environ is self._mapping:
             self._copied = change, variables
         return variables
 
-    def _note(self, event: str, _: tuple[object, ...]) -> None:
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("os.putenv", "os.unsetenv"):
+            name, *value = map(os.fsdecode, arguments)
+            self._announced[name] = value[0] if value else None
         if event in ("os.putenv", "os.unsetenv", self._PROBE):
             self._change = object()
 

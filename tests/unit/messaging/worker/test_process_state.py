@@ -43,6 +43,24 @@ def test_a_variable_is_as_it_was_before_the_handler_and_not_as_it_was_before_tha
         assert os.environ[_NAME] == "a"
 
 
+def test_a_variable_that_another_thread_is_about_to_set_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`os.environ` changes after its audit event: https://docs.python.org/3/library/audit_events.html."""
+    state, really_put = ProcessState(), os.putenv
+
+    def put(*arguments: Any) -> None:
+        really_put(*arguments)
+        with state.handling():  # in another lane, at this moment
+            pass
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "putenv", put)
+        os.environ[_NAME] = "a"
+    with state.handling():
+        os.environ[_NAME] = "b"
+
+    assert os.environ[_NAME] == "a"
+
+
 def test_the_file_mask_is_as_before_though_a_handler_closed_what_shows_it(tmp_path: Path) -> None:
     state = ProcessState()
     before = os.umask(0o027)
