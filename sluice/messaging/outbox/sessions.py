@@ -347,9 +347,9 @@ def _after_end(session: Session, transaction: SessionTransaction) -> None:
         unit.end()
 
 
-# Of all engines: to listen to one while others execute over it would break what they iterate over, and to listen to each
-# connection of an event takes a third of a millisecond; this takes a hundredth of one for each statement of the process
-# (measured 2026-11-27).
+# Of all engines: to listen to one while others execute over it would break what they iterate over, and to listen to
+# each connection with an event takes a third of a millisecond; this takes a hundredth of one for each statement of the
+# process (measured 2026-11-27).
 @hooks.listens_for(Engine, "prepare_twophase")
 @hooks.listens_for(Engine, "commit_twophase")
 def _require_numbered(connection: Connection, *_: object) -> None:
