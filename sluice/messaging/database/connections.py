@@ -147,7 +147,7 @@ class HookedConnection(psycopg.Connection[Any]):
         it raises is raised instead. A rollback forgets it."""
         self._is_lent = self._has_ended = self._has_ended_itself = False
         self._is_first = self._is_resettable = True
-        self._is_borrowed = self._is_new = False
+        self._is_borrowed = self._is_new = self._is_pooled = False
         self._thread: int | None = None
         self._transactions = self._handlers = self._fewest = 0
         self._opened: tuple[Any, ...] | None = None
@@ -284,13 +284,12 @@ class HookedConnection(psycopg.Connection[Any]):
 
         Raises:
             psycopg.InterfaceError: another thread has it.
-            psycopg.ProgrammingError: the handler's transaction has ended.
+            psycopg.ProgrammingError: the handler's transaction has ended, and the connection may be in its pool.
         """
         self._require_this_thread()
-        if self._is_lent:
-            self._notice_end()
-            if self._has_ended:
-                raise psycopg.ProgrammingError(ENDED)
+        self._notice_end()
+        if self._is_pooled or (self._is_lent and self._has_ended):
+            raise psycopg.ProgrammingError(ENDED)
         self._is_new = False
         return super().wait(gen, *arguments, **named)
 
@@ -303,6 +302,10 @@ class HookedConnection(psycopg.Connection[Any]):
         self._is_borrowed = False
         super().rollback()  # of nothing if a handler had it; refused where it left a transaction of psycopg's open
         return self._is_resettable
+
+    def put_away(self) -> None:
+        """Execute nothing from now on, until somebody takes it from its pool."""
+        self._is_pooled = True
 
     def interrupt(self) -> bool:
         """End what is under way on it, in another thread or as a COPY; return whether anything was."""
@@ -317,6 +320,7 @@ class HookedConnection(psycopg.Connection[Any]):
         A cursor, and a variable of a thread, count as references: there are no more than when it was opened.
         """
         count = sys.getrefcount(self) + sys.getrefcount(self.pgconn)
+        self._is_pooled = False
         if self._opened is None:  # as its engine's listeners have left it
             self._opened, self._fewest = self._state(), count
             return True
@@ -731,6 +735,8 @@ def take_back(engine: Engine) -> None:
     def returned(_: Any, record: ConnectionPoolEntry) -> None:
         record.info[_RETURNED_AT] = clock.monotonic()
 
+    event.listen(engine, "checkin", _put_away)
+
     @event.listens_for(engine, "checkout")
     def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
         if isinstance(connection, HookedConnection) and not connection.is_as_new():
@@ -742,6 +748,11 @@ def take_back(engine: Engine) -> None:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
             raise InvalidatePoolError from error
+
+
+def _put_away(connection: Any, _: ConnectionPoolEntry) -> None:
+    if isinstance(connection, HookedConnection):
+        connection.put_away()
 
 
 def leave_standbys(engine: Engine) -> None:
