@@ -36,8 +36,12 @@ class Stop:
     def on_signals(self) -> None:
         """Let SIGTERM, which ECS sends, Ctrl-C and the end of a terminal ask for it. Runs in the main thread.
 
-        Under `nohup` a terminal's end is nothing to it.
+        Under `nohup` a terminal's end is nothing to it. In the background of a terminal it would be stopped, and hold
+        its messages, when it writes (`stty tostop`) or a handler reads; so it writes, and what reads fails.
+        https://pubs.opengroup.org/onlinepubs/9799919799/basedefs/V1_chap11.html (11.1.4, read 2026-11-27)
         """
+        for number in (signal.SIGTTIN, signal.SIGTTOU):
+            signal.signal(number, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self.request)

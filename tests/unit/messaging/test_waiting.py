@@ -33,6 +33,28 @@ for _ in range({ROUNDS}):
     signal.setitimer(signal.ITIMER_REAL, 0)
 """
 """A process that one signal meets at any instruction of a wait, and then another, again and again."""
+_WRITES_TO_ITS_TERMINAL = """
+import sys
+from sluice.messaging.waiting import Stop
+Stop().on_signals()
+print("written", flush=True)
+try:
+    sys.stdin.read()
+except OSError:
+    sys.exit(0)
+"""
+IN_BACKGROUND = f"""
+import os, subprocess, sys, termios
+terminal = os.open(os.ttyname(0), os.O_RDWR)  # the first that a session opens is its own
+attributes = termios.tcgetattr(terminal)
+attributes[3] |= termios.TOSTOP
+termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+background = subprocess.Popen([sys.executable, "-c", {_WRITES_TO_ITS_TERMINAL!r}], process_group=0)
+_, status = os.waitpid(background.pid, os.WUNTRACED)
+background.kill()
+sys.exit(not os.WIFEXITED(status) or os.waitstatus_to_exitcode(status))
+"""
+"""A process that is started behind a `&`, after `stty tostop`."""
 _KNOWN = {"SIG_IGN", "SIG_DFL", "default_int_handler", "before", "handler"}
 """Python's own, and the names of what was there before, where it is put back."""
 _WITHOUT_LOCK = {"os._exit", "os.kill", "self._requests.put"}
@@ -45,6 +67,20 @@ def test_s2_a_signal_at_any_instruction_of_a_wait_ends_it(wait: str) -> None:
     script = SIGNALLED.format(wait=wait)
 
     ended = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, timeout=PATIENCE_SECONDS, check=False)
+
+    assert ended.returncode == 0
+
+
+def test_a_process_in_the_background_of_a_terminal_is_not_stopped() -> None:
+    """It would hold its messages until somebody brings it to the foreground."""
+    ours, terminal = os.openpty()
+    leader = [sys.executable, "-c", IN_BACKGROUND]
+    try:
+        with subprocess.Popen(leader, cwd=PROJECT, stdin=terminal, stdout=terminal, start_new_session=True) as ended:
+            ended.wait(PATIENCE_SECONDS)
+    finally:
+        os.close(ours)
+        os.close(terminal)
 
     assert ended.returncode == 0
 
