@@ -159,7 +159,8 @@ def environments(draw: DrawFn) -> Environment:
     names = draw(st.lists(_NAMES, min_size=1, max_size=4, unique_by=lambda name: name.replace("-", "")))
     topics = draw(st.lists(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True), min_size=1, max_size=3, unique=True))
     named = st.sampled_from(topics) if len(topics) > 1 else st.sampled_from([None, *topics])
-    declared = tuple(replace(draw(consumers(name)), topic=draw(named)) for name in names)
+    first, *others = (replace(draw(consumers(name)), topic=draw(named)) for name in names)
+    declared = (first, *(replace(other, stack=draw(st.sampled_from([None, "more"]))) for other in others))
     consumed = {topics[0] if consumer.topic is None else consumer.topic for consumer in declared}
     return Environment(
         name=draw(st.from_regex(r"[a-z][a-z0-9]{0,31}", fullmatch=True)),
