@@ -98,7 +98,8 @@ class Environment:
         log_retention_days: how long logs are kept; a period CloudWatch Logs knows.
         alarm_emails: addresses subscribed to the operator topic; each has to confirm.
         alarm_urls: HTTPS addresses subscribed to it, of PagerDuty or Opsgenie for instance; each has to confirm.
-        alarm_slack: a Slack channel to which AWS Chatbot posts them.
+        alarm_slack: a Slack channel to which AWS Chatbot posts them. Its configurations are the account's in all
+            regions: of an environment in two regions of one account, one declares it.
         alarm_topic_arn: an existing standard topic that alarms publish to in place of one of the environment's own. Its
             policy has to let CloudWatch publish.
         silent: nobody hears the alarms, on purpose. An environment that is retained is not synthesized without either.

@@ -109,9 +109,13 @@ def vault_name(environment: Environment) -> str:
     return _name(environment)
 
 
-def dashboard_name(environment: Environment) -> str:
-    """Return the name of the dashboard."""
-    return _name(environment)
+def dashboard_name(environment: Environment, stack: str | None = None) -> str:
+    """Return the name of the dashboard, or of that of the consumers in a stack beside.
+
+    With the region: an account has its dashboards in all of them, and one of the same name would be overwritten.
+    AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutDashboard.html (read 2026-11-27).
+    """
+    return _name(environment, *(() if stack is None else (stack,)), environment.region)
 
 
 def service_name(environment: Environment, service: str) -> str:

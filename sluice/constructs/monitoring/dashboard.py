@@ -40,7 +40,7 @@ class Dashboard(Construct):
                 dashboards[consumer.stack] = cloudwatch.Dashboard(
                     consumer_scope(self, consumer),
                     "Dashboard",
-                    dashboard_name=f"{naming.dashboard_name(environment)}-{consumer.stack}",
+                    dashboard_name=naming.dashboard_name(environment, consumer.stack),
                 )
             page = dashboards[consumer.stack]
             page.add_widgets(_heading(consumer.name))

@@ -38,7 +38,7 @@ def test_names_and_arns_are_the_owners() -> None:
     assert naming.dead_letter_queue_name(DEV, BILLING) == "invoices-dead.fifo"
     assert naming.undelivered_queue_name(DEV, BILLING) == "sluice-dev-billing-undelivered-dlq.fifo"
     assert naming.cluster_name(replace(DEV, cluster="shared")) == "shared"
-    assert naming.dashboard_name(replace(DEV, cluster="shared")) == "sluice-dev"
+    assert naming.dashboard_name(replace(DEV, cluster="shared")) == "sluice-dev-us-east-1"
 
 
 def test_the_order_of_topics_means_nothing_to_a_consumer() -> None:

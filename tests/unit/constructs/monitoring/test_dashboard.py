@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from sluice.declaration import Environment
+from tests.support.templates.environments import FULL
 from tests.support.templates.resources import Resource, of_kind
 from tests.unit.constructs.expected import CONSUMERS
 
@@ -12,7 +13,7 @@ DASHBOARD = "AWS::CloudWatch::Dashboard"
 
 def _widgets(found: list[Resource], name: str) -> list[Any]:
     (dashboard,) = of_kind(found, DASHBOARD).values()
-    assert dashboard["DashboardName"] == f"sluice-{name}"
+    assert dashboard["DashboardName"] == f"sluice-{name}-{'eu-central-1' if name == FULL.name else 'us-east-1'}"
     widgets: list[Any] = json.loads(dashboard["DashboardBody"])["widgets"]
     return widgets
 
