@@ -18,7 +18,7 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
 from sluice.judge.checker.verdict import EXIT_CODES, Status, compose
 from sluice.terminal.exits import REFUSED
-from tests.chaos.run import KINDS, Report, Run, Settings, chosen
+from tests.chaos.run import KINDS, Report, Run, Settings, choose_kinds
 from tests.chaos.system import database
 
 _SHOWN_MAX = 20
@@ -69,8 +69,8 @@ def cli(
     \b
     Exit codes: 0 every promise held, 1 violated, 2 it did not drain or could not run, 3 wrong usage, 130 stopped.
     """
-    kinds = chosen(list(KINDS) if faults is None else faults.split(","))
-    left_out = chosen(without.split(",") if without else [])
+    kinds = choose_kinds(list(KINDS) if faults is None else faults.split(","))
+    left_out = choose_kinds(without.split(",") if without else [])
     settings = Settings(
         seed=seed,
         commits=commits,

@@ -40,7 +40,7 @@ from spark_load.run.harm import harm_run
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import Step
 from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
-from tests.chaos.shrinking import shrunk
+from tests.chaos.shrinking import shrink
 from tests.support.endpoints import fake_aws
 
 type Message = tuple[int, int]
@@ -125,7 +125,7 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
     if not fails(faults, messages):
         return
     if tries:
-        least = shrunk(faults, messages, fails, tries_max=tries)
+        least = shrink(faults, messages, fails, tries_max=tries)
         output.mkdir(parents=True, exist_ok=True)
         left = with_first(least.messages)
         _profile(output, least.faults, left)
@@ -139,11 +139,11 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
 
 def violations(faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str) -> list[str]:
     """Run messages under faults, and return what is wrong by history and database, as sentences."""
-    verdict, objections = judged(faults, messages, seed=seed, variant=variant)
+    verdict, objections = run_and_judge(faults, messages, seed=seed, variant=variant)
     return [*(f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations), *objections]
 
 
-def judged(
+def run_and_judge(
     faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str
 ) -> tuple[Verdict, list[str]]:
     """Run messages under faults, and return the verdict, and what the databases object to, as sentences."""
@@ -169,7 +169,7 @@ def judged(
             has_faults=True,
         )
         worked, objections = _run(run, faults)
-        return _judged(run, worked), objections
+        return _judge(run, worked), objections
 
 
 def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[Message]) -> Path:
@@ -197,7 +197,7 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[str]]:
         context.coordinator.reach(Step.START, context.clock.now_us() + _LEAD_US)
         letters, warm_up_count = DeadLetters(context, run), run.plan.profile.warm_up_count
         eventually(
-            lambda: publishing.done() or (_published(context) >= warm_up_count and letters.are_queues_empty()),
+            lambda: publishing.done() or (_published_count(context) >= warm_up_count and letters.are_queues_empty()),
             timeout_seconds=_SECONDS_MAX,
             describe="the warm-up to be consumed: then there are workers for the faults to meet",
         )
@@ -222,7 +222,7 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[str]]:
         return working.result(), objections
 
 
-def _published(context: TaskContext) -> int:
+def _published_count(context: TaskContext) -> int:
     return sum(task.done for task in context.coordinator.all_progress() if task.role == "publish")
 
 
@@ -232,7 +232,7 @@ def _are_relays_ready(run: Run) -> bool:
     return all('"event": "leading"' in text or '"event": "standing by"' in text for text in written)
 
 
-def _judged(run: Run, worked: WorkersResult) -> Verdict:
+def _judge(run: Run, worked: WorkersResult) -> Verdict:
     engine, where = opened(run.folder), run.deployment
     assert engine is not None, "without a bound it is read"
     queues = tuple(where.queue_urls)

@@ -59,7 +59,7 @@ class _Targets(Targets):
         return (*super().of_kind(kind), *((RELAY,) if kind is FaultKind.ROLL else ()))
 
 
-def chosen(names: Sequence[str]) -> tuple[FaultKind | WorldFault, ...]:
+def choose_kinds(names: Sequence[str]) -> tuple[FaultKind | WorldFault, ...]:
     """Return the kinds of those names.
 
     Raises:
@@ -408,7 +408,7 @@ class Run:
         """Have an operator redrive a consumer's DLQ, and send some messages again; return whether that was begun."""
         try:
             with engines.reading(self.database.engine) as connection:
-                sent = evidence.sent(connection)
+                sent = evidence.sent_numbers(connection)
         except DBAPIError as error:  # an operator, too, may find the database away
             self.print_progress(f"the operator could not: {error.orig}")
             return False
@@ -473,7 +473,7 @@ class Run:
         try:
             self._until(is_drained, "draining", self.settings.drain_seconds)
             self._until(is_drained, "looking again", self.settings.drain_seconds)
-        except _Stuck as stuck:
+        except _StuckError as stuck:
             return str(stuck)
         return None
 
@@ -481,7 +481,7 @@ class Run:
         for consumer, url in worker_fleet.dead_letter_urls.items():
             if any(worker_fleet.counts(url)):
                 self._command("dlq", "redrive", "--consumer", consumer, "--yes")
-        for consumer, group, seq in evidence.held(self.database.engine):
+        for consumer, group, seq in evidence.held_messages(self.database.engine):
             self._command("dlq", "retry", group, str(seq), "--consumer", consumer, "--reason", "chaos", "--yes")
 
     def _is_anything_queued(self, worker_fleet: WorkerFleet) -> bool:
@@ -492,11 +492,11 @@ class Run:
         """Tend to the processes until it is over, as long as anything changes."""
         seen, changed_at = "", self.clock.monotonic()
         while not is_over(progress := evidence.progress(self.database.engine)):
-            now, shown = self.clock.monotonic(), _shown(progress)
+            now, shown = self.clock.monotonic(), _progress_text(progress)
             if shown != seen:
                 seen, changed_at = shown, now
             elif now - changed_at > seconds_max:
-                raise _Stuck(f"{doing} came to no end: nothing changed for {seconds_max:g} s ({shown})")
+                raise _StuckError(f"{doing} came to no end: nothing changed for {seconds_max:g} s ({shown})")
             for _ in range(5):
                 self._tick(doing)
 
@@ -507,7 +507,7 @@ class Run:
         if now - self._printed_at >= _REPORT_SECONDS:
             self._printed_at = now
             try:
-                shown = _shown(evidence.progress(self.database.engine))
+                shown = _progress_text(evidence.progress(self.database.engine))
             except DBAPIError:
                 shown = "the database is away"
             self.print_progress(f"{max(0.0, now - (self._begun_at or now)):5.0f} s, {doing}: {shown}")
@@ -515,11 +515,11 @@ class Run:
 
     def _report(self, worker_fleet: WorkerFleet, unknown: str | None, *, may_settle: bool) -> Report:
         """Return what became of it; what stands still with every queue empty is settled, drained or not."""
-        tried = producers.tried(self.folder / "tried")
+        tried = producers.read_journal_states(self.folder / "tried")
         dead = evidence.dead_letters(worker_fleet.sqs, worker_fleet.dead_letter_urls)
         unsent = evidence.progress(self.database.engine).unsent
         is_settled = may_settle and not (dead or unsent or self._is_anything_queued(worker_fleet))
-        found = evidence.gathered(self.database.engine, tried, dead, is_settled=is_settled)
+        found = evidence.gather(self.database.engine, tried, dead, is_settled=is_settled)
         crashed = [process for places in self.places for place in places.all for process in place.crashed]
         return Report(
             judgement=judge(found, {name: gaps is Gaps.HALT for name, (_, gaps) in CONSUMERS.items()}),
@@ -543,10 +543,10 @@ class Run:
         )
 
 
-class _Stuck(Exception):
+class _StuckError(Exception):
     """Raised when nothing changes any more."""
 
 
-def _shown(progress: Progress) -> str:
+def _progress_text(progress: Progress) -> str:
     done = ", ".join(f"{name} {progress.done.get(name, 0)}" for name in CONSUMERS)
     return f"{progress.committed} events committed, {progress.unsent} not sent, {progress.parked} set aside; {done}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shrunk[F, M]:
+class ShrinkResult[F, M]:
     """What is left.
 
     Args:
@@ -25,17 +25,17 @@ class Shrunk[F, M]:
     is_least: bool
 
 
-class _Spent(Exception):
+class _NoTriesLeftError(Exception):
     """Raised when the tries are used up."""
 
 
-def shrunk[F, M](
+def shrink[F, M](
     faults: Sequence[F],
     messages: Sequence[M],
     fails: Callable[[Sequence[F], Sequence[M]], bool],
     *,
     tries_max: int,
-) -> Shrunk[F, M]:
+) -> ShrinkResult[F, M]:
     """Return the fewest faults and messages that still fail.
 
     Args:
@@ -47,10 +47,10 @@ def shrunk[F, M](
     left: tuple[tuple[F, ...], tuple[M, ...]] = (tuple(faults), tuple(messages))
     tries = 0
 
-    def tried(some_faults: Sequence[F], some_messages: Sequence[M]) -> bool:
+    def try_again(some_faults: Sequence[F], some_messages: Sequence[M]) -> bool:
         nonlocal tries, left
         if tries == tries_max:
-            raise _Spent
+            raise _NoTriesLeftError
         tries += 1
         is_failing = fails(some_faults, some_messages)
         if is_failing:
@@ -61,11 +61,11 @@ def shrunk[F, M](
         before = None
         while before != left:
             before = left
-            _least(left[0], lambda some: tried(some, left[1]))
-            _least(left[1], lambda some: tried(left[0], some))
-    except _Spent:
-        return Shrunk(faults=left[0], messages=left[1], tries=tries, is_least=False)
-    return Shrunk(faults=left[0], messages=left[1], tries=tries, is_least=True)
+            _least(left[0], lambda some: try_again(some, left[1]))
+            _least(left[1], lambda some: try_again(left[0], some))
+    except _NoTriesLeftError:
+        return ShrinkResult(faults=left[0], messages=left[1], tries=tries, is_least=False)
+    return ShrinkResult(faults=left[0], messages=left[1], tries=tries, is_least=True)
 
 
 def _least[T](items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> None:

@@ -37,7 +37,7 @@ def _dead_at_once(self: Sqs, now: float) -> None:
                 target.take_dead_letter(held, now, source_arn=source.arn)
 
 
-def _buried(**changed: Callable[[Message, float], Any]) -> Callable[..., None]:
+def _change_copy(**changed: Callable[[Message, float], Any]) -> Callable[..., None]:
     """Return a dead-lettering whose copy differs."""
 
     def take(self: FifoQueue, dead: Message, now: float, *, source_arn: str) -> None:
@@ -129,10 +129,10 @@ MUTANTS = (
     # Dead-lettering.
     Mutant("dead-without-receive", "a message dies without another receive", Sqs, "settle", _dead_at_once),
     Mutant("first-redrive-policy", "a changed maxReceiveCount has no effect", Queue, "redrive_policy", _first_policy),
-    Mutant("dlq-loses-body", "the DLQ copy is another text", FifoQueue, "take_dead_letter", _buried(body=lambda dead, _now: dead.body.upper())),
-    Mutant("dlq-loses-trace", "the DLQ copy has no trace header", FifoQueue, "take_dead_letter", _buried(trace_header=lambda *_: "Root=1-00000000-000000000000000000000000")),
-    Mutant("dlq-hides", "the DLQ copy is invisible at first", FifoQueue, "take_dead_letter", _buried(visible_at=lambda _dead, now: now + 3_600)),
-    Mutant("dlq-old-retention", "a FIFO DLQ continues the retention", FifoQueue, "take_dead_letter", _buried(retained_from=lambda dead, _now: dead.retained_from)),
+    Mutant("dlq-loses-body", "the DLQ copy is another text", FifoQueue, "take_dead_letter", _change_copy(body=lambda dead, _now: dead.body.upper())),
+    Mutant("dlq-loses-trace", "the DLQ copy has no trace header", FifoQueue, "take_dead_letter", _change_copy(trace_header=lambda *_: "Root=1-00000000-000000000000000000000000")),
+    Mutant("dlq-hides", "the DLQ copy is invisible at first", FifoQueue, "take_dead_letter", _change_copy(visible_at=lambda _dead, now: now + 3_600)),
+    Mutant("dlq-old-retention", "a FIFO DLQ continues the retention", FifoQueue, "take_dead_letter", _change_copy(retained_from=lambda dead, _now: dead.retained_from)),
     # Redrive policies.
     Mutant("by-queue-allows-all", "byQueue allows every queue", settings, "_allows", lambda policy, *, source: policy is None or "denyAll" not in policy or source == ""),
     Mutant("deny-all-allows", "denyAll denies nobody", settings, "_allows", after(settings, "_allows", lambda result, policy, **_: result or "denyAll" in (policy or ""))),

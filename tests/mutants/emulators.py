@@ -79,7 +79,7 @@ def _after_burial(**changed: Any) -> Callable[..., None]:
     return record_dead
 
 
-def _held_back_by_any(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+def _hold_back_for_any(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     in_flight = [held.received_at for held in self.messages.values() if held.is_in_flight(now)]
     for each in messages:
         if not each.is_visible(now) or (
@@ -89,7 +89,7 @@ def _held_back_by_any(self: FifoQueue, messages: Iterable[Message], now: float) 
         yield each
 
 
-def _freed_by_a_released(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+def _free_by_a_release(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     of_group = list(messages)
     is_freed = any(each.receives_here and each.is_visible(now) for each in of_group[1:])
     for each in of_group:
@@ -99,7 +99,7 @@ def _freed_by_a_released(self: FifoQueue, messages: Iterable[Message], now: floa
             return
 
 
-def _freed_by_its_head(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+def _free_by_its_head(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     of_group = list(messages)
     is_freed = bool(of_group) and of_group[0].receives_here > 0 and of_group[0].is_visible(now)
     for each in of_group:
@@ -113,7 +113,7 @@ def _whatever_is_visible(self: FifoQueue, messages: Iterable[Message], now: floa
     yield from (each for each in messages if each.is_visible(now))
 
 
-def _freed_by_a_new_message(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+def _free_by_a_new_message(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
     of_group = list(messages)
     held = [each.received_at for each in of_group if each.is_in_flight(now)]
     for each in of_group:
@@ -154,14 +154,14 @@ def _extend_on_repeat(result: Message, self: FifoQueue, sent: Message, now: floa
     return result
 
 
-def _renumbered(result: Message, self: FifoQueue, sent: Message, *_: Any, **__: Any) -> Message:
+def _renumber(result: Message, self: FifoQueue, sent: Message, *_: Any, **__: Any) -> Message:
     if result.id == sent.id:
         return result
     self._numbers += 1
     return replace(result, sequence_number=str(fifo.FIRST_SEQUENCE_NUMBER + self._numbers * fifo.SEQUENCE_STEP))
 
 
-def _renamed(result: Message, self: FifoQueue, sent: Message, *_: Any, **__: Any) -> Message:
+def _rename(result: Message, self: FifoQueue, sent: Message, *_: Any, **__: Any) -> Message:
     return result if result.id == sent.id else replace(result, id=sent.id)
 
 
@@ -209,11 +209,11 @@ def _cancel_for_ever(self: MoveTasks, params: Mapping[str, Any], now: float) -> 
 
 
 def _fail_as(reason: str, *, of: str) -> Callable[..., None]:
-    def changed(_: None, self: MoveTasks, task: Task) -> None:
+    def change_reason(_: None, self: MoveTasks, task: Task) -> None:
         if task.failure == of:
             task.failure = reason
 
-    return changed
+    return change_reason
 
 
 def _list_oldest(result: dict[str, Any], *_: Any) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _deliver_only_to_first(self: Sns, of: Topic) -> list[Subscription]:
     return _SUBSCRIPTIONS(self, of)[:1]
 
 
-def _undercounted(result: dict[str, str], self: Queue, now: float) -> dict[str, str]:
+def _undercount(result: dict[str, str], self: Queue, now: float) -> dict[str, str]:
     if not isinstance(self, FifoQueue):
         return result
     groups = self._groups().values()
@@ -283,7 +283,7 @@ def _purge_and_remember(self: FifoQueue, now: float) -> None:
     self._remembered = remembered
 
 
-def _interleaved(self: FifoQueue, now: float) -> Iterator[Message]:
+def _interleave(self: FifoQueue, now: float) -> Iterator[Message]:
     yield from sorted(_CANDIDATES(self, now), key=lambda each: each.number)
 
 
@@ -310,7 +310,7 @@ def _by_scope_of_today(self: FifoQueue, sent: Message) -> fifo.DeduplicationKey:
     return (str(sent.group) if self.attributes["DeduplicationScope"] == "messageGroup" else "", _KEY(self, sent)[1])
 
 
-def _published(**changed: Any) -> Callable[..., Any]:
+def _publish_changed(**changed: Any) -> Callable[..., Any]:
     def deliver(self: Delivery, of: Topic, to: Subscription, entry: Mapping[str, Any], *more: Any) -> None:
         _DELIVER_COPY(self, of, to, {**entry, **changed}, *more)
 
@@ -346,11 +346,11 @@ MUTANTS = (
     Mutant("redrive-loses-remembered", "a move task to the source loses what the source remembers", FifoQueue, "take_redriven", _lose_what_is_remembered, "GAP-01"),
     Mutant("dlq-keeps-id", "the DLQ copy keeps the deduplication id", FifoQueue, "take_dead_letter", _dead_letter_with_own_id, "GAP-02"),
     Mutant("dlq-deduplicates", "a FIFO DLQ drops a second dead letter with the same deduplication id", FifoQueue, "take_dead_letter", _lose_second_dead_letter, "GAP-02"),
-    Mutant("held-back-by-any-group", "an invisible message holds back what was received after it, of all groups", FifoQueue, "deliverable", _held_back_by_any, "GAP-03"),
-    Mutant("given-back-frees-group", "a later message given back frees its group", FifoQueue, "deliverable", _freed_by_a_released, "GAP-04"),
-    Mutant("head-given-back-frees-group", "the first message given back frees what is behind the second", FifoQueue, "deliverable", _freed_by_its_head, "GAP-05"),
+    Mutant("held-back-by-any-group", "an invisible message holds back what was received after it, of all groups", FifoQueue, "deliverable", _hold_back_for_any, "GAP-03"),
+    Mutant("given-back-frees-group", "a later message given back frees its group", FifoQueue, "deliverable", _free_by_a_release, "GAP-04"),
+    Mutant("head-given-back-frees-group", "the first message given back frees what is behind the second", FifoQueue, "deliverable", _free_by_its_head, "GAP-05"),
     Mutant("one-message-per-id", "a queue remembers one message per id, not one per group", FifoQueue, "remember", _forget_other_groups, "GAP-06"),
-    Mutant("repeat-new-number", "a repeat's answer has a new sequence number", FifoQueue, "send", after(FifoQueue, "send", _renumbered), "GAP-07"),
+    Mutant("repeat-new-number", "a repeat's answer has a new sequence number", FifoQueue, "send", after(FifoQueue, "send", _renumber), "GAP-07"),
     Mutant("attempts-ignored", "ReceiveRequestAttemptId has no effect", FifoQueue, "retry", returning(None), "GAP-08"),
     Mutant("expired-hides-again", "a visibility change with an expired handle hides the message again", Queue, "change_visibility", _hide_again, "GAP-09"),
     Mutant("old-handle-deletes", "an older handle deletes what another consumer holds", FifoQueue, "check_delete", _check_expiry_only, "GAP-10"),
@@ -393,9 +393,9 @@ MUTANTS = (
     # Groups and order.
     Mutant("groups-do-not-block", "whatever is visible is delivered", FifoQueue, "deliverable", _whatever_is_visible),
     Mutant("any-group-blocks-all", "a message in flight blocks every group", FifoQueue, "deliverable", _only_while_nothing_is_in_flight),
-    Mutant("new-message-frees-group", "a message sent to a blocked group is delivered", FifoQueue, "deliverable", _freed_by_a_new_message),
+    Mutant("new-message-frees-group", "a message sent to a blocked group is delivered", FifoQueue, "deliverable", _free_by_a_new_message),
     Mutant("one-of-a-group", "a receive brings one message of a group", FifoQueue, "deliverable", _one_per_receive),
-    Mutant("groups-interleaved", "a receive mixes groups", FifoQueue, "_candidates", _interleaved),
+    Mutant("groups-interleaved", "a receive mixes groups", FifoQueue, "_candidates", _interleave),
     Mutant("youngest-first", "the youngest message comes first", Queue, "in_order", _youngest_first),
     Mutant("redelivered-last", "a redelivered message goes behind the others", Queue, "in_order", _redelivered_last),
     Mutant("numbers-fall", "sequence numbers fall", FifoQueue, "add", after(FifoQueue, "add", _numbers_falling)),
@@ -411,7 +411,7 @@ MUTANTS = (
     Mutant("scope-changes-at-once", "a changed DeduplicationScope works at once", FifoQueue, "deduplication_key", _by_scope_of_today),
     Mutant("attributes-count", "attributes are part of the content", FifoQueue, "deduplication_key", _with_attributes),
     Mutant("content-beats-id", "content goes before an explicit id", FifoQueue, "deduplication_key", _by_content_always),
-    Mutant("repeat-new-id", "a repeat's answer has a new message id", FifoQueue, "send", after(FifoQueue, "send", _renamed)),
+    Mutant("repeat-new-id", "a repeat's answer has a new message id", FifoQueue, "send", after(FifoQueue, "send", _rename)),
     Mutant("last-body-wins", "a repeat replaces the first body", FifoQueue, "send", after(FifoQueue, "send", _keep_last_body)),
     # Visibility.
     Mutant("late-delete-works", "an expired handle deletes", FifoQueue, "check_delete", nothing),
@@ -419,7 +419,7 @@ MUTANTS = (
     Mutant("first-time-moves", "the time of the first receive moves", Queue, "_deliver", _deliver_with(first_received_at=lambda _given, now: now)),
     Mutant("visibility-sticks", "a message keeps its longest visibility timeout", Queue, "_deliver", _sticky),
     Mutant("delay-not-retroactive", "a FIFO queue's new delay is for later messages only", FifoQueue, "change_attributes", Queue.change_attributes),
-    Mutant("blocked-not-counted", "blocked messages are not counted as visible", Queue, "counts", after(Queue, "counts", _undercounted)),
+    Mutant("blocked-not-counted", "blocked messages are not counted as visible", Queue, "counts", after(Queue, "counts", _undercount)),
     Mutant("purge-spares-in-flight", "a purge spares what is in flight", FifoQueue, "purge", _purge_waiting),
     # Dead letters and move tasks.
     Mutant("one-receive-more", "a message gets one receive more than allowed", Queue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here - 1))),
@@ -445,8 +445,8 @@ MUTANTS = (
     Mutant("always-raw", "there is not an envelope", Subscription, "is_raw", returning(value=True)),
     Mutant("filter-ignored", "filter policies have no effect", Subscription, "wants", returning(value=True)),
     Mutant("undelivered-lost", "what cannot be delivered is lost", Subscription, "dead_letter_arn", returning(None)),
-    Mutant("publish-one-group", "a topic delivers everything in one group", Delivery, "_deliver", _published(MessageGroupId="g")),
-    Mutant("publish-loses-attributes", "raw delivery loses attributes", Delivery, "_deliver", _published(MessageAttributes={})),
+    Mutant("publish-one-group", "a topic delivers everything in one group", Delivery, "_deliver", _publish_changed(MessageGroupId="g")),
+    Mutant("publish-loses-attributes", "raw delivery loses attributes", Delivery, "_deliver", _publish_changed(MessageAttributes={})),
     Mutant("policy-not-enforced", "a topic may send to every queue", delivery, "may_send", returning(value=True)),
     Mutant("topic-batch-unchecked", "a batch of publishes is not checked", sns, "check_batch", nothing),
 )  # fmt: skip

@@ -50,12 +50,12 @@ def _of_entries(**values: Any) -> Callable[..., Any]:
     return change_all
 
 
-def _failed_as_successful(result: dict[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+def _report_failures_as_successes(result: dict[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
     failed = [{"Id": entry["Id"]} for entry in result.get("Failed", [])]
     return {"Successful": [*result.get("Successful", []), *failed]}
 
 
-def _clamped(name: str, least: int, most: int) -> Callable[..., Any]:
+def _clamp(name: str, least: int, most: int) -> Callable[..., Any]:
     def receive(self: Receiving, params: Mapping[str, Any], now: float) -> dict[str, Any]:
         given = {name: min(most, max(least, params[name]))} if name in params else {}
         return _RECEIVE(self, {**params, **given}, now)
@@ -86,12 +86,12 @@ def _send_with(**named: Any) -> Callable[..., Message]:
     return send
 
 
-def _retried_with_new_handles(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[Message] | None:
+def _retry_with_new_handles(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[Message] | None:
     again = _RETRY(self, attempt_id, now, **named)
-    return None if again is None else [replace(each, handle=f"{each.handle}") for each in map(_rehandled, again)]
+    return None if again is None else [replace(each, handle=f"{each.handle}") for each in map(_change_handle, again)]
 
 
-def _rehandled(held: Message) -> Message:
+def _change_handle(held: Message) -> Message:
     return replace(held, handle="AAAA" + str(held.handle))
 
 
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant("batch-md5-wrong", "a batch's answer has another body's checksum", Sending, "send_batch", after(Sending, "send_batch", _of_entries(MD5OfMessageBody="0" * 32))),
     Mutant("batch-any-total", "a batch may have any size in all", limits, "MESSAGE_BYTES_MAX", 10**9, read_by=(Sending, "send_batch")),
     Mutant("failed-hidden", "failed entries are not listed", batches, "handle_each", after(batches, "handle_each", _without_keys("Failed"))),
-    Mutant("failed-as-successful", "failed entries are listed as successful", batches, "handle_each", after(batches, "handle_each", _failed_as_successful)),
+    Mutant("failed-as-successful", "failed entries are listed as successful", batches, "handle_each", after(batches, "handle_each", _report_failures_as_successes)),
     Mutant("eleven-entries", "a batch may have eleven entries", batches, "_ENTRIES_MAX", 11, read_by=(batches, "check")),
     Mutant("nine-entries", "a batch may have nine entries", batches, "_ENTRIES_MAX", 9, read_by=(batches, "check")),
     Mutant("empty-batch", "a batch may be empty", batches, "check", without(batches, "check", "EmptyBatchRequest")),
@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant("late-failure-hidden", "a batch of deletes hides what failed", Receiving, "delete_batch", after(Receiving, "delete_batch", _without_keys("Failed"))),
     Mutant("change-failure-hidden", "a batch of visibility changes hides what failed", Receiving, "change_visibility_batch", after(Receiving, "change_visibility_batch", _without_keys("Failed"))),
     # Receiving.
-    Mutant("eleven-clamped", "a receive of eleven is one of ten", Receiving, "receive", _clamped("MaxNumberOfMessages", 1, 10)),
-    Mutant("wait-clamped", "a longer wait than 20 s is one of 20 s", Receiving, "receive", _clamped("WaitTimeSeconds", 0, 20)),
+    Mutant("eleven-clamped", "a receive of eleven is one of ten", Receiving, "receive", _clamp("MaxNumberOfMessages", 1, 10)),
+    Mutant("wait-clamped", "a longer wait than 20 s is one of 20 s", Receiving, "receive", _clamp("WaitTimeSeconds", 0, 20)),
     Mutant("always-ten", "a receive brings up to ten, whatever was requested", Receiving, "_take", _take_with(most=lambda _queue: 10)),
     Mutant("visibility-of-the-queue", "a receive's own visibility timeout has no effect", Receiving, "_take", _take_with(visibility_seconds=lambda queue: queue.seconds("VisibilityTimeout"))),
     Mutant("new-names-ignored", "MessageSystemAttributeNames has no effect", Receiving, "receive", _by_old_names_only),
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant("attribute-names-as-prefixes", "a requested name is a prefix", receiving, "select_attributes", _lower_prefix),
     # Receive attempts.
     Mutant("attempt-brings-new", "a repeated attempt is a new receive", FifoQueue, "retry", _whole_batch_as_new),
-    Mutant("attempt-new-handles", "a repeated attempt brings other handles", FifoQueue, "retry", _retried_with_new_handles),
+    Mutant("attempt-new-handles", "a repeated attempt brings other handles", FifoQueue, "retry", _retry_with_new_handles),
     Mutant("attempt-does-not-hide", "a repeated attempt hides nothing anew", FifoQueue, "retry", _retried_without_hiding),
     Mutant("attempt-after-change", "an attempt can be repeated after a visibility change", FifoQueue, "_is_untouched", staticmethod(lambda held, now: held.is_in_flight(now))),
     Mutant("attempt-for-a-minute", "an attempt can be repeated for a minute", limits, "DEDUPLICATION_WINDOW_SECONDS", 60, read_by=(FifoQueue, "retry")),

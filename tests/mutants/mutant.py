@@ -45,10 +45,10 @@ def after(owner: Any, rule: str, change: Callable[..., Any]) -> Callable[..., An
     """Return the rule with its result passed through `change`, which is given the arguments too."""
     original = getattr(owner, rule)
 
-    def changed(*arguments: Any, **named: Any) -> Any:
+    def call_and_change(*arguments: Any, **named: Any) -> Any:
         return change(original(*arguments, **named), *arguments, **named)
 
-    return changed
+    return call_and_change
 
 
 def without(owner: Any, rule: str, text: str, *, instead: Any = None) -> Callable[..., Any]:
@@ -58,7 +58,7 @@ def without(owner: Any, rule: str, text: str, *, instead: Any = None) -> Callabl
     """
     original = getattr(owner, rule)
 
-    def changed(*arguments: Any, **named: Any) -> Any:
+    def call_without(*arguments: Any, **named: Any) -> Any:
         try:
             return original(*arguments, **named)
         except Refusal as refusal:
@@ -66,4 +66,4 @@ def without(owner: Any, rule: str, text: str, *, instead: Any = None) -> Callabl
                 return instead
             raise
 
-    return changed
+    return call_without

@@ -35,7 +35,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
         pyfuncitem.obj(**given)
     for mutant in MUTANTS.values():
         if (mutant.pair or _location(mutant)) in reached and _caught[mutant.name] < _ENOUGH:
-            seen = breaking.status(pyfuncitem.obj, given, _broken(mutant))
+            seen = breaking.status(pyfuncitem.obj, given, _breaking(mutant))
             _caught[mutant.name] += seen == "red"
             pyfuncitem.user_properties.append((_PROPERTY, f"{mutant.name} {seen}"))
     return True
@@ -62,7 +62,7 @@ def _note(patch: pytest.MonkeyPatch, location: SourceLocation, reached: set[Any]
 
 
 @contextmanager
-def _broken(mutant: Mutant) -> Iterator[None]:
+def _breaking(mutant: Mutant) -> Iterator[None]:
     if mutant.pair is not None:
         with pairs.breaking(mutant):
             yield

@@ -37,7 +37,7 @@ def _only_to_zero(self: Queue, handle: str, seconds: int, now: float) -> None:
         _CHANGE(self, handle, seconds, now)
 
 
-def _added(self: Queue, handle: str, seconds: int, now: float) -> None:
+def _add_seconds(self: Queue, handle: str, seconds: int, now: float) -> None:
     """Add the seconds to what is left."""
     held = self.message_of(handle)
     before = None if held is None else held.visible_at
@@ -101,7 +101,7 @@ def _onto_defaults(wanted: Mapping[str, str], *, current: Mapping[str, str], **m
     return _CHECK(wanted, current=settings.defaults(is_fifo="FifoQueue" in current), **more)
 
 
-def _created(**changed: Any) -> Callable[..., Any]:
+def _create_changed(**changed: Any) -> Callable[..., Any]:
     def create(self: Sqs, params: Mapping[str, Any], now: float) -> dict[str, Any]:
         return _CREATE(self, {**params, **changed}, now)
 
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant("suffix-not-needed", "a FIFO queue's name needs no suffix", settings, "check_name", without(settings, "check_name", "must end with")),
     # Queues.
     Mutant("created-again", "a queue can be made again with other attributes", Sqs, "_create_again", staticmethod(lambda existing, _requested: {"QueueUrl": existing.url})),
-    Mutant("created-without-tags", "tags given at the creation are lost", Sqs, "_create_queue", _created(tags={})),
+    Mutant("created-without-tags", "tags given at the creation are lost", Sqs, "_create_queue", _create_changed(tags={})),
     Mutant("unknown-queue-made", "GetQueueAttributes of an unknown queue is empty", Sqs, "_get_queue_attributes", without(Sqs, "_get_queue_attributes", "NonExistentQueue", instead={})),
     Mutant("prefix-ignored", "queues are not listed by prefix", Sqs, "_list_queues", _without_prefix),
     Mutant("queues-on-one-page", "a page of queues has no token", Sqs, "_list_queues", _one_page),
@@ -199,7 +199,7 @@ MUTANTS = (
     # Visibility.
     Mutant("extension-ignored", "a visibility timeout cannot be extended", Queue, "change_visibility", _only_to_zero),
     Mutant("release-ignored", "a message cannot be given back", Queue, "change_visibility", _only_longer),
-    Mutant("extension-added", "an extension counts from the end of the last timeout", Queue, "change_visibility", _added),
+    Mutant("extension-added", "an extension counts from the end of the last timeout", Queue, "change_visibility", _add_seconds),
     Mutant("shortening-ignored", "a visibility timeout cannot be shortened", Queue, "change_visibility", _not_below),
     Mutant("extension-for-ever", "a message may be held longer than twelve hours", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, read_by=(Queue, "change_visibility")),
     Mutant("late-delete-silent", "a late delete is ignored without an error", Queue, "delete", _silent_delete),

@@ -32,7 +32,7 @@ def _window_of(seconds: float) -> Callable[..., PublishResult | None]:
     return first
 
 
-def _extended_by_repeats(self: Topic, key: tuple[str, str], now: float) -> PublishResult | None:
+def _extend_by_repeats(self: Topic, key: tuple[str, str], now: float) -> PublishResult | None:
     published = _FIRST(self, key, now)
     if published is not None:
         self._published[key] = replace(published, published_at=now)
@@ -63,7 +63,7 @@ def _repeat_delivered(self: Delivery, of: Topic, entry: Mapping[str, Any], now: 
     return answer
 
 
-def _enveloped(**changed: Any) -> Callable[..., str]:
+def _change_envelope(**changed: Any) -> Callable[..., str]:
     """Return an envelope with other fields; None leaves one out."""
 
     def change(text: str, *_: Any) -> str:
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant("topic-window-of-a-minute", "a topic remembers for a minute", Topic, "first", _window_of(60)),
     Mutant("topic-window-of-four-minutes", "a topic remembers for four minutes", Topic, "first", _window_of(240)),
     Mutant("topic-window-for-ever", "a topic never forgets", Topic, "first", _window_of(10**9)),
-    Mutant("topic-window-extended", "a repeat extends a topic's window", Topic, "first", _extended_by_repeats),
+    Mutant("topic-window-extended", "a repeat extends a topic's window", Topic, "first", _extend_by_repeats),
     Mutant("topic-by-group-always", "every topic deduplicates per group", Topic, "key", lambda _self, id_, group: (group, id_)),
     Mutant("topic-by-content-always", "a topic goes by content, whatever the id", Topic, "deduplication_id", lambda _self, body, _requested: content_id(body)),
     Mutant("topic-needs-no-id", "a topic needs no id", Topic, "is_by_content", returning(value=True)),
@@ -176,13 +176,13 @@ MUTANTS = (
     Mutant("topic-repeat-to-new", "who subscribes later gets the repeat", Delivery, "fan_out", _repeat_delivered),
     Mutant("topic-numbers-constant", "a topic's sequence numbers are one", Topic, "next_sequence_number", returning(str(topic.FIRST_SEQUENCE_NUMBER))),
     # Delivery.
-    Mutant("envelope-without-number", "the envelope has no sequence number", delivery, "envelope", after(delivery, "envelope", _enveloped(SequenceNumber=None))),
-    Mutant("envelope-without-subject", "the envelope has no subject", delivery, "envelope", after(delivery, "envelope", _enveloped(Subject=None))),
-    Mutant("envelope-without-attributes", "the envelope has no attributes", delivery, "envelope", after(delivery, "envelope", _enveloped(MessageAttributes={}))),
-    Mutant("envelope-without-time", "the envelope has no time", delivery, "envelope", after(delivery, "envelope", _enveloped(Timestamp="1970-01-01T00:00:00.000Z"))),
-    Mutant("envelope-of-other-topic", "the envelope names another topic", delivery, "envelope", after(delivery, "envelope", _enveloped(TopicArn="arn:aws:sns:us-east-1:000000000000:other.fifo"))),
-    Mutant("envelope-of-other-id", "the envelope has another message id", delivery, "envelope", after(delivery, "envelope", _enveloped(MessageId="00000000-0000-0000-0000-000000000000"))),
-    Mutant("envelope-type", "the envelope is no notification", delivery, "envelope", after(delivery, "envelope", _enveloped(Type="Message"))),
+    Mutant("envelope-without-number", "the envelope has no sequence number", delivery, "envelope", after(delivery, "envelope", _change_envelope(SequenceNumber=None))),
+    Mutant("envelope-without-subject", "the envelope has no subject", delivery, "envelope", after(delivery, "envelope", _change_envelope(Subject=None))),
+    Mutant("envelope-without-attributes", "the envelope has no attributes", delivery, "envelope", after(delivery, "envelope", _change_envelope(MessageAttributes={}))),
+    Mutant("envelope-without-time", "the envelope has no time", delivery, "envelope", after(delivery, "envelope", _change_envelope(Timestamp="1970-01-01T00:00:00.000Z"))),
+    Mutant("envelope-of-other-topic", "the envelope names another topic", delivery, "envelope", after(delivery, "envelope", _change_envelope(TopicArn="arn:aws:sns:us-east-1:000000000000:other.fifo"))),
+    Mutant("envelope-of-other-id", "the envelope has another message id", delivery, "envelope", after(delivery, "envelope", _change_envelope(MessageId="00000000-0000-0000-0000-000000000000"))),
+    Mutant("envelope-type", "the envelope is no notification", delivery, "envelope", after(delivery, "envelope", _change_envelope(Type="Message"))),
     Mutant("copy-id-of-publish", "a copy has the publish's message id", Delivery, "_deliver", _with_id_of_publish),
     Mutant("copy-own-deduplication-id", "a copy has a deduplication id of its own", Delivery, "_deliver", _with_own_deduplication_id),
     Mutant("group-to-standard", "a FIFO topic gives a standard queue the group", delivery, "_group_for", lambda _queue, _topic, entry: entry.get("MessageGroupId")),

@@ -28,7 +28,7 @@ def opened(page: Any, written: Path) -> None:
     page.goto(written.as_uri())
 
 
-def _shown(page: Any) -> list[str]:
+def _visible_rows(page: Any) -> list[str]:
     found: list[str] = page.locator("tr.promise:visible").evaluate_all("rows => rows.map(row => row.id)")
     return found
 
@@ -63,7 +63,7 @@ def test_every_promise_is_listed_once_with_its_status_on_every_target(page: Any)
     ]
 
     assert TOTAL >= 150
-    assert _shown(page) == [row["id"] for row in PROMISES]
+    assert _visible_rows(page) == [row["id"] for row in PROMISES]
     assert statuses == [[row["results"][name]["status"] for name in TARGETS] for row in PROMISES]
     assert _count(page) == f"{TOTAL} of {TOTAL} promises"
 
@@ -72,7 +72,7 @@ def test_the_status_filter_leaves_what_has_it_on_any_target(page: Any) -> None:
     page.get_by_label("Status").select_option("deviates")
 
     assert 0 < len(_with("deviates")) < TOTAL
-    assert _shown(page) == _with("deviates")
+    assert _visible_rows(page) == _with("deviates")
     assert _count(page) == f"{len(_with('deviates'))} of {TOTAL} promises"
 
 
@@ -81,7 +81,7 @@ def test_status_and_target_together_mean_that_column(page: Any) -> None:
     page.get_by_label("Status").select_option("not supported")
 
     assert _with("not supported", "ministack")
-    assert _shown(page) == _with("not supported", "ministack")
+    assert _visible_rows(page) == _with("not supported", "ministack")
 
 
 def test_the_area_filter_leaves_one_heading(page: Any) -> None:
@@ -90,29 +90,29 @@ def test_the_area_filter_leaves_one_heading(page: Any) -> None:
     page.get_by_label("Area").select_option(area)
 
     assert page.locator("tr.area:visible").all_inner_texts() == [area]
-    assert _shown(page) == [row["id"] for row in PROMISES if row["area"] == area]
+    assert _visible_rows(page) == [row["id"] for row in PROMISES if row["area"] == area]
 
 
 def test_text_finds_ids_statements_and_evidence(page: Any) -> None:
     text = page.get_by_label("Text")
 
     text.fill("grp-13")
-    assert _shown(page) == ["GRP-13"]
+    assert _visible_rows(page) == ["GRP-13"]
     text.fill("GROUPS stays invisible delay")
-    assert _shown(page) == ["GRP-13"]
+    assert _visible_rows(page) == ["GRP-13"]
     text.fill("gap-03")
-    assert _shown(page) == ["GRP-13"]
+    assert _visible_rows(page) == ["GRP-13"]
 
 
 def test_what_finds_nothing_says_so_and_clear_brings_everything_back(page: Any) -> None:
     page.get_by_label("Text").fill("no promise says this")
 
-    assert _shown(page) == []
+    assert _visible_rows(page) == []
     assert page.get_by_text("No promise is like that.").is_visible()
 
     page.get_by_role("button", name="Clear").click()
     page.get_by_text(f"{TOTAL} of {TOTAL} promises", exact=True).wait_for()
-    assert len(_shown(page)) == TOTAL
+    assert len(_visible_rows(page)) == TOTAL
 
 
 def test_a_row_opens_with_the_evidence_of_every_target(page: Any) -> None:
@@ -151,7 +151,7 @@ def test_the_numbers_of_the_summary_are_right_and_lead_to_their_promises(page: A
     for button in buttons:
         number = int(button.inner_text())
         button.click()
-        shown = _shown(page)
+        shown = _visible_rows(page)
         assert len(shown) == number
         assert shown == _with(button.get_attribute("data-status"), button.get_attribute("data-target"))
 
@@ -160,7 +160,7 @@ def test_nothing_sticks_out_of_a_narrow_window(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert _shown(page) == [row["id"] for row in PROMISES]
+    assert _visible_rows(page) == [row["id"] for row in PROMISES]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

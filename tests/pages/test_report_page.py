@@ -13,7 +13,7 @@ _MADE = {
     "valid": finished_runs.valid,
     "invalid": finished_runs.invalid,
     "unknown": finished_runs.unknown,
-    "crossed": finished_runs.crossed,
+    "crossed": finished_runs.crossed_verdict,
     "faulty": finished_runs.faulty,
 }
 _EXERCISED = len(JUDGED) - len(finished_runs.NOT_EXERCISED)

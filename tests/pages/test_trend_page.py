@@ -8,7 +8,7 @@ import pytest
 
 from spark_load.baselines import page as drawn
 from spark_load.baselines.trend import trend
-from tests.support.drawn_results import NAMES, runs, slowed
+from tests.support.drawn_results import NAMES, runs, slow_down
 
 _CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="utf-8")
 
@@ -18,7 +18,7 @@ def trended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the page of a run in which two times are longer."""
     found = runs(np.random.default_rng(1), 24)
     path = tmp_path_factory.mktemp("trends") / "page.html"
-    drawn.write(trend(slowed(found[-1], 2, NAMES[:2]), found, last=20), path)
+    drawn.write(trend(slow_down(found[-1], 2, NAMES[:2]), found, last=20), path)
     return path
 
 

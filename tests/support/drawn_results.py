@@ -69,7 +69,7 @@ def runs(
     ]
 
 
-def slowed(of: Result, factor: float, names: Sequence[str] | None = None) -> Result:
+def slow_down(of: Result, factor: float, names: Sequence[str] | None = None) -> Result:
     """Return a run in which some times are longer; without names all are."""
     seconds = {name: value * factor if names is None or name in names else value for name, value in of.seconds.items()}
     return replace(of, seconds=seconds)

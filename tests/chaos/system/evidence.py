@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, TextClause, text
 
 from sluice.judge.databases import Committed, Done, Evidence, Listed, Published
 from sluice.messaging.database import engines
-from tests.chaos.system.producers import Tried
+from tests.chaos.system.producers import TransactionState
 
 _AT_US = "(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint"
 _COMMITTED = text(f"SELECT event_id, group_id, payload, {_AT_US}, position FROM chaos_happened")  # noqa: S608
@@ -47,20 +47,24 @@ def progress(engine: Engine) -> Progress:
         return Progress(tuple(connection.execute(_PROGRESS).one()))
 
 
-def held(engine: Engine) -> list[tuple[str, str, int]]:
+def held_messages(engine: Engine) -> list[tuple[str, str, int]]:
     """Return consumer, group and number of messages that wait for an operator."""
     with engines.reading(engine) as connection:
         return [(consumer, group, seq) for consumer, group, seq in connection.execute(_HELD)]
 
 
-def gathered(
-    engine: Engine, tried: Mapping[str, Tried], dead: Iterable[tuple[str, str]], *, is_settled: bool
+def gather(
+    engine: Engine, tried: Mapping[str, TransactionState], dead: Iterable[tuple[str, str]], *, is_settled: bool
 ) -> Evidence:
     """Return all evidence there is."""
     with engines.reading(engine) as connection:
         return Evidence(
-            acknowledged=frozenset(event_id for event_id, known in tried.items() if known is Tried.COMMITTED),
-            rolled_back=frozenset(event_id for event_id, known in tried.items() if known is Tried.ROLLED_BACK),
+            acknowledged=frozenset(
+                event_id for event_id, known in tried.items() if known is TransactionState.COMMITTED
+            ),
+            rolled_back=frozenset(
+                event_id for event_id, known in tried.items() if known is TransactionState.ROLLED_BACK
+            ),
             committed=_rows(connection, _COMMITTED, Committed),
             published=_rows(connection, _PUBLISHED, Published),
             done=_rows(connection, _DONE, Done),
@@ -87,7 +91,7 @@ def dead_letters(sqs: Any, urls: Mapping[str, str]) -> set[tuple[str, str]]:
     return found
 
 
-def sent(connection: Connection) -> list[tuple[str, int]]:
+def sent_numbers(connection: Connection) -> list[tuple[str, int]]:
     """Return group and number of what was sent, in order."""
     return [(group, seq) for group, seq in connection.execute(_SENT)]
 

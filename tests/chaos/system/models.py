@@ -8,7 +8,7 @@ class Base(DeclarativeBase):
     """Producers' and consumers' tables."""
 
 
-class Happened(Base):
+class RecordedEvent(Base):
     """One event, written in the transaction that puts it into the outbox."""
 
     __tablename__ = "chaos_happened"

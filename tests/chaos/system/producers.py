@@ -22,13 +22,13 @@ from sqlalchemy.orm import Session
 from sluice.clock import SystemClock
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
-from tests.chaos.system.models import Happened
+from tests.chaos.system.models import RecordedEvent
 
 _RETRY_SECONDS = 0.2
 _ROLLED_BACK_SHARE, _TWO_SHARE, _SAVEPOINT_SHARE = 0.1, 0.1, 0.05
 
 
-class Tried(StrEnum):
+class TransactionState(StrEnum):
     """What a producer knows of a transaction."""
 
     BEGUN = "begun"
@@ -121,7 +121,7 @@ def produce(task: Task) -> None:
 def committed_count(engine: Engine, producer: str) -> int:
     """Return how many commits of a producer there are."""
     with engines.reading(engine) as connection:
-        of = select(func.count(func.distinct(Happened.number))).where(Happened.producer == producer)
+        of = select(func.count(func.distinct(RecordedEvent.number))).where(RecordedEvent.producer == producer)
         return int(connection.execute(of).scalar_one())
 
 
@@ -142,8 +142,8 @@ class _Transactions:
         events = [_event(group) for group in planned.groups]
         given_up = [_event(planned.groups[0])] if planned.has_savepoint else []
         ids = [event.id for event in events]
-        self._write_down(ids if is_kept else [], Tried.BEGUN)
-        self._write_down([*(event.id for event in given_up), *([] if is_kept else ids)], Tried.ROLLED_BACK)
+        self._write_down(ids if is_kept else [], TransactionState.BEGUN)
+        self._write_down([*(event.id for event in given_up), *([] if is_kept else ids)], TransactionState.ROLLED_BACK)
         with Session(self._engine) as session:
             if given_up:
                 with session.begin_nested() as savepoint:
@@ -153,7 +153,7 @@ class _Transactions:
             self._add(session, number, events, position=0)
             if is_kept:
                 session.commit()
-                self._write_down(ids, Tried.COMMITTED)
+                self._write_down(ids, TransactionState.COMMITTED)
             else:
                 session.flush()
                 session.rollback()
@@ -161,7 +161,7 @@ class _Transactions:
     def _add(self, session: Session, number: int, events: Sequence[Event], *, position: int) -> None:
         for place, event in enumerate(events, start=position):
             session.add(
-                Happened(
+                RecordedEvent(
                     event_id=event.id,
                     producer=self._task.name,
                     number=number,
@@ -172,7 +172,7 @@ class _Transactions:
             )
             self._outbox.add(session, event)
 
-    def _write_down(self, ids: Sequence[str], tried: Tried) -> None:
+    def _write_down(self, ids: Sequence[str], tried: TransactionState) -> None:
         """Write down before it is done, and after: who is killed in between does not know."""
         if ids:
             self._journal.write(json.dumps({"ids": ids, "tried": tried}) + "\n")
@@ -183,16 +183,16 @@ def _event(group: str) -> Event:
     return Event(type="chaos.happened", group=group, data={"payload": uuid.uuid4().hex})
 
 
-def tried(journal: Path) -> dict[str, Tried]:
+def read_journal_states(journal: Path) -> dict[str, TransactionState]:
     """Return what producers knew of each event, by id; a line that was cut short by a kill is left out."""
-    known: dict[str, Tried] = {}
+    known: dict[str, TransactionState] = {}
     for path in sorted(journal.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            known |= dict.fromkeys(entry["ids"], Tried(entry["tried"]))
+            known |= dict.fromkeys(entry["ids"], TransactionState(entry["tried"]))
     return known
 
 

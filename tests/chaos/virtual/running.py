@@ -13,7 +13,7 @@ import structlog
 
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind, as_given
-from tests.chaos.shrinking import shrunk
+from tests.chaos.shrinking import shrink
 from tests.chaos.virtual.judging import violations
 from tests.chaos.virtual.schedules import CONSUMER, Publish, Story
 from tests.chaos.virtual.variants import VARIANTS
@@ -95,7 +95,7 @@ def witness(whole: Story, variant: str, *, tries_max: int = 400) -> Witness:
     def cut(faults: Sequence[Fault[FaultKind]], publishes: Sequence[Publish]) -> Story:
         return replace(whole, faults=tuple(faults), publishes=tuple(publishes))
 
-    least = shrunk(
+    least = shrink(
         whole.faults,
         whole.publishes,
         lambda faults, publishes: bool(result(cut(faults, publishes), variant).violations),

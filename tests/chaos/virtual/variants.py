@@ -14,7 +14,7 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.sqs.queue import Queue
 from tests.chaos.virtual.schedules import Publish, Story
-from tests.chaos.virtual.virtual_run import Process, VirtualRun, happened
+from tests.chaos.virtual.virtual_run import Process, VirtualRun, event_of
 from tests.support.messaging import world
 
 
@@ -77,7 +77,7 @@ class OutsideOutbox(VirtualRun):
             session.commit()
         self.reach("between")
         with Session(self.engine) as session, suppress(BotoCoreError, ClientError):
-            self.outbox.add(session, happened(publish))
+            self.outbox.add(session, event_of(publish))
             session.commit()
         self.reach("after_commit")
 

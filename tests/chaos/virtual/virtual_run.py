@@ -195,11 +195,11 @@ class VirtualRun(World):
         self.aws.wire, self.aws.left_seconds = self._wire, self._left_seconds
         self.processes: dict[str, Process] = {}
         for name in (RELAY, *WORKERS):
-            self.processes[name] = self.made(name)
+            self.processes[name] = self.make_process(name)
 
     # --- parts, which variants replace --------------------------------------------------------------------------------
 
-    def made(self, name: str) -> Process:
+    def make_process(self, name: str) -> Process:
         """Return a new process for a place."""
         return self.new_relay() if name == RELAY else self.new_worker()
 
@@ -232,7 +232,7 @@ class VirtualRun(World):
                 text("INSERT INTO committed (number, group_id) VALUES (:number, :group)"),
                 {"number": publish.number, "group": publish.group},
             )
-            self.outbox.add(session, happened(publish))
+            self.outbox.add(session, event_of(publish))
             self.reach("before_commit")
             session.commit()
             self.reach("after_commit")
@@ -288,7 +288,7 @@ class VirtualRun(World):
             self.hits["lock"] += 1
             raise OperationalError(statement, parameters, busy())
 
-    def _armed(self, kind: FaultKind) -> Fault[FaultKind] | None:
+    def _find_fault(self, kind: FaultKind) -> Fault[FaultKind] | None:
         found = (
             fault
             for fault in self.story.faults
@@ -301,16 +301,16 @@ class VirtualRun(World):
 
     def reach(self, place: str) -> None:
         """Suffer at a place that has a name what has become due: at one of the next few."""
-        kill = self._armed(FaultKind.KILL)
+        kill = self._find_fault(FaultKind.KILL)
         if kill is not None and self._is_place_of(kill):
             self._struck.add(kill)
             self.hits["kill"] += 1
             raise Crash(place)
-        freeze = self._armed(FaultKind.FREEZE)
+        freeze = self._find_fault(FaultKind.FREEZE)
         if freeze is not None and place in _FREEZES_AT and self._is_place_of(freeze):
             self._struck.add(freeze)
             self.hits["freeze"] += 1
-            with self._frozen(self._current):
+            with self._freezing(self._current):
                 self._work(self.now + freeze.until_seconds - freeze.at_seconds)
 
     def _is_place_of(self, fault: Fault[FaultKind]) -> bool:
@@ -320,7 +320,7 @@ class VirtualRun(World):
         return left == 1
 
     @contextmanager
-    def _frozen(self, name: str) -> Iterator[None]:
+    def _freezing(self, name: str) -> Iterator[None]:
         self._busy.add(name)
         try:
             yield
@@ -363,16 +363,16 @@ class VirtualRun(World):
     def _step(self, name: str) -> bool:
         before, self._current = self._current, name
         try:
-            if (whole := self._armed(FaultKind.TERMINATE)) is not None:
+            if (whole := self._find_fault(FaultKind.TERMINATE)) is not None:
                 self._struck.add(whole)
                 self.hits["terminate"] += 1
                 ended = self.processes[name]
                 if isinstance(ended, _Steps):
                     ended.end()
-                self.processes[name] = self.made(name)
+                self.processes[name] = self.make_process(name)
             return self.processes[name].step()
         except Crash:
-            self.processes[name] = self.made(name)
+            self.processes[name] = self.make_process(name)
             return True
         except DBAPIError:
             return False
@@ -479,7 +479,7 @@ def _never_wait(connection: Any, _: Any) -> None:
     connection.execute("PRAGMA busy_timeout = 0").close()
 
 
-def happened(publish: Publish) -> Event:
+def event_of(publish: Publish) -> Event:
     """Return the event of a publish."""
     return Event(
         type="chaos.happened", group=publish.group, data={"number": publish.number}, id=f"event-{publish.number}"

@@ -42,21 +42,21 @@ def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended() -> None:
         url = lines.to_endpoint("relay-0:endpoint", endpoint.url)
         sqs = boto3.client("sqs", endpoint_url=url, region_name="us-east-1", config=once)
 
-        def made(name: str) -> bool:
+        def try_to_make(name: str) -> bool:
             with contextlib.suppress(BotoCoreError, ClientError):
                 sqs.create_queue(QueueName=name)
             direct = boto3.client("sqs", endpoint_url=endpoint.url, region_name="us-east-1")
             return any(name in entry for entry in direct.list_queues().get("QueueUrls", []))
 
-        assert made("before")
+        assert try_to_make("before")
         lines.suffer("relay-0:endpoint", FaultKind.CUT)
-        assert not made("cut")
+        assert not try_to_make("cut")
         lines.suffer("all:endpoint", FaultKind.ANSWER, "503")
-        assert not made("refused")
+        assert not try_to_make("refused")
         lines.suffer("all:endpoint", FaultKind.ANSWER, "after-500")
-        assert made("done-and-refused")
+        assert try_to_make("done-and-refused")
         lines.suffer("relay-0:endpoint", FaultKind.LOSE)
-        assert made("done-and-lost")
+        assert try_to_make("done-and-lost")
         lines.suffer("relay-1:endpoint", FaultKind.CUT)
         lines.suffer("relay-0:endpoint", None)
         sqs.create_queue(QueueName="after")

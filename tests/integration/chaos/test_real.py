@@ -9,7 +9,7 @@ from sluice.judge.checker.verdict import Status
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import RELAYS, FaultKind
 from spark_load.profiles import profile, trace
-from tests.chaos.real import judged, main
+from tests.chaos.real import main, run_and_judge
 
 MESSAGES, FAULTS, TRIES = 320, 10, 2
 
@@ -57,7 +57,7 @@ def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
         for relay in RELAYS
     ]
 
-    verdict, objections = judged(faults, _load(10), seed=1, variant="sound")
+    verdict, objections = run_and_judge(faults, _load(10), seed=1, variant="sound")
 
     assert (verdict.status, verdict.unknowns, verdict.violations, objections) == (Status.VALID, (), (), [])
     assert len(verdict.measures["faults"]) == len(faults)
@@ -67,7 +67,7 @@ def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
 def test_a_relay_that_takes_no_answer_for_a_good_one_is_found_invalid() -> None:
     faults = [_fault(FaultKind.CUT, f"{relay}:endpoint", 5, 7) for relay in RELAYS]
 
-    verdict, _ = judged(faults, _load(8), seed=1, variant="unanswered-is-sent")
+    verdict, _ = run_and_judge(faults, _load(8), seed=1, variant="unanswered-is-sent")
 
     assert verdict.status is Status.INVALID
     assert "A1" in {violation.anomaly for violation in verdict.violations}

@@ -36,7 +36,7 @@ COMMANDS = [
 ]
 
 
-def _refused(command: list[str], file: Path) -> tuple[int, str, str]:
+def _run_refused(command: list[str], file: Path) -> tuple[int, str, str]:
     ended = subprocess.run(
         [sys.executable, *command],
         cwd=PROJECT,
@@ -60,7 +60,7 @@ def test_a_wrong_declaration_is_one_line_everywhere(
         number for number, text in enumerate(wrong.read_text("utf-8").splitlines(), start=1) if "Consumer(name" in text
     ]
 
-    assert _refused(command, wrong) == (code, f"{program}{REFUSAL} {wrong}:{line}", "")
+    assert _run_refused(command, wrong) == (code, f"{program}{REFUSAL} {wrong}:{line}", "")
 
 
 @pytest.mark.parametrize("command", [["app.py"], ["scripts/change.py", "diff", "dev"], ["-m", "sluice", "relay"]])
@@ -69,7 +69,7 @@ def test_a_missing_comma_is_one_line(tmp_path: Path, command: list[str]) -> None
     wrong = tmp_path / "environments.py"
     wrong.write_text("ENVIRONMENTS = (\n    1\n    2\n)\n", encoding="utf-8")
 
-    code, text, printed = _refused(command, wrong)
+    code, text, printed = _run_refused(command, wrong)
 
     assert (code, printed) == (3, "")
     assert text.partition(": ")[2] == (
@@ -93,7 +93,7 @@ def test_handlers_that_are_not_there_are_refused_at_synth(tmp_path: Path, module
     text = FILE.read_text(encoding="utf-8")
     wrong.write_text(text.replace('f"examples.services.{name}"', '"billing_handlers"'), encoding="utf-8")
 
-    code, message, printed = _refused(["app.py"], wrong)
+    code, message, printed = _run_refused(["app.py"], wrong)
 
     assert (code, printed) == (3, "")
     assert message.startswith(f"app.py: Consumer('billing') in {wrong}: ")

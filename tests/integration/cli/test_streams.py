@@ -39,7 +39,7 @@ def _be_sluice(arguments: list[str], variables: Mapping[str, str], streams: Mapp
     os.environ.clear()
     os.environ.update({**KEYS, **variables})
     for name, way in streams.items():
-        os.dup2(_opened(way), _STANDARD.index(name))
+        os.dup2(_open(way), _STANDARD.index(name))
         if way == _CLOSED:
             os.close(_STANDARD.index(name))
     sys.argv = ["sluice", *arguments]
@@ -50,14 +50,14 @@ def _be_program(streams: Mapping[str, str], variables: Mapping[str, str], consum
     """Be somebody's own program with a worker in it, whose log is what structlog does by itself."""
     os.environ.update({**KEYS, **variables})
     for name, way in streams.items():
-        os.dup2(_opened(way), _STANDARD.index(name))
+        os.dup2(_open(way), _STANDARD.index(name))
         if way == _CLOSED:
             setattr(sys, name, None)
     handlers = Handlers.load(TALKATIVE)
     build_worker(consumer, queue=queue_url, database=variables["SLUICE_DSN"], handlers=handlers, idle_seconds=1).run()
 
 
-def _opened(way: str) -> int:
+def _open(way: str) -> int:
     """Return a descriptor of that kind of stream."""
     if way == _HUNG_UP:
         terminal, writer = os.openpty()
@@ -81,14 +81,14 @@ def database(tmp_path: Path) -> Iterator[Engine]:
     made.dispose()
 
 
-def _started(arguments: list[str], streams: Mapping[str, str], folder: Path, **variables: str) -> ForkServerProcess:
+def _start(arguments: list[str], streams: Mapping[str, str], folder: Path, **variables: str) -> ForkServerProcess:
     given = {name: str(folder / path) if path == "out" else path for name, path in streams.items()}
     process = _forked.Process(target=_be_sluice, args=(arguments, variables, given), daemon=True)
     process.start()
     return process
 
 
-def _ended(process: ForkServerProcess) -> int | None:
+def _wait_for_exit(process: ForkServerProcess) -> int | None:
     process.join(_PATIENCE_SECONDS)
     code = process.exitcode
     process.kill()
@@ -126,7 +126,7 @@ def test_a_command_does_its_work_whatever_its_streams_are(
     """Output that is lost is said where that can be, and in the exit code; never a traceback."""
     expected = {"refused": 3, "act": 0}.get(command, code)
 
-    ended = _ended(_started(_COMMANDS[command], streams, tmp_path, SLUICE_DSN=str(database.url)))
+    ended = _wait_for_exit(_start(_COMMANDS[command], streams, tmp_path, SLUICE_DSN=str(database.url)))
 
     printed = (tmp_path / "out").read_text("utf-8") if (tmp_path / "out").exists() else ""
     assert (ended, "Traceback" in printed) == (expected, False), printed
@@ -140,13 +140,13 @@ def test_a_command_that_finds_something_says_that_it_is_lost_and_ends_as_it_woul
         connection.execute(text("DROP INDEX sluice_outbox_sent"))
     streams = {"stdout": _FULL, "stderr": "out"}
 
-    ended = _ended(_started(["outbox", "check"], streams, tmp_path, SLUICE_DSN=str(database.url)))
+    ended = _wait_for_exit(_start(["outbox", "check"], streams, tmp_path, SLUICE_DSN=str(database.url)))
 
     assert ended == 1
     assert (tmp_path / "out").read_text("utf-8") == f"{_LOST}: what was printed is lost; send it elsewhere\n"
 
 
-class Served:
+class TalkativeService:
     """An environment with a consumer that may be talkative, at an endpoint; six messages are in its queue."""
 
     count = 6
@@ -201,15 +201,15 @@ def test_a_worker_handles_everything_whatever_its_streams_are(
     endpoint: fake_aws.Endpoint, database: Engine, tmp_path: Path, stream: str
 ) -> None:
     """Its log and its handlers' prints cost no message an attempt, and no lane waits for a reader."""
-    served = Served(endpoint, database, "said")
+    served = TalkativeService(endpoint, database, "said")
     streams = {"stdin": _CLOSED, "stdout": stream, "stderr": stream}
-    worker = _started(["worker", "--metrics"], streams, tmp_path, **served.variables)
+    worker = _start(["worker", "--metrics"], streams, tmp_path, **served.variables)
 
     served.await_all_done()
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGTERM)
 
-    assert _ended(worker) == 0
+    assert _wait_for_exit(worker) == 0
 
 
 @pytest.mark.parametrize("stream", [_CLOSED, _FULL])
@@ -217,11 +217,11 @@ def test_a_worker_in_a_program_with_such_streams_handles_everything(
     endpoint: fake_aws.Endpoint, database: Engine, stream: str
 ) -> None:
     """Its log goes where structlog writes by itself: what cannot be written ends no lane."""
-    served = Served(endpoint, database, "done")
+    served = TalkativeService(endpoint, database, "done")
     given = ({"stdout": stream, "stderr": stream}, served.variables, served.consumer, served.queue_url)
     program = _forked.Process(target=_be_program, args=given, daemon=True)
     program.start()
 
     served.await_all_done()
 
-    assert _ended(program) == 0
+    assert _wait_for_exit(program) == 0

@@ -98,9 +98,9 @@ def test_a_group_is_withheld_from_the_command_line_too_and_a_purge_empties_the_q
         '{\n    "QueueUrl": "<endpoint>/queue/us-east-1/000000000000/orders.fifo"\n}',
     )
     assert sent == [
-        _accepted("ae7be26cdaa742ca148068d5ac90eaca"),
-        _accepted("aaf2f89992379705dac844c0a2a1d45f"),
-        _accepted("9678f7a7939f457fa0d9353761e189c7"),
+        _accepted_output("ae7be26cdaa742ca148068d5ac90eaca"),
+        _accepted_output("aaf2f89992379705dac844c0a2a1d45f"),
+        _accepted_output("9678f7a7939f457fa0d9353761e189c7"),
     ]
     assert received == [
         (0, _message("m1", "ae7be26cdaa742ca148068d5ac90eaca", group="g1")),
@@ -125,7 +125,7 @@ def _send(aws: Aws, body: str, *, group: str) -> tuple[int, str]:
     return aws("send-message", "--queue-url", "url:orders.fifo", "--message-body", body, *ids)
 
 
-def _accepted(md5: str) -> tuple[int, str]:
+def _accepted_output(md5: str) -> tuple[int, str]:
     return (
         0,
         f"""{{

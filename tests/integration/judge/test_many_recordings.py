@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice.judge.checker.verdict import Status
-from tests.support.histories.simulated_recordings import Part, recorded
+from tests.support.histories.simulated_recordings import Part, record_life
 from tests.support.oracle.lives import judge
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
@@ -24,7 +24,7 @@ _SEEDS_OF_SABOTEUR = 100
 @pytest.mark.parametrize("first", range(0, 2_000, 250))
 def test_no_lawful_service_is_called_invalid(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 250):
-        life = recorded(seed, tmp_path / str(seed))
+        life = record_life(seed, tmp_path / str(seed))
         found = [violation.anomaly for violation in life.check().violations]
         assert found == [], (seed, life.part)
 
@@ -33,7 +33,7 @@ def test_no_lawful_service_is_called_invalid(first: int, tmp_path: Path) -> None
 def test_the_oracle_calls_no_lawful_service_impossible(first: int, tmp_path: Path) -> None:
     """Else it would say nothing of the sabotaged ones below."""
     for seed in range(first, first + 100):
-        assert judge(recorded(seed, tmp_path / str(seed), part=Part())).is_possible is not False, seed
+        assert judge(record_life(seed, tmp_path / str(seed), part=Part())).is_possible is not False, seed
 
 
 @pytest.mark.parametrize("saboteur", _SABOTAGED)
@@ -42,7 +42,7 @@ def test_a_sabotaged_service_is_found_out(saboteur: str, tmp_path: Path) -> None
     found: Counter[str] = Counter()
     impossible, invalid = 0, 0
     for seed in range(5_000, 5_000 + _SEEDS_OF_SABOTEUR):
-        life = recorded(seed, tmp_path / str(seed), part=Part(), saboteur_name=saboteur, often=_OFTEN.get(saboteur))
+        life = record_life(seed, tmp_path / str(seed), part=Part(), saboteur_name=saboteur, often=_OFTEN.get(saboteur))
         judged = judge(life)
         found.update({violation.anomaly for violation in judged.verdict.violations})
         impossible += judged.is_possible is False

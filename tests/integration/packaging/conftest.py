@@ -33,23 +33,23 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> subprocess.Complet
     )
 
 
-def done(*command: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_to_end(*command: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Return how a command ended, which has to be with 0."""
     ended = run(*command, cwd=cwd, **variables)
     assert ended.returncode == 0, f"{command} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
     return ended
 
 
-def built(source: Path, folder: Path) -> Path:
+def build_wheel(source: Path, folder: Path) -> Path:
     options = ("--quiet", "--wheel", "--no-build-isolation", "--python", _BIN / "python", "--out-dir", folder)
-    done(_BIN / "uv", "build", *options, cwd=source)
+    run_to_end(_BIN / "uv", "build", *options, cwd=source)
     (found,) = folder.glob("*.whl")
     return found
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(PROJECT, tmp_path_factory.mktemp("wheel"))
+    return build_wheel(PROJECT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def next_wheel(tmp_path: Path) -> Path:
     (source / "pyproject.toml").write_text(settings.replace('version = "0.1.0"', 'version = "0.1.1"'), encoding="utf-8")
     for template in (source / "sluice" / "templates" / "project").rglob("*.*"):
         template.write_text(template.read_text(encoding="utf-8") + "\n# later\n", encoding="utf-8")
-    return built(source, tmp_path)
+    return build_wheel(source, tmp_path)
 
 
 def install(environment: Path, wanted: str, *options: str) -> None:
@@ -73,7 +73,7 @@ def install(environment: Path, wanted: str, *options: str) -> None:
     into = ("--python", str(environment / "bin" / "python"), "--constraint", str(PROJECT / "requirements.lock"))
     command = ("pip", "install", "--quiet", *into, *options, wanted)
     if run(_BIN / "uv", *command, "--offline", cwd=environment.parent).returncode != 0:  # set-up fills uv's cache
-        done(_BIN / "uv", *command, cwd=environment.parent)
+        run_to_end(_BIN / "uv", *command, cwd=environment.parent)
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +83,7 @@ def environment_with(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> C
     @functools.cache
     def make(extra: str) -> Path:
         folder = tmp_path_factory.mktemp(f"environment-{extra or 'base'}") / ".venv"
-        done(_BIN / "uv", "venv", "--quiet", "--python", _BIN / "python", folder, cwd=folder.parent)
+        run_to_end(_BIN / "uv", "venv", "--quiet", "--python", _BIN / "python", folder, cwd=folder.parent)
         install(folder, f"sluice-fifo[{extra}] @ {wheel.as_uri()}")
         return folder
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sluice.extras import EXTRAS
-from tests.integration.packaging.conftest import KEYS, done, run
+from tests.integration.packaging.conftest import KEYS, run, run_to_end
 from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
 
@@ -106,7 +106,7 @@ def test_each_event_has_one_effect(worker_harness):
 
 
 @dataclass(frozen=True)
-class Installed:
+class Installation:
     """An environment with the wheel and one extra, and a folder with somebody's project in it."""
 
     environment: Path
@@ -115,19 +115,19 @@ class Installed:
     def sluice(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return run(self.environment / "bin" / "sluice", *arguments, cwd=self.project, **variables)
 
-    def done(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run_to_end(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the command, which has to end with 0."""
-        return done(self.environment / "bin" / "sluice", *arguments, cwd=self.project, **variables)
+        return run_to_end(self.environment / "bin" / "sluice", *arguments, cwd=self.project, **variables)
 
     def python(self, program: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return done(self.environment / "bin" / "python", "-c", program, cwd=self.project, **variables)
+        return run_to_end(self.environment / "bin" / "python", "-c", program, cwd=self.project, **variables)
 
 
 @pytest.fixture
-def install(environment_with: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Installed]:
+def install(environment_with: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Installation]:
     """Return what installs an extra beside a project of somebody's own."""
     (tmp_path / "environments.py").write_text(_DECLARATION, encoding="utf-8")
-    return lambda extra: Installed(environment_with(extra), tmp_path)
+    return lambda extra: Installation(environment_with(extra), tmp_path)
 
 
 @pytest.fixture
@@ -142,14 +142,16 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_aws.Endpoint]:
         yield found
 
 
-def require_all_modules(installed: Installed, modules: Sequence[str]) -> None:
+def require_all_modules(installed: Installation, modules: Sequence[str]) -> None:
     """Check that an extra brings what `sluice.extras` says of it."""
     program = "import importlib.util, sys; print(*[m for m in sys.argv[1:] if not importlib.util.find_spec(m)])"
-    ended = done(installed.environment / "bin" / "python", "-c", program, *modules, cwd=installed.project)
+    ended = run_to_end(installed.environment / "bin" / "python", "-c", program, *modules, cwd=installed.project)
     assert ended.stdout.split() == []
 
 
-def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(install: Callable[[str], Installed]) -> None:
+def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(
+    install: Callable[[str], Installation],
+) -> None:
     """One line on standard error and exit code 3; `from sluice.messaging import Outbox` raises the same line."""
     base = install("")
     needs: Mapping[str, str] = {
@@ -169,7 +171,7 @@ def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(instal
         "worker --consumer billing": "worker",
     }
 
-    listed = base.done("--help").stdout
+    listed = base.run_to_end("--help").stdout
     for command, extra in needs.items():
         assert f"\n  {command.partition(' ')[0]} " in listed
         ended = base.sluice(*command.split())
@@ -188,23 +190,23 @@ def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(instal
 
 
 def test_worker_publishes_from_the_outbox_and_handles(
-    install: Callable[[str], Installed], endpoint: fake_aws.Endpoint
+    install: Callable[[str], Installation], endpoint: fake_aws.Endpoint
 ) -> None:
     shop = install("worker")
     (shop.project / "shop.py").write_text(_HANDLERS, encoding="utf-8")
     index = ("--dsn", "sqlite:///shop.db")
 
-    shop.done("schema", "apply", *index)
+    shop.run_to_end("schema", "apply", *index)
     shop.python(_PRODUCER)
-    shop.done("relay", "--until-empty", "--endpoint-url", endpoint.url, *index)
-    shop.done("worker", "--consumer", "billing", "--until-idle", "1", "--endpoint-url", endpoint.url, *index)
+    shop.run_to_end("relay", "--until-empty", "--endpoint-url", endpoint.url, *index)
+    shop.run_to_end("worker", "--consumer", "billing", "--until-idle", "1", "--endpoint-url", endpoint.url, *index)
 
     found = shop.python("import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM bill').fetchall())")
     assert found.stdout == "[(1250,)]\n"
     require_all_modules(shop, EXTRAS["worker"])
 
 
-def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Callable[[str], Installed]) -> None:
+def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Callable[[str], Installation]) -> None:
     """By `mypy --strict`, which finds its one mistake."""
     shop = install("worker")
     (shop.project / "orders.py").write_text(_TYPED, encoding="utf-8")
@@ -217,10 +219,10 @@ def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Ca
     assert found.endswith('has incompatible type "str"; expected "Event"  [arg-type]')
 
 
-def test_recorder_leaves_a_journal(install: Callable[[str], Installed], endpoint: fake_aws.Endpoint) -> None:
+def test_recorder_leaves_a_journal(install: Callable[[str], Installation], endpoint: fake_aws.Endpoint) -> None:
     recorder = install("recorder")
 
-    recorder.done("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
+    recorder.run_to_end("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
 
     counted = recorder.python(
         "from pathlib import Path; from sluice.recorder.journal import events_of, read_journal\n"
@@ -231,10 +233,10 @@ def test_recorder_leaves_a_journal(install: Callable[[str], Installed], endpoint
     require_all_modules(recorder, EXTRAS["recorder"])
 
 
-def test_checker_judges_a_recording(install: Callable[[str], Installed], endpoint: fake_aws.Endpoint) -> None:
+def test_checker_judges_a_recording(install: Callable[[str], Installation], endpoint: fake_aws.Endpoint) -> None:
     """It is VALID, and there is no Spark, no Java and no boto3: another environment recorded it."""
     recorder, checker = install("recorder"), install("checker")
-    recorder.done("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
+    recorder.run_to_end("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
 
     ended = checker.sluice("check", "tuesday", "--queue", "sluice-local-billing.fifo=60")
 
@@ -253,7 +255,7 @@ def test_the_wheel_has_the_three_packages_and_nothing_that_tests_sluice_itself(w
     assert [name for name in names if "mutant" in name] == []
 
 
-def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -> None:
+def test_contracts_hold_for_the_simulator(install: Callable[[str], Installation]) -> None:
     """The core promises pass without a declaration, and under no pytest settings of the folder's own.
 
     LocalStack, the emulators and the mutants, which only a checkout has, are refused in one line.
@@ -262,10 +264,10 @@ def test_contracts_hold_for_the_simulator(install: Callable[[str], Installed]) -
     (contracts.project / "environments.py").unlink()
     (contracts.project / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n", encoding="utf-8")
 
-    kept = contracts.done("contracts", "--target", "simulator", "-m", "core").stdout
+    kept = contracts.run_to_end("contracts", "--target", "simulator", "-m", "core").stdout
     no_target, emulators = (contracts.sluice(command) for command in ("contracts", "conformance"))
     mutants = contracts.sluice("contracts", "--target", "simulator", "--mutants")
-    help_text = contracts.done("conformance", "--help").stdout
+    help_text = contracts.run_to_end("conformance", "--help").stdout
 
     assert " passed" in kept
     assert "failed" not in kept
@@ -297,7 +299,7 @@ assert pytest.main([*suite, "--expect", "no.json"]) == 4
 """
 
 
-def test_contracts_run_from_somebodys_own_pytest(install: Callable[[str], Installed]) -> None:
+def test_contracts_run_from_somebodys_own_pytest(install: Callable[[str], Installation]) -> None:
     """Of the wheel, with its options; against a baseline only what changed fails."""
     printed = install("contracts").python(_OWN_PYTEST)
 
@@ -305,7 +307,7 @@ def test_contracts_run_from_somebodys_own_pytest(install: Callable[[str], Instal
     assert "cannot read no.json" in printed.stderr
 
 
-def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str], Installed]) -> None:
+def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str], Installation]) -> None:
     cdk = install("cdk")
 
     cdk.python(_APP)
@@ -318,29 +320,29 @@ def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str],
     require_all_modules(cdk, EXTRAS["cdk"])
 
 
-def test_testing_gives_pytest_the_fixtures(install: Callable[[str], Installed]) -> None:
+def test_testing_gives_pytest_the_fixtures(install: Callable[[str], Installation]) -> None:
     """By the entry point alone: the file names no plug-in."""
     testing = install("testing")
     (testing.project / "test_shop.py").write_text(_TEST, encoding="utf-8")
 
-    ended = done(testing.environment / "bin" / "pytest", "-q", "-W", "error", cwd=testing.project)
+    ended = run_to_end(testing.environment / "bin" / "pytest", "-q", "-W", "error", cwd=testing.project)
 
     assert "1 passed" in ended.stdout
     require_all_modules(testing, EXTRAS["testing"])
 
 
-def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str], Installed]) -> None:
+def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str], Installation]) -> None:
     """Its one queue; Spark is not started, so no Java is needed."""
     load = install("load")
 
-    planned = load.done("load", "plan", "smoke", JAVA_HOME="/nowhere")
+    planned = load.run_to_end("load", "plan", "smoke", JAVA_HOME="/nowhere")
 
     assert planned.stdout.startswith("smoke on local (localstack), 1 queues")
     require_all_modules(load, EXTRAS["load"])
 
 
 @pytest.mark.slow  # numba compiles anew in an environment of its own
-def test_rehearse_tries_somebody_elses_template_on_a_profile(install: Callable[[str], Installed]) -> None:
+def test_rehearse_tries_somebody_elses_template_on_a_profile(install: Callable[[str], Installation]) -> None:
     """Without Spark, Java, CDK and AWS; its steps rest too shortly, and nothing protects its tasks: 1."""
     rehearse = install("rehearse")
     template = PROJECT / "tests/support/templates/scaling/visible_steps.yaml"
@@ -361,6 +363,6 @@ def test_rehearse_tries_somebody_elses_template_on_a_profile(install: Callable[[
     require_all_modules(rehearse, EXTRAS["rehearse"])
 
 
-def _path(installed: Installed) -> dict[str, str]:
+def _path(installed: Installation) -> dict[str, str]:
     """Return the path on which `python` is the environment's, as it is for whoever activated it."""
     return {"PATH": f"{installed.environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.packaging.conftest import done
+from tests.integration.packaging.conftest import run_to_end
 from tests.support.project import PROJECT
 
 pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.slow]  # an app and a pipeline from the wheel
@@ -25,7 +25,7 @@ def assembly(environment_with: Callable[[str], Path], tmp_path_factory: pytest.T
     context = json.dumps(json.loads(settings)["context"])
     python = environment_with("all") / "bin" / "python"
 
-    done(python, "app.py", cwd=folder, CDK_OUTDIR=str(folder / "out"), CDK_CONTEXT_JSON=context)
+    run_to_end(python, "app.py", cwd=folder, CDK_OUTDIR=str(folder / "out"), CDK_CONTEXT_JSON=context)
     return folder / "out"
 
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from emulator import localstack
-from tests.integration.packaging.conftest import done, install, run
+from tests.integration.packaging.conftest import install, run, run_to_end
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("packaging")  # one worker builds the wheel, and each environment once
@@ -27,7 +27,7 @@ def environment(environment_with: Callable[[str], Path]) -> Path:
 def project(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a new project with the environment, as `make setup` would install it."""
     folder = tmp_path_factory.mktemp("projects")
-    done(environment / "bin" / "sluice", "init", "order-desk", cwd=folder)
+    run_to_end(environment / "bin" / "sluice", "init", "order-desk", cwd=folder)
     made = folder / "order-desk"
     (made / ".venv").symlink_to(environment)
     (made / "node_modules").symlink_to(PROJECT / "node_modules")
@@ -37,18 +37,18 @@ def project(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def endpoint(project: Path, emulated: localstack.Running) -> str:
     """Return where the project is deployed."""
-    done("make", "deploy-local", f"ENDPOINT={emulated.endpoint_url}", cwd=project)
+    run_to_end("make", "deploy-local", f"ENDPOINT={emulated.endpoint_url}", cwd=project)
     return f"ENDPOINT={emulated.endpoint_url}"
 
 
 def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path) -> None:
-    printed = done("make", "test", cwd=project).stdout
+    printed = run_to_end("make", "test", cwd=project).stdout
 
     assert "4 passed" in printed
 
 
 def test_an_order_of_a_new_project_is_handled_without_docker_node_or_an_account(project: Path) -> None:
-    printed = done("make", "try", "SLUICE_DSN=sqlite:///try.db", cwd=project)
+    printed = run_to_end("make", "try", "SLUICE_DSN=sqlite:///try.db", cwd=project)
 
     assert '"handled": 1' in printed.stderr
 
@@ -56,7 +56,7 @@ def test_an_order_of_a_new_project_is_handled_without_docker_node_or_an_account(
 @pytest.mark.slow  # the project that is deployed is synthesized, too
 def test_a_new_project_is_synthesized(project: Path) -> None:
     """Five stacks of its environment `dev`, in which cdk-nag finds nothing; `local` is deployed below."""
-    done("make", "synth", "ENV=dev", cwd=project)
+    run_to_end("make", "synth", "ENV=dev", cwd=project)
 
     templates = [file.read_text() for file in (project / "cdk.out" / "assembly-dev").glob("*.template.json")]
     assert len(templates) == 5
@@ -75,8 +75,8 @@ def test_a_project_of_an_earlier_version_is_synthesized_to_the_same_templates(pr
     python, context = project / ".venv" / "bin" / "python", (project / "cdk.json").read_text(encoding="utf-8")
     variables = {"CDK_CONTEXT_JSON": json.dumps({**json.loads(context)["context"], "env": "dev"})}
 
-    done(python, "app.py", cwd=project, CDK_OUTDIR=str(tmp_path / "new"), **variables)
-    ended = done(python, "app.py", cwd=tmp_path, CDK_OUTDIR=str(tmp_path / "old"), **variables)
+    run_to_end(python, "app.py", cwd=project, CDK_OUTDIR=str(tmp_path / "new"), **variables)
+    ended = run_to_end(python, "app.py", cwd=tmp_path, CDK_OUTDIR=str(tmp_path / "old"), **variables)
 
     new, old = (
         {file.name: file.read_bytes() for file in (tmp_path / version / "assembly-dev").glob("*.template.json")}
@@ -105,9 +105,9 @@ def test_the_python_and_the_workflows_of_a_new_project_are_clean(project: Path) 
     ruff = PROJECT / ".venv" / "bin" / "ruff"
     files = ("app.py", "environments.py", "order_desk", "stacks", "tests")
 
-    done(ruff, "check", "--isolated", "--line-length", "120", "--select", "B,D1,E,F,I,N,UP", *files, cwd=project)
-    done(ruff, "format", "--isolated", "--line-length", "120", "--check", *files, cwd=project)
-    done("node", "scripts/lint-workflows.mjs", project / ".github" / "workflows", cwd=PROJECT)
+    run_to_end(ruff, "check", "--isolated", "--line-length", "120", "--select", "B,D1,E,F,I,N,UP", *files, cwd=project)
+    run_to_end(ruff, "format", "--isolated", "--line-length", "120", "--check", *files, cwd=project)
+    run_to_end("node", "scripts/lint-workflows.mjs", project / ".github" / "workflows", cwd=PROJECT)
 
 
 def _files(project: Path) -> dict[str, bytes]:
@@ -125,21 +125,21 @@ def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
 ) -> None:
     """Its templates are others; the project has its files, its tests, and its names in AWS."""
     sluice, before = environment / "bin" / "sluice", _files(project)
-    names = done(sluice, "env", "dev", cwd=project).stdout
+    names = run_to_end(sluice, "env", "dev", cwd=project).stdout
 
     install(environment, str(next_wheel), "--no-deps")
-    printed = done("make", "test", cwd=project).stdout
+    printed = run_to_end("make", "test", cwd=project).stdout
 
-    assert done(sluice, "--version", cwd=project).stdout == "sluice, version 0.1.1\n"
+    assert run_to_end(sluice, "--version", cwd=project).stdout == "sluice, version 0.1.1\n"
     assert "4 passed" in printed
     assert _files(project) == before
     assert len(before) == 24
-    assert done(sluice, "env", "dev", cwd=project).stdout == names
+    assert run_to_end(sluice, "env", "dev", cwd=project).stdout == names
     assert names.startswith("topics: order-desk-dev-events.fifo\n")
 
 
 def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> None:
-    done("make", "message", endpoint, cwd=project)
+    run_to_end("make", "message", endpoint, cwd=project)
 
     engine = create_engine(f"sqlite:///{project / _DATABASE}")
     with engine.connect() as connection:
@@ -149,13 +149,13 @@ def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> N
 
 
 def test_the_contracts_hold_where_a_project_is_deployed(project: Path, endpoint: str) -> None:
-    printed = done("make", "contracts", endpoint, "SELECT=-k 'blocking or fan_out'", cwd=project).stdout
+    printed = run_to_end("make", "contracts", endpoint, "SELECT=-k 'blocking or fan_out'", cwd=project).stdout
 
     assert re.search(r"\d+ passed", printed), printed
 
 
 @pytest.mark.slow  # the demo runs the load test of this checkout
 def test_a_deployed_project_passes_a_load_test(project: Path, endpoint: str) -> None:
-    printed = done("make", "load", endpoint, cwd=project).stdout
+    printed = run_to_end("make", "load", endpoint, cwd=project).stdout
 
     assert "VALID" in printed

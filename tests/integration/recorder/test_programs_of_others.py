@@ -16,7 +16,7 @@ from sluice.history.events import Kind, detail_of
 from sluice.recorder.journal import SUFFIX, events_of, read_journal
 from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
-from tests.support.histories.recorded_services import recorded
+from tests.support.histories.recorded_services import read_recording
 from tests.support.project import PROJECT
 
 _PACKAGES = ("aioboto3==15.5.0", "celery==5.7.0", "kombu[sqs]==5.7.0", "click", "numpy", "pyarrow", "rich")
@@ -93,7 +93,7 @@ def test_calls_of_aiobotocore_are_recorded_beside_those_of_boto3(
         timeout=60,
     )
 
-    kinds = Counter((event.kind, event.outcome) for event in recorded(tmp_path / "run"))
+    kinds = Counter((event.kind, event.outcome) for event in read_recording(tmp_path / "run"))
     assert kinds["published", "ok"] == kinds["received", "ok"] == kinds["deleted", "ok"] == 4
     assert kinds["poll", "info"] == 1  # it was cancelled
 
@@ -123,5 +123,5 @@ def test_calls_that_celery_sends_itself_are_named_and_its_children_close_their_j
     journals = [events_of(read_journal(path)) for path in (tmp_path / "run").glob(f"*{SUFFIX}")]
     assert len(journals) > 1
     assert {journal[-1].kind for journal in journals} == {Kind.CLOSED}
-    unseen = {detail_of(event.detail).get("unseen") for event in recorded(tmp_path / "run")} - {None}
+    unseen = {detail_of(event.detail).get("unseen") for event in read_recording(tmp_path / "run")} - {None}
     assert unseen == {"ReceiveMessage was signed by a client of boto3, and sent by something else"}

@@ -36,7 +36,7 @@ from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
 from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.endpoints.raw_server import serving
-from tests.support.histories.recorded_services import create_queue, recorded, subscribe
+from tests.support.histories.recorded_services import create_queue, read_recording, subscribe
 from tests.support.project import PROJECT
 
 _QUEUE = "orders.fifo"
@@ -143,7 +143,7 @@ def test_proxy_writes_what_the_recorder_in_the_process_writes(tmp_path: Path, mo
     with _recorded_service(tmp_path / "outside" / "run") as (proxy, _), seen:
         _trade(proxy.url)
 
-    inside, outside = (_comparable(recorded(tmp_path / side / "run")) for side in ("inside", "outside"))
+    inside, outside = (_comparable(read_recording(tmp_path / side / "run")) for side in ("inside", "outside"))
     assert outside == inside
     assert len({row["kind"] for row in outside}) == 9
 
@@ -244,7 +244,7 @@ def test_a_request_that_was_cut_is_never_sent_on(tmp_path: Path) -> None:
             answered = client.recv(1_000)
 
         assert (answered, server.captured) == (b"", [])
-    assert Kind.PUBLISHED not in {event.kind for event in recorded(tmp_path)}
+    assert Kind.PUBLISHED not in {event.kind for event in read_recording(tmp_path)}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_text_that_is_none_stops_no_recording(tmp_path: Path, name: str) -> No
         assert _post(proxy, json.dumps(params), **send)[0] == 400
         assert proxy.recording.is_on
 
-    assert Kind.PUBLISHED in {event.kind for event in recorded(tmp_path)}
+    assert Kind.PUBLISHED in {event.kind for event in read_recording(tmp_path)}
 
 
 @pytest.mark.parametrize("seconds", [1 << 31, -(10**30), True])
@@ -278,7 +278,7 @@ def test_a_number_that_is_none_of_sqs_stops_no_recording(tmp_path: Path, seconds
             body = json.dumps(params | more)
             assert _post(proxy, body, **_JSON, **{"X-Amz-Target": "AmazonSQS.ReceiveMessage"})[0] == 400
 
-    (poll,) = {event.call_id: event for event in recorded(tmp_path) if event.kind == Kind.POLL}.values()
+    (poll,) = {event.call_id: event for event in read_recording(tmp_path) if event.kind == Kind.POLL}.values()
     assert (poll.outcome, poll.visibility_timeout_seconds) == ("fail", None)
 
 
@@ -287,7 +287,7 @@ def test_an_answer_that_is_no_object_is_passed_on_and_tells_nothing(tmp_path: Pa
     with capturing(lambda _: Reply(body=b"[]")) as server, _recording(tmp_path, server.url) as proxy:
         assert _post(proxy, body, **_JSON, **{"X-Amz-Target": "AmazonSQS.SendMessage"}) == (200, b"[]")
 
-    assert {event.outcome for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED} == {"info"}
+    assert {event.outcome for event in read_recording(tmp_path) if event.kind == Kind.PUBLISHED} == {"info"}
 
 
 def test_ten_messages_of_the_largest_size_come_in_one_answer(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ def test_an_answer_that_is_cut_reaches_the_client_as_cut(tmp_path: Path) -> None
         server.reply = lambda _: Reply(status=0)
         assert _post(proxy, body, **receive)[0] == 502
 
-    polls = [event for event in recorded(tmp_path) if event.kind == Kind.POLL]
+    polls = [event for event in read_recording(tmp_path) if event.kind == Kind.POLL]
     assert [(poll.outcome, poll.error) for poll in polls] == [
         ("info", "IncompleteRead"),
         ("info", "ConnectionClosedError"),
@@ -390,7 +390,7 @@ def test_an_endpoint_that_is_not_there_had_no_effect(tmp_path: Path) -> None:
             QueueUrl=f"{proxy.url}/1/{_QUEUE}", MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d"
         )
 
-    (sent,) = (event for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED)
+    (sent,) = (event for event in read_recording(tmp_path) if event.kind == Kind.PUBLISHED)
     assert (sent.outcome, sent.error) == ("fail", "EndpointConnectionError")
 
 
@@ -442,9 +442,9 @@ def test_a_signal_closes_the_journal_with_a_poll_under_way(tmp_path: Path, numbe
             code = proxy.wait(20)
 
     assert (code, ended) == (0, f"journal in {tmp_path}; judge it: sluice check {tmp_path} --queue NAME=SECONDS\n")
-    (poll_event,) = (event for event in recorded(tmp_path) if event.kind == Kind.POLL)
+    (poll_event,) = (event for event in read_recording(tmp_path) if event.kind == Kind.POLL)
     assert (poll_event.outcome, poll_event.responded_at_us) == ("info", None)
-    assert [event.kind for event in recorded(tmp_path)][-1] == Kind.CLOSED
+    assert [event.kind for event in read_recording(tmp_path)][-1] == Kind.CLOSED
 
 
 @pytest.mark.slow
@@ -470,7 +470,7 @@ def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
         )
         assert (ended.returncode, ended.stdout.strip()) == (0, urlsplit(proxy.url).netloc), ended.stderr
 
-    events = recorded(tmp_path / "run")
+    events = read_recording(tmp_path / "run")
     assert [sum(event.kind == kind for event in events) for kind in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED)] == [
         6,
         6,

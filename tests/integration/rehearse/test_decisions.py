@@ -43,17 +43,17 @@ def _demand(tasks: TaskWork) -> Term:
     return backlog.demand_per_task(_target(tasks), lanes=tasks.lanes, processing_seconds=tasks.handler_seconds)
 
 
-def _clamped(tasks: TaskWork) -> Term:
+def _clamped_backlog(tasks: TaskWork) -> Term:
     return backlog.clamped_backlog_per_task(_target(tasks), lanes=tasks.lanes, processing_seconds=tasks.handler_seconds)
 
 
-def _clamped_by_groups(tasks: TaskWork) -> Term:
+def _backlog_clamped_by_groups(tasks: TaskWork) -> Term:
     """Return the rejected clamp: hold while fewer groups are in flight than nine tenths of the lanes."""
     raw, few = RAW.text(), f"inflight / running < {0.9 * tasks.lanes}"
     return parse(f"IF({few}, IF({raw} > {_target(tasks)}, {_target(tasks)}, {raw}), {raw})")
 
 
-def _filled_with_zero(term: Term) -> Term:
+def _fill_with_zero(term: Term) -> Term:
     """Return the expression with every gap of running tasks filled with 0, the late ones too."""
     return map_term(
         term, lambda part: Fill(Metric(backlog.RUNNING), Number(0)) if part == backlog.RUNNING_TASKS else part
@@ -80,12 +80,12 @@ def _run(
     return simulate(replace(service, max_tasks=max_tasks, policies=(changed, *others)), traffic, tasks, variant=variant)
 
 
-def _settled(result: SimulationResult, minutes: int = 15) -> set[float | None]:
+def _last_desired(result: SimulationResult, minutes: int = 15) -> set[float | None]:
     """Return how many tasks were wanted in the last minutes of the traffic."""
     return set(result.series["desired"][-minutes:])
 
 
-def _done(result: SimulationResult) -> float:
+def _handled_count(result: SimulationResult) -> float:
     return sum(value or 0 for value in result.series["done"])
 
 
@@ -117,15 +117,15 @@ def _burst() -> DrawnTraffic:
 @pytest.mark.parametrize("variant", diagonal(len(VARIANTS), VARIANTS))
 def test_few_groups_get_the_tasks_they_can_use_in_every_variant(variant: Variant) -> None:
     """Eight groups are two tasks' lanes. What is to spare, and counts as busy, makes it four at most."""
-    assert _settled(_run(_few_groups(), variant=variant)) <= {3, 4}
+    assert _last_desired(_run(_few_groups(), variant=variant)) <= {3, 4}
 
 
 def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
     """On the backlog alone twenty tasks, of which eighteen never have work, and nothing is done sooner."""
     deployed, unclamped = _run(_few_groups()), _run(_few_groups(), term=RAW)
 
-    assert _settled(unclamped) == {20}
-    assert _done(unclamped) == _done(deployed)
+    assert _last_desired(unclamped) == {20}
+    assert _handled_count(unclamped) == _handled_count(deployed)
     assert deployed.task_hours < unclamped.task_hours / 2
 
 
@@ -133,7 +133,7 @@ def test_a_hot_group_costs_less_with_the_clamp_and_is_done_no_later() -> None:
     deployed, unclamped = _run(_hot_group()), _run(_hot_group(), term=RAW)
 
     assert deployed.task_hours < unclamped.task_hours / 2
-    assert _done(deployed) >= 0.99 * _done(unclamped)
+    assert _handled_count(deployed) >= 0.99 * _handled_count(unclamped)
 
 
 @pytest.mark.parametrize("variant", diagonal(len(VARIANTS), VARIANTS))
@@ -156,7 +156,7 @@ def test_short_handlers_scale_out_and_would_not_on_groups_in_flight() -> None:
     )
 
     assert _run(traffic, tasks).most_tasks >= 5
-    assert _run(traffic, tasks, _clamped_by_groups(tasks)).most_tasks == 1
+    assert _run(traffic, tasks, _backlog_clamped_by_groups(tasks)).most_tasks == 1
 
 
 @pytest.mark.slow  # a minute of simulated days
@@ -206,12 +206,12 @@ def test_never_more_tasks_than_useful_groups_allow(**case: Any) -> None:
 
 def test_a_late_count_of_tasks_that_is_filled_with_zero_takes_more_tasks_than_can_work() -> None:
     """Decision 6 on few groups, with the clamp alone: half as many more; with a minute's rest, all that are allowed."""
-    zero = _filled_with_zero(_clamped(TASKS))
+    zero = _fill_with_zero(_clamped_backlog(TASKS))
 
-    assert _settled(_run(_few_groups(), term=_clamped(TASKS))) <= {3, 4}
-    assert min(value or 0 for value in _settled(_run(_few_groups(), term=zero))) >= 6
-    assert _settled(_run(_few_groups(), term=_clamped(TASKS), rest_seconds=60)) <= {3, 4}
-    assert _settled(_run(_few_groups(), term=zero, rest_seconds=60)) == {20}
+    assert _last_desired(_run(_few_groups(), term=_clamped_backlog(TASKS))) <= {3, 4}
+    assert min(value or 0 for value in _last_desired(_run(_few_groups(), term=zero))) >= 6
+    assert _last_desired(_run(_few_groups(), term=_clamped_backlog(TASKS), rest_seconds=60)) <= {3, 4}
+    assert _last_desired(_run(_few_groups(), term=zero, rest_seconds=60)) == {20}
 
 
 @pytest.mark.parametrize("traffic", diagonal(3, [_few_groups(), _hot_group(), _steady()]))
@@ -221,9 +221,9 @@ def test_repeating_the_count_of_tasks_and_resting_five_minutes_cost_the_least(
     """Filled with 0 and with a minute's rest the same work costs half as much again at least, and each costs more."""
     term = _demand(TASKS)
     chosen = _run(traffic).task_hours
-    zero = _run(traffic, term=_filled_with_zero(term)).task_hours
+    zero = _run(traffic, term=_fill_with_zero(term)).task_hours
     hasty = _run(traffic, rest_seconds=60).task_hours
-    both = _run(traffic, term=_filled_with_zero(term), rest_seconds=60).task_hours
+    both = _run(traffic, term=_fill_with_zero(term), rest_seconds=60).task_hours
 
     assert chosen < min(zero, hasty)
     assert both > 1.5 * chosen
@@ -233,7 +233,7 @@ def test_busy_lanes_keep_the_latency_that_backlog_alone_misses() -> None:
     """Decision 10, on a steady load for four hours: backlog alone turns round again and again."""
     traffic = DrawnTraffic(name="steady", rates=constant(30, 240), groups=300)
 
-    deployed, clamped = _run(traffic), _run(traffic, term=_clamped(TASKS))
+    deployed, clamped = _run(traffic), _run(traffic, term=_clamped_backlog(TASKS))
 
     assert deployed.quantile_seconds(0.95) == pytest.approx(2, abs=2)
     assert (clamped.quantile_seconds(0.95) or 0) > 60
@@ -297,13 +297,13 @@ def test_capacity_is_pinned_only_at_the_maximum_and_for_want_of_tasks() -> None:
     """Sixty groups with more work than three tasks can do: 1 to the end; with tasks to spare, 0 throughout."""
     traffic = DrawnTraffic(name="much", rates=constant(30, 45), groups=60)
 
-    def pinned(max_tasks: int) -> Term:
+    def pinned_term(max_tasks: int) -> Term:
         return backlog.capacity_pinned(_target(TASKS), max_tasks=max_tasks, lanes=4, processing_seconds=1)
 
     short, ample = _run(traffic, max_tasks=3), _run(traffic, max_tasks=20)
 
-    assert set(_values(pinned(3), short, 45)[-15:]) == {1}
-    assert set(_values(pinned(20), ample, 45)[-15:]) == {0}
+    assert set(_values(pinned_term(3), short, 45)[-15:]) == {1}
+    assert set(_values(pinned_term(20), ample, 45)[-15:]) == {0}
 
 
 def test_few_groups_at_the_maximum_are_stuck_and_not_pinned() -> None:
@@ -333,7 +333,7 @@ def test_one_message_wakes_one_task_which_goes_again(variant: Variant) -> None:
 
     desired = result.series["desired"]
     starts = [minute for minute in range(1, 120) if (desired[minute] or 0) > (desired[minute - 1] or 0)]
-    assert (_done(result), result.most_tasks) == (2, 1)
+    assert (_handled_count(result), result.most_tasks) == (2, 1)
     assert starts == [6 + variant.lag_minutes, 66 + variant.lag_minutes]
     assert desired[59] == desired[119] == 0
     assert (result.quantile_seconds(1) or math.inf) <= 60 * (variant.lag_minutes + 2) + 8
@@ -345,7 +345,7 @@ def test_an_idle_queue_whose_metrics_come_15_minutes_late_still_meets_the_latenc
 
     result = _run(_hourly(), replace(PATIENT, start_seconds=120), min_tasks=0, variant=late)
 
-    assert _done(result) == 2
+    assert _handled_count(result) == 2
     assert (result.quantile_seconds(1) or math.inf) <= 1_200
 
 

@@ -31,12 +31,12 @@ LEDGER, NIGHT = FULL.consumers
 OWN = {("Shop/Workers", "BacklogPerTask"): parse("(visible + inflight) / IF(running > 0, running, 1)")}
 
 
-def _found(service: ScaledService, tasks: TaskWork, groups: int = 60) -> tuple[Mistake, ...]:
+def _mistakes_of(service: ScaledService, tasks: TaskWork, groups: int = 60) -> tuple[Mistake, ...]:
     return mistakes(Experiment(service, tasks, scenarios(service, tasks, groups=groups), {**OWN_METRICS, **OWN}))
 
 
 def _names(service: ScaledService, tasks: TaskWork) -> list[str]:
-    return [mistake.name for mistake in _found(service, tasks)]
+    return [mistake.name for mistake in _mistakes_of(service, tasks)]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def _policies(template: Any, consumer: Consumer) -> Iterator[dict[str, Any]]:
             yield properties["TargetTrackingScalingPolicyConfiguration"]
 
 
-def _expressed(configuration: dict[str, Any], change: Callable[[str], str]) -> None:
+def _change_expression(configuration: dict[str, Any], change: Callable[[str], str]) -> None:
     (query,) = [each for each in configuration["CustomizedMetricSpecification"]["Metrics"] if "Expression" in each]
     assert change(query["Expression"]) != query["Expression"]
     query["Expression"] = change(query["Expression"])
@@ -85,12 +85,14 @@ def _expressed(configuration: dict[str, Any], change: Callable[[str], str]) -> N
 
 def _without_in_flight(template: Any) -> None:
     for configuration in _policies(template, LEDGER):
-        _expressed(configuration, lambda _: "FILL(visible, REPEAT) / FILL(running, REPEAT)")
+        _change_expression(configuration, lambda _: "FILL(visible, REPEAT) / FILL(running, REPEAT)")
 
 
-def _filled_with_zero(template: Any) -> None:
+def _fill_with_zero(template: Any) -> None:
     for configuration in _policies(template, LEDGER):
-        _expressed(configuration, lambda text: text.replace("FILL(FILL(running, REPEAT), 0)", "FILL(running, 0)"))
+        _change_expression(
+            configuration, lambda text: text.replace("FILL(FILL(running, REPEAT), 0)", "FILL(running, 0)")
+        )
 
 
 def _without_cooldown(template: Any) -> None:
@@ -123,7 +125,7 @@ def _on_another_queue(template: Any) -> None:
 
 def _with_gaps_as_zero(template: Any) -> None:
     for configuration in _policies(template, LEDGER):
-        _expressed(configuration, lambda _: "(visible + inflight) / running")
+        _change_expression(configuration, lambda _: "(visible + inflight) / running")
 
 
 def _dimensions_of_running(template: Any) -> Iterator[list[dict[str, Any]]]:
@@ -172,7 +174,7 @@ def _never_woken(template: Any) -> None:
 
 OURS: dict[str, tuple[Consumer, Callable[[Any], None]]] = {
     "in-flight-ignored": (LEDGER, _without_in_flight),
-    "filled-with-zero": (LEDGER, _filled_with_zero),
+    "filled-with-zero": (LEDGER, _fill_with_zero),
     "late-counts-as-0": (LEDGER, _with_gaps_as_zero),
     "wrong-service": (LEDGER, _of_another_service),
     "no-such-metric": (LEDGER, _without_a_cluster),
@@ -412,7 +414,7 @@ def test_the_policy_that_takes_tasks_back_is_named_with_the_other_and_with_what_
     _steps_taken_back(template)
     (service,) = read_services(template)
 
-    (mistake,) = _found(service, STEPS_TASKS)
+    (mistake,) = _mistakes_of(service, STEPS_TASKS)
 
     assert mistake.policy == "scale-in"
     assert mistake.found == "scale-out starts tasks, and scale-in takes them back while messages wait for them"
@@ -425,7 +427,7 @@ def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
     """Long jobs: messages are cut short without protection, and none with it."""
     service = replace(service_of(FULL, LEDGER), is_protected=False)
 
-    (mistake,) = _found(service, tasks_of(LEDGER))
+    (mistake,) = _mistakes_of(service, tasks_of(LEDGER))
 
     cut_short = int(mistake.consequence.split(": ")[1].split()[0])
     assert cut_short > 0

@@ -99,7 +99,7 @@ class _Side:
         self.handles += [message["ReceiptHandle"] for message in answer.get("Messages", [])]
         if queue == "other" and "Messages" in answer:
             answer["Messages"] = [_as_moved(message) for message in answer["Messages"]]
-        return self._normalised(answer)
+        return self._normalise(answer)
 
     def _with_handle(self, params: dict[str, Any]) -> dict[str, Any]:
         """Put this side's receipt handle where the number of one stands."""
@@ -108,9 +108,9 @@ class _Side:
         rest = {name: value for name, value in params.items() if name != "handle"}
         return {**rest, "ReceiptHandle": self.handles[params["handle"]]}
 
-    def _normalised(self, value: Any) -> Any:
+    def _normalise(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self._normalised(element) for element in value]
+            return [self._normalise(element) for element in value]
         if not isinstance(value, dict):
             return self.renamed.get(value, value)
         kept = {name: field for name, field in value.items() if name not in _TIMES | {"ReceiptHandle"}}
@@ -118,7 +118,7 @@ class _Side:
             self.renamed.setdefault(kept["MessageId"], f"message {len(self.renamed)}")
         if "DeadLetterQueueSourceArn" in kept:
             del kept["MessageDeduplicationId"], kept["DeadLetterQueueSourceArn"]  # GAP-02; the account differs
-        return {name: self._normalised(field) for name, field in kept.items()}
+        return {name: self._normalise(field) for name, field in kept.items()}
 
     def move(self) -> int:
         """Move all dead letters to the other queue and return how many were moved."""
@@ -126,11 +126,11 @@ class _Side:
         return int(self._await_task()["ApproximateNumberOfMessagesMoved"])
 
     def _await_task(self) -> dict[str, Any]:
-        def ended() -> dict[str, Any] | None:
+        def ended_task() -> dict[str, Any] | None:
             (latest,) = self.sqs.list_message_move_tasks(SourceArn=self.arns["dlq"])["Results"]
             return None if latest["Status"] in ("RUNNING", "CANCELLING") else latest
 
-        return eventually(ended, timeout_seconds=20, describe="the move task to end") or {}
+        return eventually(ended_task, timeout_seconds=20, describe="the move task to end") or {}
 
     def cancel(self) -> tuple[str, int]:
         """Start to move dead letters slowly, cancel that, and return how it ended and how many it had moved."""

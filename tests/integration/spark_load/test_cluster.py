@@ -50,7 +50,7 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _ended(
+def _run_to_end(
     command: list[str], *, server: fake_aws.Endpoint, folder: Path, **more: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -82,7 +82,7 @@ def test_a_standalone_cluster_runs_it(cluster: Standalone, endpoint: fake_aws.En
     """The executors are sent the code: nothing of the project is on their path."""
     command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", cluster.master]
 
-    ended = _ended(command, server=endpoint, folder=work)
+    ended = _run_to_end(command, server=endpoint, folder=work)
 
     _assert_valid(ended, work)
     assert list((cluster.folder / "work").glob("app-*/0/sluice_tasks.zip"))
@@ -93,7 +93,7 @@ def test_spark_submit_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, 
     command = [str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
 
-    ended = _ended(command, server=endpoint, folder=work)
+    ended = _run_to_end(command, server=endpoint, folder=work)
 
     _assert_valid(ended, work)
 
@@ -112,7 +112,7 @@ def test_a_spark_connect_server_runs_it(cluster: Standalone, endpoint: fake_aws.
     with standalone_cluster.process(
         cluster.folder, "connect", [*serving, "spark-internal"], pattern=r"server started at: \S*:(\d+)"
     ) as ready:
-        ended = _ended(
+        ended = _run_to_end(
             [sys.executable, str(PROJECT / "load.py"), *RUN],
             server=endpoint,
             folder=work,
@@ -131,7 +131,7 @@ def test_a_cluster_with_too_few_slots_is_refused(cluster: Standalone, endpoint: 
 
     command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", cluster.master]
 
-    ended = _ended(command, server=endpoint, folder=work)
+    ended = _run_to_end(command, server=endpoint, folder=work)
 
     assert ended.returncode == 3
     assert "the cluster runs 4 tasks at once, and this needs 28; add executors or cores" in ended.stderr
@@ -153,7 +153,7 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
         *RUN,
     ]
 
-    ended = _ended(command, server=endpoint, folder=work)
+    ended = _run_to_end(command, server=endpoint, folder=work)
 
     assert ended.returncode == 3
     assert "spark.task.maxFailures is 4, allowed is 1" in ended.stdout
@@ -162,8 +162,8 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
 def test_what_tasks_need_is_loaded_before_they_are_forked(spark: SparkSession) -> None:
     wanted = set(TASK_MODULES)
 
-    def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def missing_modules(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"missing": [", ".join(sorted(wanted - sys.modules.keys()))]})
 
-    assert [row["missing"] for row in spark.range(1).mapInArrow(loaded, "missing string").collect()] == [""]
+    assert [row["missing"] for row in spark.range(1).mapInArrow(missing_modules, "missing string").collect()] == [""]

@@ -90,7 +90,7 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
     journals = folder / "journals"
     whole = {path.name: path.read_bytes() for path in journals.iterdir()}
 
-    def judged_with(name: str, content: bytes | None) -> Verdict:
+    def judge_with(name: str, content: bytes | None) -> Verdict:
         for path, data in whole.items():
             (journals / path).write_bytes(data)
         if content is None:
@@ -101,9 +101,9 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
 
     torn = whole["publish-0-0.arrows"][: len(whole["publish-0-0.arrows"]) * 3 // 4]
     verdicts = [
-        judged_with("publish-0-0.arrows", torn),
-        judged_with("consume-1-0.arrows", b""),
-        judged_with("consume-2-0.arrows", None),
+        judge_with("publish-0-0.arrows", torn),
+        judge_with("consume-1-0.arrows", b""),
+        judge_with("consume-2-0.arrows", None),
     ]
 
     assert [(verdict.status, verdict.violations) for verdict in verdicts] == [(Status.UNKNOWN, ())] * 3
@@ -115,7 +115,7 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
     flipped = bytearray(whole["consume-1-0.arrows"])
     flipped[len(flipped) // 2] ^= 1
     with pytest.raises(HistoryError, match=rf"^{journals}/consume-1-0\.arrows is damaged: what stands at byte "):
-        judged_with("consume-1-0.arrows", bytes(flipped))
+        judge_with("consume-1-0.arrows", bytes(flipped))
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark]
 MESSAGES = 120
 
 
-def _traced(folder: Path) -> profile.NamedProfile:
+def _profile_of_bursts(folder: Path) -> profile.NamedProfile:
     """Return a profile of messages in bursts, most of them of one group."""
     random = np.random.default_rng(7)
     instants = np.sort(np.repeat(np.arange(6) * 1_000_000, MESSAGES // 6) + random.integers(0, 300_000, MESSAGES))
@@ -35,7 +35,7 @@ def _traced(folder: Path) -> profile.NamedProfile:
 def test_a_replay_sends_every_message_once_and_says_how_near_it_came(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
-    named = _traced(tmp_path)
+    named = _profile_of_bursts(tmp_path)
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
 
     verdict, folder = run_load(spark, where, tmp_path, named, target="endpoint")

@@ -78,7 +78,7 @@ def test_a_hot_group_does_not_scale_out_and_without_the_clamp_it_would(
 
     assert (worked.unknowns, found["decisions"], found["predicted_decisions"]) == ([], [], [])
     assert max(found["measured"]["visible"]) > 2 * ALWAYS_ONE.target_backlog
-    assert max(_decided(_unclamped(rehearsed.service), found["measured"])) == ALWAYS_ONE.max_tasks
+    assert max(_desired_counts(_without_clamp(rehearsed.service), found["measured"])) == ALWAYS_ONE.max_tasks
 
 
 def test_a_service_that_does_not_come_back_in_time_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +94,14 @@ def test_a_service_that_does_not_come_back_in_time_is_unknown(tmp_path: Path, mo
     ]
 
 
-def _unclamped(service: ScaledService) -> ScaledService:
+def _without_clamp(service: ScaledService) -> ScaledService:
     (tracking,) = service.policies
     assert isinstance(tracking, TargetTracking)
     watched = replace(tracking.watched, term=backlog.backlog_per_task())
     return replace(service, policies=(replace(tracking, watched=watched),))
 
 
-def _decided(service: ScaledService, series: dict[str, list[float | None]]) -> list[int]:
+def _desired_counts(service: ScaledService, series: dict[str, list[float | None]]) -> list[int]:
     """Return how many tasks a service of one would have asked for in each of those minutes."""
     loop = ControlLoop(service, USUAL)
     minutes = range(len(series["visible"]))
@@ -122,7 +122,7 @@ def _pool(run: Run, *, is_protected: bool, stop_timeout_seconds: float) -> Itera
         workers[name] = worker_processes.start(run, queue, "billing", name, urls["billing"], uri)
         return workers[name].process
 
-    def stopped() -> list[dict[str, Any]]:
+    def stop_facts() -> list[dict[str, Any]]:
         events = [event for path in sorted(run.journals.iterdir()) for event in read_journal(path).to_pylist()]
         seen = Observation(rehearsed=run.services[queue])
         seen.tasks = pool.tasks
@@ -133,7 +133,7 @@ def _pool(run: Run, *, is_protected: bool, stop_timeout_seconds: float) -> Itera
     with EcsAgent(clock) as agent:
         pool = TaskPool("billing", begin, agent=agent, stop_timeout_seconds=stop_timeout_seconds, clock=clock)
         try:
-            yield pool, stopped
+            yield pool, stop_facts
         finally:
             worker_processes.stop([worker.process for worker in workers.values()], clock)
 

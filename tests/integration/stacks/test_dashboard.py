@@ -16,7 +16,7 @@ from emulator import localstack
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import naming
 from tests.support.declaration import environment
-from tests.support.templates.documented_metrics import Named, of_graphs
+from tests.support.templates.documented_metrics import NamedMetric, of_graphs
 from tests.support.templates.resources import OBSERVABILITY, of_kind, template_resources
 
 pytestmark = [pytest.mark.xdist_group("local"), pytest.mark.slow]  # the unit test sees a misspelt metric, too
@@ -28,7 +28,7 @@ _SILENT = {
 }
 
 
-def _shown() -> list[Named]:
+def _visible_metrics() -> list[NamedMetric]:
     """Return every metric of SQS that a graph of the deployed dashboard names."""
     stack = naming.stack_name(LOCAL, OBSERVABILITY)
     template = boto3.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
@@ -55,7 +55,7 @@ def _work_and_die(queue_name: str) -> None:
         pass
 
 
-def _empty(metrics: list[Named]) -> set[Named]:
+def _empty(metrics: list[NamedMetric]) -> set[NamedMetric]:
     """Return those that have no value of the last ten minutes."""
     now = datetime.fromtimestamp(SystemClock().now_us() / 1_000_000, UTC)
     queries = [
@@ -82,7 +82,7 @@ def _empty(metrics: list[Named]) -> set[Named]:
 
 def test_no_graph_of_a_queue_is_empty_after_traffic(deployed: localstack.Running) -> None:
     """Every consumer's queue has worked, and has a dead letter; what LocalStack never reports is named above."""
-    metrics = list(dict.fromkeys(_shown()))
+    metrics = list(dict.fromkeys(_visible_metrics()))
     for body in ("handled", "dies"):
         boto3.client("sns").publish(
             TopicArn=naming.topic_arn(LOCAL, "000000000000"),

@@ -78,7 +78,7 @@ def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
     )
     created = _deploy(folder, "billing", "audit")
     assert created.returncode == 0, created.stdout + created.stderr
-    assert _subscribed() == ["sluice-tiny-audit.fifo", "sluice-tiny-billing.fifo"]
+    assert _subscribed_queues() == ["sluice-tiny-audit.fifo", "sluice-tiny-billing.fifo"]
     sqs = boto3.client("sqs")
     url = sqs.get_queue_url(QueueName="sluice-tiny-billing.fifo")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="one", MessageGroupId="g", MessageDeduplicationId="1")
@@ -91,12 +91,12 @@ def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
     assert any(" sluice-tiny-billing.fifo (" in line and "(about 1 now)" in line for line in lines), lines
     options = tuple(refused.stderr.rpartition("if it is meant, add ")[2].split())
     assert _deploy(folder, "audit", options=options[:-2]).returncode == 3
-    assert len(_subscribed()) == 2, "nothing may have been changed"
+    assert len(_subscribed_queues()) == 2, "nothing may have been changed"
 
     allowed = _deploy(folder, "audit", options=options)
 
     assert allowed.returncode == 0, allowed.stdout + allowed.stderr
-    assert _subscribed() == ["sluice-tiny-audit.fifo"]
+    assert _subscribed_queues() == ["sluice-tiny-audit.fifo"]
     again = _deploy(folder, "audit")
     assert again.returncode == 0, again.stdout + again.stderr
     withdrawn = _deploy(folder, "audit", imports="")
@@ -104,7 +104,7 @@ def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
     assert "would be taken away or given another value: it is imported by reader;" in withdrawn.stderr
 
 
-def _subscribed() -> list[str]:
+def _subscribed_queues() -> list[str]:
     """Return the names of the queues that are subscribed to a topic."""
     found = boto3.client("sns").list_subscriptions()["Subscriptions"]
     return sorted(subscription["Endpoint"].rpartition(":")[2] for subscription in found)

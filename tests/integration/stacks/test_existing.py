@@ -117,7 +117,7 @@ def _relay(folder: Path, number: int) -> None:
     _run("sluice", "relay", "--topic", "stock", "--until-empty", **variables)
 
 
-def _encrypted_with() -> dict[str, str | None]:
+def _keys_in_use() -> dict[str, str | None]:
     """Return the key of each topic and queue that the environment made."""
     sns = boto3.client("sns")
     topics = [topic["TopicArn"] for topic in sns.list_topics()["Topics"] if ":sluice-shared-" in topic["TopicArn"]]
@@ -186,7 +186,7 @@ def test_what_is_somebody_elses_is_used_and_left_alone(empty: localstack.Running
     for name in ("sluice-shared-warehouse.fifo", audit):
         (relayed,) = _drain(name, 1)
         assert '"number":7' in relayed.replace(" ", "")
-    encrypted = _encrypted_with()
+    encrypted = _keys_in_use()
     assert (
         len(encrypted) == 3 + 10
     )  # operators' topic; queue and two DLQs of three, the subscription's DLQ of the other

@@ -62,7 +62,7 @@ def _findings(checked: cdk.App) -> list[tuple[str, str]]:
     ]
 
 
-def _acknowledged(stacks: Stacks) -> list[tuple[str, str, str]]:
+def _acknowledgements(stacks: Stacks) -> list[tuple[str, str, str]]:
     """Return construct, rule and reason of every acknowledgement in an environment's stacks but CDK's own."""
     metadata = [json.loads(stack.metadata.read_text()) for stack in stacks.values()]
     return [
@@ -92,7 +92,7 @@ def test_every_acknowledgement_says_why(stacks_of: StacksOf) -> None:
     reasons = {
         (rule.partition("[")[0], reason)
         for environment in VARIED
-        for _, rule, reason in _acknowledged(stacks_of(environment))
+        for _, rule, reason in _acknowledgements(stacks_of(environment))
     }
 
     page = (PROJECT / "docs" / "architecture" / "stacks.md").read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def test_no_acknowledgement_is_stale(
 
     found = _findings(checked)
 
-    acknowledged = {(path, rule) for path, rule, _ in _acknowledged(stacks_of(environment))}
+    acknowledged = {(path, rule) for path, rule, _ in _acknowledgements(stacks_of(environment))}
     assert acknowledged == {
         (path, rule) for path, rule in acknowledged for where, seen in found if rule == seen and where.startswith(path)
     }

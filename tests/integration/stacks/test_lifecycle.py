@@ -48,7 +48,7 @@ def _cdk(*arguments: str) -> str:
     return output
 
 
-def _updated_at(*names: str) -> dict[str, Any]:
+def _update_times(*names: str) -> dict[str, Any]:
     """Return when each stack was last changed, by default each of ours; nothing for a stack that is not there."""
     pages = boto3.client("cloudformation").get_paginator("describe_stacks").paginate()
     stacks = [stack for page in pages for stack in page["Stacks"] if stack["StackName"] in (names or STACKS)]
@@ -115,7 +115,7 @@ def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(e
     """A second deployment changes nothing; an update keeps what is queued, in order; a destruction leaves nothing."""
     created = _change("deploy", "local")
     assert created.returncode == 0, created.stdout + created.stderr
-    first, bootstrapped = _updated_at(), _updated_at(_TOOLKIT)
+    first, bootstrapped = _update_times(), _update_times(_TOOLKIT)
     assert sorted(bootstrapped) == [_TOOLKIT]
     assert sorted(first) == sorted(STACKS)
     _publish("one", "two", "three")
@@ -125,8 +125,8 @@ def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(e
     again = _change("deploy", "local")
 
     assert (again.returncode, (again.stdout + again.stderr).count("(no changes)")) == (0, len(STACKS))
-    assert _updated_at() == first
-    assert _updated_at(_TOOLKIT) == bootstrapped  # what cdk bootstrap says of it is shown if it fails only
+    assert _update_times() == first
+    assert _update_times(_TOOLKIT) == bootstrapped  # what cdk bootstrap says of it is shown if it fails only
 
     _cdk("deploy", "--app", f"{sys.executable} -m tests.integration.stacks.extended_app", "local/*")
 
@@ -139,7 +139,7 @@ def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(e
     destroyed = _change("destroy", "local")
 
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
-    assert _updated_at() == {}
+    assert _update_times() == {}
     assert _names() == set()
 
 

@@ -86,7 +86,7 @@ def tracking() -> Iterator[None]:
         yield
 
 
-def _marked(name: str) -> OfQueue:
+def _has_mark(name: str) -> OfQueue:
     def holds(queue: Queue, message: Message, _: float) -> bool:
         return name in queue.__dict__.get("marks", {}).get(message.id, _under_way)
 
@@ -104,12 +104,12 @@ OF_QUEUES: Mapping[str, OfQueue] = {
     "expired": _is_expired,
     "delayed": lambda queue, _message, _now: queue.seconds("DelaySeconds") > 0,
     "dead": lambda _queue, message, _now: message.source_arn is not None,
-    "redriven": _marked("redrive"),
+    "redriven": _has_mark("redrive"),
     "content": lambda _queue, message, _now: message.deduplication_id == content_id(message.body),
     "scope": lambda queue, _message, _now: queue.attributes.get("DeduplicationScope") == "messageGroup",
     "attributes": lambda _queue, message, _now: bool(message.attributes),
-    "batch": _marked("batch"),
-    "delivered": _marked("delivery"),
+    "batch": _has_mark("batch"),
+    "delivered": _has_mark("delivery"),
     "purged": lambda queue, _message, _now: queue._purged_at is not None,
     "changed": lambda queue, _message, _now: queue.modified_at > queue.created_at and "Policy" not in queue.attributes,
     "polled": lambda _queue, _message, _now: "poll" in _under_way,

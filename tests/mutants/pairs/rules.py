@@ -112,7 +112,7 @@ def _deletes_if(applies: Callable[[Message, str, float], bool]) -> Callable[[Rul
     return break_rule
 
 
-def _exhausted(change: Callable[[Message], bool | int]) -> Callable[[Rule, OfQueue], Rule]:
+def _break_exhaustion(change: Callable[[Message], bool | int]) -> Callable[[Rule, OfQueue], Rule]:
     def break_rule(original: Rule, when: OfQueue) -> Rule:
         def is_exhausted(self: Queue, message: Message) -> bool:
             if not when(self, message, message.visible_at):  # what may be received is visible
@@ -192,7 +192,7 @@ def _moves_all_but(original: Rule, when: OfQueue) -> Rule:
     return movable
 
 
-def _buried_in_one_group(original: Rule, when: OfQueue) -> Rule:
+def _bury_in_one_group(original: Rule, when: OfQueue) -> Rule:
     def take_dead_letter(self: FifoQueue, message: Message, now: float, *, source_arn: str) -> None:
         holds = when(self, message, now)
         original(self, message, now, source_arn=source_arn)
@@ -231,8 +231,8 @@ QUEUE_ROWS = (
     Row("replaced handle", "an older handle deletes what is held", FifoQueue, "check_delete", _deletes_if(lambda message, handle, now: not message.is_visible(now) and handle != message.handle)),  # noqa: E501
     Row("release", "a release does nothing", Queue, "change_visibility", _change_by(lambda seconds: seconds == 0)),
     Row("extension", "an extension does nothing", Queue, "change_visibility", _change_by(lambda seconds: seconds > 0)),
-    Row("dying", "a message never dies", Queue, "is_exhausted", _exhausted(lambda _: False)),
-    Row("living", "a message dies a receive early", Queue, "is_exhausted", _exhausted(lambda message: message.receives_here + 1)),  # noqa: E501
+    Row("dying", "a message never dies", Queue, "is_exhausted", _break_exhaustion(lambda _: False)),
+    Row("living", "a message dies a receive early", Queue, "is_exhausted", _break_exhaustion(lambda message: message.receives_here + 1)),  # noqa: E501
     Row("purge", "a purge spares a message", FifoQueue, "purge", _spares),
     Row("retention", "a message is kept for ever", Queue, "settle", _spares),
     Row("deduplication", "a repeat is a new message", FifoQueue, "send", _takes_repeat),
@@ -240,7 +240,7 @@ QUEUE_ROWS = (
     Row("window", "an id is never forgotten", FifoQueue, "settle", _forgets_no_id),
     Row("sequence numbers", "a sequence number is below the one before", FifoQueue, "add", _numbers_fall),
     Row("move task", "a move task leaves a message behind", MoveTasks, "_movable", _moves_all_but),
-    Row("dead letter's group", "a dead letter changes its group", FifoQueue, "take_dead_letter", _buried_in_one_group),
+    Row("dead letter's group", "a dead letter changes its group", FifoQueue, "take_dead_letter", _bury_in_one_group),
     Row("counters", "a message is not counted", Queue, "counts", _is_not_counted),
     Row("attempts", "a repeated attempt is a new receive", FifoQueue, "retry", _tries_anew),
 )  # fmt: skip

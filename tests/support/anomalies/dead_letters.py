@@ -5,31 +5,39 @@ from typing import Any
 
 from sluice.history.events import Event
 from sluice.judge.checker import Activity, Move, QueueContext
-from tests.support.histories.by_hand import END, EXPECTATION, WITHOUT_BILLING, Case, deleted, received, worked_off
+from tests.support.histories.by_hand import (
+    END,
+    EXPECTATION,
+    WITHOUT_BILLING,
+    Case,
+    delete_event,
+    receive_event,
+    work_off_events,
+)
 
 _THREE = replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3})
 _MOVE = Move(source="billing-dlq", destination="billing", began_at_us=300_000_000, ended_at_us=301_000_000)
 _MOVED = QueueContext(moves=(_MOVE,))
 
 
-def _tried(idx: int, *, from_ms: int, times: int = 3) -> list[Event]:
+def _attempts(idx: int, *, from_ms: int, times: int = 3) -> list[Event]:
     """Return a message being received and given up again and again, 31 seconds each."""
-    return [received("billing", idx, from_ms + index * 31_000, receive_count=index + 1) for index in range(times)]
+    return [receive_event("billing", idx, from_ms + index * 31_000, receive_count=index + 1) for index in range(times)]
 
 
 def _dead(idx: int, at_ms: int, **changes: Any) -> Event:
     """Return a message being read from billing's DLQ."""
     fields = {"sqs_message_id": f"billing {idx}", "deduplication_id": f"billing {idx}"}
-    return received("billing-dlq", idx, at_ms, **(fields | changes))
+    return receive_event("billing-dlq", idx, at_ms, **(fields | changes))
 
 
-def _died(times: int = 3) -> list[Event]:
+def _death(times: int = 3) -> list[Event]:
     """Return message 1 dying, and the rest of billing coming afterwards."""
     return [
         *WITHOUT_BILLING,
-        *worked_off("billing", [0], 100),
-        *_tried(1, from_ms=120, times=times),
-        *worked_off("billing", [2, END], 200_000),
+        *work_off_events("billing", [0], 100),
+        *_attempts(1, from_ms=120, times=times),
+        *work_off_events("billing", [2, END], 200_000),
     ]
 
 
@@ -46,22 +54,22 @@ def _premature() -> Case:
     """Two receives, and it is dead; or three."""
     return _case(
         "F1",
-        [*_died(times=2), _dead(1, 210_000)],
+        [*_death(times=2), _dead(1, 210_000)],
         sentence="dead-lettered after 2 receive(s), 3 were allowed",
-        witness=(*_tried(1, from_ms=120, times=2), _dead(1, 210_000)),
-        near_miss=[*_died(), _dead(1, 210_000)],
+        witness=(*_attempts(1, from_ms=120, times=2), _dead(1, 210_000)),
+        near_miss=[*_death(), _dead(1, 210_000)],
     )
 
 
 def _late() -> Case:
     """It comes a fourth time; or three times, and is dead."""
-    history = _died(times=4)
+    history = _death(times=4)
     return _case(
         "F2",
-        [*history, deleted(_tried(1, from_ms=120, times=4)[-1], 94_000)],
+        [*history, delete_event(_attempts(1, from_ms=120, times=4)[-1], 94_000)],
         sentence="delivered the 4th time, and 3 were allowed",
-        witness=tuple(_tried(1, from_ms=120, times=4)[-3:]),
-        near_miss=[*_died(), _dead(1, 210_000)],
+        witness=tuple(_attempts(1, from_ms=120, times=4)[-3:]),
+        near_miss=[*_death(), _dead(1, 210_000)],
     )
 
 
@@ -75,11 +83,11 @@ def _absent() -> Case:
     }
     return _case(
         "F3",
-        _died(),
+        _death(),
         around=QueueContext(activity=polled, empty_since_us={"billing-dlq": 250_000_000}),
         sentence="used up its 3 receives, was not deleted, and never was in billing-dlq",
-        witness=tuple(_tried(1, from_ms=120)),
-        near_miss=[*_died(), _dead(1, 210_000)],
+        witness=tuple(_attempts(1, from_ms=120)),
+        near_miss=[*_death(), _dead(1, 210_000)],
     )
 
 
@@ -88,23 +96,23 @@ def _wrong_target() -> Case:
     stray = replace(_dead(1, 210_000), queue="shipping-dlq")
     return _case(
         "F4",
-        [*_died(), stray],
+        [*_death(), stray],
         sentence="a message of billing was found in shipping-dlq",
-        witness=(_tried(1, from_ms=120)[0], stray),
-        near_miss=[*_died(), _dead(1, 210_000)],
+        witness=(_attempts(1, from_ms=120)[0], stray),
+        near_miss=[*_death(), _dead(1, 210_000)],
     )
 
 
 def _after_delete() -> Case:
     """It was deleted in its last lease, and is dead; or the delete came too late."""
-    last = _tried(1, from_ms=120)[-1]
-    in_time, too_late = deleted(last, 70_000), deleted(last, 93_000)
+    last = _attempts(1, from_ms=120)[-1]
+    in_time, too_late = delete_event(last, 70_000), delete_event(last, 93_000)
     return _case(
         "F5",
-        [*_died(), in_time, _dead(1, 210_000)],
+        [*_death(), in_time, _dead(1, 210_000)],
         sentence="dead-lettered after it was deleted",
         witness=(last, in_time, _dead(1, 210_000)),
-        near_miss=[*_died(), too_late, _dead(1, 210_000)],
+        near_miss=[*_death(), too_late, _dead(1, 210_000)],
     )
 
 
@@ -113,17 +121,22 @@ def _content() -> Case:
     kept = _dead(1, 210_000, deduplication_id="r.1")
     return _case(
         "F6",
-        [*_died(), kept],
+        [*_death(), kept],
         sentence="in the DLQ its deduplication id is r.1, and not its message id",
-        witness=(_tried(1, from_ms=120)[0], kept),
-        near_miss=[*_died(), _dead(1, 210_000)],
+        witness=(_attempts(1, from_ms=120)[0], kept),
+        near_miss=[*_death(), _dead(1, 210_000)],
     )
 
 
 def _both_died() -> list[Event]:
     """Return messages 1 and 2 dying, one after the other."""
-    tried = [*_tried(1, from_ms=120), *_tried(2, from_ms=100_000)]
-    return [*WITHOUT_BILLING, *worked_off("billing", [0], 100), *tried, *worked_off("billing", [END], 200_000)]
+    tried = [*_attempts(1, from_ms=120), *_attempts(2, from_ms=100_000)]
+    return [
+        *WITHOUT_BILLING,
+        *work_off_events("billing", [0], 100),
+        *tried,
+        *work_off_events("billing", [END], 200_000),
+    ]
 
 
 def _order() -> Case:
@@ -134,20 +147,20 @@ def _order() -> Case:
         [*history, _dead(2, 210_000), _dead(1, 210_100)],
         idxs=(1, 2),
         sentence="the first was dead-lettered before the second was received, and stands behind it in the DLQ",
-        witness=(_tried(1, from_ms=120)[-1], _first(history, 2), _dead(2, 210_000), _dead(1, 210_100)),
+        witness=(_attempts(1, from_ms=120)[-1], _first(history, 2), _dead(2, 210_000), _dead(1, 210_100)),
         near_miss=[*history, _dead(1, 210_000), _dead(2, 210_100)],
     )
 
 
 def _back(idx: int, at_ms: int, **changes: Any) -> list[Event]:
     """Return a redriven message being received and deleted, under a new id."""
-    receive = received("billing", idx, at_ms, **({"sqs_message_id": f"billing {idx} again"} | changes))
-    return [receive, deleted(receive, at_ms + 10)]
+    receive = receive_event("billing", idx, at_ms, **({"sqs_message_id": f"billing {idx} again"} | changes))
+    return [receive, delete_event(receive, at_ms + 10)]
 
 
 def _redrive_loss() -> Case:
     """A move task brings it back, both queues are empty, and nobody got it; or somebody did."""
-    history = [*_died(), _dead(1, 210_000)]
+    history = [*_death(), _dead(1, 210_000)]
     empty = {"billing": 400_000_000, "billing-dlq": 400_000_000}
     return _case(
         "F8",
@@ -161,7 +174,7 @@ def _redrive_loss() -> Case:
 
 def _redrive_duplicate() -> Case:
     """A move task brings it back, and it is two messages since; or one."""
-    history = [*_died(), _dead(1, 210_000), *_back(1, 302_000)]
+    history = [*_death(), _dead(1, 210_000), *_back(1, 302_000)]
     other = _back(1, 303_000, sqs_message_id="and again")
     return _case(
         "F9",
@@ -189,7 +202,7 @@ def _redrive_reorder() -> Case:
 
 def _stale_identity() -> Case:
     """It comes back with its message id; or with another."""
-    history, kept = [*_died(), _dead(1, 210_000)], _back(1, 302_000, sqs_message_id="billing 1")
+    history, kept = [*_death(), _dead(1, 210_000)], _back(1, 302_000, sqs_message_id="billing 1")
     return _case(
         "F11",
         [*history, *kept],
@@ -202,7 +215,7 @@ def _stale_identity() -> Case:
 
 def _escape() -> Case:
     """It comes back as another message, and nobody moved it; or a move task did."""
-    history = [*_died(), _dead(1, 210_000), *_back(1, 302_000)]
+    history = [*_death(), _dead(1, 210_000), *_back(1, 302_000)]
     return _case(
         "F13",
         history,
@@ -215,10 +228,15 @@ def _escape() -> Case:
 
 def _poison_escape() -> Case:
     """In all three answers 2 stands behind 1, and both die; or once it came alone."""
-    poison, behind = _tried(1, from_ms=120), [replace(item, batch_position=1) for item in _tried(2, from_ms=120)]
-    rest = [*WITHOUT_BILLING, *worked_off("billing", [0], 100), *worked_off("billing", [END], 200_000), *poison]
+    poison, behind = _attempts(1, from_ms=120), [replace(item, batch_position=1) for item in _attempts(2, from_ms=120)]
+    rest = [
+        *WITHOUT_BILLING,
+        *work_off_events("billing", [0], 100),
+        *work_off_events("billing", [END], 200_000),
+        *poison,
+    ]
     dead = [_dead(1, 210_000), _dead(2, 210_100)]
-    alone = received("billing", 2, 93_000, receive_count=3)
+    alone = receive_event("billing", 2, 93_000, receive_count=3)
     return _case(
         "F12",
         [*rest, *behind, *dead],

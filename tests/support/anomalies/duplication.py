@@ -6,23 +6,23 @@ from sluice.history.events import Event, Kind
 from tests.support.histories.by_hand import (
     END,
     Case,
-    deleted,
+    delete_event,
     only,
+    publish_event,
     publish_of,
-    published,
+    receive_event,
     receive_of,
-    received,
     sane,
     without,
-    worked_off,
+    work_off_events,
 )
 
 
 def _duplicate_in_window() -> Case:
     """Message 1 is published twice within a second and is two messages in billing; or it stays one."""
     number = publish_of(sane(), 1).sns_sequence_number
-    repeat = published(1, 40, publish_attempt=2, sns_sequence_number=number)
-    copy = received("billing", 1, 200, sqs_message_id="another")
+    repeat = publish_event(1, 40, publish_attempt=2, sns_sequence_number=number)
+    copy = receive_event("billing", 1, 200, sqs_message_id="another")
     return Case(
         anomaly="B1",
         events=[*sane(), repeat, copy],
@@ -35,8 +35,8 @@ def _duplicate_in_window() -> Case:
 
 def _duplicate_outside_window() -> Case:
     """The repeat comes 301 seconds after the first, and is a new message; or it is not received again."""
-    first, repeat = publish_of(sane(), 1), published(1, 301_000, publish_attempt=2)
-    copy = received("billing", 1, 301_100, sqs_message_id="another")
+    first, repeat = publish_of(sane(), 1), publish_event(1, 301_000, publish_attempt=2)
+    copy = receive_event("billing", 1, 301_100, sqs_message_id="another")
     return Case(
         anomaly="B2",
         events=[*sane(), repeat, copy],
@@ -49,8 +49,12 @@ def _duplicate_outside_window() -> Case:
 
 def _suppressed_too_long() -> Case:
     """The repeat comes 340 seconds after the first, both queues are drained, billing has one; or both have two."""
-    repeat = published(1, 340_000, publish_attempt=2)
-    ends = [published(END, 340_100), *worked_off("billing", [END], 340_400), *worked_off("shipping", [END], 340_400)]
+    repeat = publish_event(1, 340_000, publish_attempt=2)
+    ends = [
+        publish_event(END, 340_100),
+        *work_off_events("billing", [END], 340_400),
+        *work_off_events("shipping", [END], 340_400),
+    ]
     history = [*without(sane(), idx=END), repeat, *ends, *_another("shipping")]
     return Case(
         anomaly="B3",
@@ -65,13 +69,13 @@ def _suppressed_too_long() -> Case:
 
 def _another(queue: str) -> list[Event]:
     """Return a second message 1 being received and deleted."""
-    copy = received(queue, 1, 340_200, sqs_message_id="another")
-    return [copy, deleted(copy, 340_210)]
+    copy = receive_event(queue, 1, 340_200, sqs_message_id="another")
+    return [copy, delete_event(copy, 340_210)]
 
 
 def _dedup_ack_mismatch() -> Case:
     """The repeat of message 1 within the window gets a number of its own; or the first one's."""
-    first, repeat = publish_of(sane(), 1), published(1, 40, publish_attempt=2)
+    first, repeat = publish_of(sane(), 1), publish_event(1, 40, publish_attempt=2)
     return Case(
         anomaly="B5",
         events=[*sane(), repeat],
@@ -87,21 +91,21 @@ def _redelivery() -> Case:
     """Message 2 comes again after its lease; or a retry with the same attempt id brings it again at once."""
     history = without(without(sane(), kind="deleted", queue="billing", idx=2), queue="billing", idx=END)
     first = receive_of(history, 2)
-    again = received("billing", 2, 31_000, receive_count=2)
+    again = receive_event("billing", 2, 31_000, receive_count=2)
     handle = first.receipt_handle_hash
-    repeated = received("billing", 2, 146, receipt_handle_hash=handle, receive_request_attempt_id="a")
+    repeated = receive_event("billing", 2, 146, receipt_handle_hash=handle, receive_request_attempt_id="a")
     replayed = [replace(first, receive_request_attempt_id="a"), repeated]
     return Case(
         anomaly="B6",
-        events=[*history, again, deleted(again, 31_010), *worked_off("billing", [END], 31_100)],
+        events=[*history, again, delete_event(again, 31_010), *work_off_events("billing", [END], 31_100)],
         idxs=(2,),
         sentence="received again after its lease had ended",
         witness=(first, again),
         near_miss=[
             *(e for e in history if e != first),
             *replayed,
-            deleted(repeated, 152),
-            *worked_off("billing", [END], 160),
+            delete_event(repeated, 152),
+            *work_off_events("billing", [END], 160),
         ],
     )
 
@@ -111,8 +115,8 @@ def _early_redelivery() -> Case:
     history = without(sane(), kind="deleted", idx=2, queue="billing")
     history = without(history, idx=END)
     first = receive_of(history, 2)
-    again = received("billing", 2, 10_140, receive_count=2)
-    given_back = replace(deleted(first, 9_000), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
+    again = receive_event("billing", 2, 10_140, receive_count=2)
+    given_back = replace(delete_event(first, 9_000), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
     return Case(
         anomaly="B7",
         events=[*history, again],
@@ -126,18 +130,18 @@ def _early_redelivery() -> Case:
 
 def _receive_count_jump() -> Case:
     """Message 2 is received once, and says it was the third time; or it was received three times."""
-    third = received("billing", 2, 140, receive_count=3)
+    third = receive_event("billing", 2, 140, receive_count=3)
     others = [e for e in sane() if (e.queue, e.idx) not in (("billing", 2), ("billing", END))]
     receives = [
-        received("billing", 2, at_ms, receive_count=count) for count, at_ms in ((1, 140), (2, 31_000), (3, 70_000))
+        receive_event("billing", 2, at_ms, receive_count=count) for count, at_ms in ((1, 140), (2, 31_000), (3, 70_000))
     ]
     return Case(
         anomaly="B8",
-        events=[*others, third, deleted(third, 148), *worked_off("billing", [END], 160)],
+        events=[*others, third, delete_event(third, 148), *work_off_events("billing", [END], 160)],
         idxs=(2,),
         sentence="its receive count is 3, and it was received 1 to 1 times",
         witness=(publish_of(others, 2), third),
-        near_miss=[*others, *receives, deleted(receives[-1], 70_010), *worked_off("billing", [END], 70_100)],
+        near_miss=[*others, *receives, delete_event(receives[-1], 70_010), *work_off_events("billing", [END], 70_100)],
         also_seen=frozenset({"B6"}),
     )
 

@@ -8,22 +8,22 @@ from tests.support.histories.by_hand import (
     END,
     EXPECTATION,
     Case,
-    deleted,
+    delete_event,
     only,
+    publish_event,
     publish_of,
-    published,
+    receive_event,
     receive_of,
-    received,
     sane,
     without,
-    worked_off,
+    work_off_events,
 )
 
 _GOOD = receive_of(sane(), 1)
 _PUBLISHED = publish_of(sane(), 1)
 
 
-def _lost() -> Case:
+def _case_lost() -> Case:
     """Message 1 is acknowledged and comes from no queue, both drained; or it is found in both DLQs."""
     history = without(without(sane(), kind="received", idx=1), kind="deleted", idx=1)
     return Case(
@@ -33,7 +33,7 @@ def _lost() -> Case:
         idxs=(1,),
         sentence="acknowledged, and received from none of billing, shipping, all drained",
         witness=(publish_of(history, 1), receive_of(history, END), receive_of(history, END, "shipping")),
-        near_miss=[*history, received("billing-dlq", 1, 400), received("shipping-dlq", 1, 400)],
+        near_miss=[*history, receive_event("billing-dlq", 1, 400), receive_event("shipping-dlq", 1, 400)],
     )
 
 
@@ -51,20 +51,24 @@ def _lost_prefix() -> Case:
     )
 
 
-def _vanished() -> Case:
+def _case_vanished() -> Case:
     """Message 2 is received, never deleted, and the end marker comes after its lease; or in the same answer."""
     history = [
         e for e in without(sane(), queue="billing", idx=END) if (e.kind, e.queue, e.idx) != ("deleted", "billing", 2)
     ]
-    two, end = receive_of(history, 2), received("billing", END, 31_000)
+    two, end = receive_of(history, 2), receive_event("billing", END, 31_000)
     return Case(
         anomaly="A3",
-        events=[*history, end, deleted(end, 31_010)],
+        events=[*history, end, delete_event(end, 31_010)],
         expectation=replace(EXPECTATION, max_receive_count={"billing": 3}),
         idxs=(2,),
         sentence="received, never deleted, its lease ended, and it never came again, though the queue was drained",
         witness=(two, end),
-        near_miss=[*history, together := received("billing", END, 140, batch_position=1), deleted(together, 150)],
+        near_miss=[
+            *history,
+            together := receive_event("billing", END, 140, batch_position=1),
+            delete_event(together, 150),
+        ],
     )
 
 
@@ -77,7 +81,7 @@ def _phantom() -> Case:
         idxs=(2,),
         sentence="received, and no publish of it was ever tried",
         witness=(publish_of(history, END), receive_of(history, 2)),
-        near_miss=[*history, published(2, 20, took_ms=None)],
+        near_miss=[*history, publish_event(2, 20, took_ms=None)],
         also_seen=frozenset({"A7"}),
     )
 
@@ -85,7 +89,7 @@ def _phantom() -> Case:
 def _aborted_delivery() -> Case:
     """The publish of message 2 was refused, and it came all the same; or a second try was accepted."""
     history = without(without(sane(), kind="published", idx=2), queue="shipping", idx=2)
-    refused = replace(published(2, 20), outcome="fail", sns_sequence_number=None)
+    refused = replace(publish_event(2, 20), outcome="fail", sns_sequence_number=None)
     return Case(
         anomaly="A5",
         events=[*history, refused],
@@ -96,9 +100,9 @@ def _aborted_delivery() -> Case:
     )
 
 
-def _recovered() -> Case:
+def _case_recovered() -> Case:
     """The answer to the publish of message 2 was lost, and it came; or a repeat was answered."""
-    lost = published(2, 20, took_ms=None)
+    lost = publish_event(2, 20, took_ms=None)
     history = [*without(sane(), kind="published", idx=2), lost]
     return Case(
         anomaly="A7",
@@ -106,17 +110,17 @@ def _recovered() -> Case:
         idxs=(2,),
         sentence="received; nobody knew whether it was published",
         witness=(lost, receive_of(history, 2)),
-        near_miss=[*sane(), published(2, 16, took_ms=None)],
+        near_miss=[*sane(), publish_event(2, 16, took_ms=None)],
     )
 
 
-def _resurrected() -> Case:
+def _case_resurrected() -> Case:
     """Message 2 is deleted in time and comes again; or its delete was answered after the lease had ended."""
-    again = received("billing", 2, 400, receive_count=2)
+    again = receive_event("billing", 2, 400, receive_count=2)
     history = [*sane(), again]
     two = receive_of(sane(), 2)
     slow = without(without(sane(), queue="billing", idx=END), kind="deleted", queue="billing", idx=2)
-    late = received("billing", 2, 30_150, receive_count=2)
+    late = receive_event("billing", 2, 30_150, receive_count=2)
     return Case(
         anomaly="A8",
         events=history,
@@ -125,10 +129,10 @@ def _resurrected() -> Case:
         witness=(two, only(sane(), kind="deleted", queue="billing", idx=2), again),
         near_miss=[
             *slow,
-            deleted(two, 30_100, took_ms=45),
+            delete_event(two, 30_100, took_ms=45),
             late,
-            deleted(late, 30_160),
-            *worked_off("billing", [END], 30_200),
+            delete_event(late, 30_160),
+            *work_off_events("billing", [END], 30_200),
         ],
         also_seen=frozenset({"B6"}),
     )
@@ -164,23 +168,23 @@ def _wrong_queue() -> Case:
 def _fan_out_skew() -> Case:
     """Shipping delivers the end marker two seconds after billing did, one is allowed; or just within it."""
     history = without(sane(), queue="shipping", idx=END)
-    late = received("shipping", END, 2_165)
+    late = receive_event("shipping", END, 2_165)
     return Case(
         anomaly="E3",
-        events=[*history, late, deleted(late, 2_180)],
+        events=[*history, late, delete_event(late, 2_180)],
         expectation=replace(EXPECTATION, fan_out_skew_seconds_max=1),
         queue="shipping",
         idxs=(END,),
         sentence="came from shipping 2.0 s after billing, allowed are 1 s",
         witness=(receive_of(history, END), late),
-        near_miss=[*history, *worked_off("shipping", [END], 1_165)],
+        near_miss=[*history, *work_off_events("shipping", [END], 1_165)],
     )
 
 
 def _subscription_dead_lettered() -> Case:
     """Message 2 lies in the DLQ of shipping's subscription; or it reached shipping, and lies in no DLQ."""
     expectation = replace(EXPECTATION, subscription_dead_letter_queues={"shipping": "shipping-undelivered"})
-    undelivered = received("shipping-undelivered", 2, 400)
+    undelivered = receive_event("shipping-undelivered", 2, 400)
     return Case(
         anomaly="E4",
         events=[*sane(), undelivered],
@@ -193,7 +197,7 @@ def _subscription_dead_lettered() -> Case:
     )
 
 
-def _dropped_in_fault() -> Case:
+def _case_dropped_in_fault() -> Case:
     """Message 1 was published while billing could not be delivered to; or nothing was missing after such a fault."""
     history = without(sane(), queue="billing", idx=1)
     return Case(
@@ -207,7 +211,7 @@ def _dropped_in_fault() -> Case:
     )
 
 
-def _changed(anomaly: str, sentence: str, change: dict[str, Any], harmless: dict[str, Any]) -> Case:
+def _case_changed(anomaly: str, sentence: str, change: dict[str, Any], harmless: dict[str, Any]) -> Case:
     """Return billing delivering message 1 with one change, and with a harmless one."""
     bad, good = replace(_GOOD, **change), replace(_GOOD, **harmless)
     return Case(
@@ -221,27 +225,27 @@ def _changed(anomaly: str, sentence: str, change: dict[str, Any], harmless: dict
 
 
 CASES = [
-    _lost(),
+    _case_lost(),
     _lost_prefix(),
-    _vanished(),
+    _case_vanished(),
     _phantom(),
     _aborted_delivery(),
-    _recovered(),
-    _resurrected(),
+    _case_recovered(),
+    _case_resurrected(),
     _incomplete_fan_out(),
     _wrong_queue(),
     _fan_out_skew(),
     _subscription_dead_lettered(),
-    _dropped_in_fault(),
-    _changed("G1", "the received body is not the published one", {"body_hash": "other"}, {"body_hash": None}),
-    _changed("G2", "the MD5 the service gave is not that of the body", {"md5_ok": False}, {"md5_ok": True}),
-    _changed(
+    _case_dropped_in_fault(),
+    _case_changed("G1", "the received body is not the published one", {"body_hash": "other"}, {"body_hash": None}),
+    _case_changed("G2", "the MD5 the service gave is not that of the body", {"md5_ok": False}, {"md5_ok": True}),
+    _case_changed(
         "G3",
         "the received deduplication id are not the published ones",
         {"deduplication_id": "other"},
         {"deduplication_id": None},
     ),
-    _changed(
+    _case_changed(
         "G4",
         "the envelope names another message than the publish was acknowledged as",
         {"sns_sequence_number": "99".zfill(39)},

@@ -10,12 +10,12 @@ from tests.support.histories.by_hand import (
     EXPECTATION,
     WITHOUT_BILLING,
     Case,
-    deleted,
+    delete_event,
     publish_of,
+    receive_event,
     receive_of,
-    received,
     sane,
-    worked_off,
+    work_off_events,
 )
 
 
@@ -36,9 +36,9 @@ def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty
 def _overlap(worker: str) -> tuple[list[Event], Event, Event]:
     """Return message 1 coming from billing while 0, undeleted, is leased for thirty seconds."""
     first = receive_of(sane(), 0)
-    early = received("billing", 1, 106, took_ms=4, worker=worker)
+    early = receive_event("billing", 1, 106, took_ms=4, worker=worker)
     rest = [event for event in sane() if (event.queue, event.idx) not in (("billing", 0), ("billing", 1))]
-    return [*rest, first, deleted(first, 115), early, deleted(early, 118)], first, early
+    return [*rest, first, delete_event(first, 115), early, delete_event(early, 118)], first, early
 
 
 def _group_overlap() -> Case:
@@ -50,7 +50,7 @@ def _group_overlap() -> Case:
         idxs=(0, 1),
         sentence="the second message was handed out while the first had certainly not left the queue",
         witness=(first, early),
-        near_miss=[*history, deleted(first, 105, took_ms=None, call_id="lost")],
+        near_miss=[*history, delete_event(first, 105, took_ms=None, call_id="lost")],
     )
 
 
@@ -70,11 +70,11 @@ def _group_interleave() -> Case:
 def _left_waiting(until_ms: int) -> list[Event]:
     """Return billing's message 2, enqueued at once, received only then."""
     rest = [event for event in sane() if (event.queue, event.idx) not in (("billing", 2), ("billing", END))]
-    late = received("billing", 2, until_ms, sent_at_us=25_000)
-    return [*rest, late, deleted(late, until_ms + 10), *worked_off("billing", [END], until_ms + 100)]
+    late = receive_event("billing", 2, until_ms, sent_at_us=25_000)
+    return [*rest, late, delete_event(late, until_ms + 10), *work_off_events("billing", [END], until_ms + 100)]
 
 
-def _passed_over() -> Case:
+def _case_passed_over() -> Case:
     """For eight seconds billing serves others, five are allowed; or it serves nobody."""
     history = _left_waiting(10_000)
     return Case(
@@ -90,11 +90,11 @@ def _passed_over() -> Case:
     )
 
 
-def _blocked_after_dead_letter() -> Case:
+def _case_blocked_after_dead_letter() -> Case:
     """Message 1 is in billing's DLQ, nothing came behind it and billing is polled in vain; or it is not polled."""
-    history = [*WITHOUT_BILLING, *worked_off("billing", [0], 100)]
-    item = received("billing", 1, 120)
-    dead = received("billing-dlq", 1, 40_000, sqs_message_id="billing 1", deduplication_id="billing 1")
+    history = [*WITHOUT_BILLING, *work_off_events("billing", [0], 100)]
+    item = receive_event("billing", 1, 120)
+    dead = receive_event("billing-dlq", 1, 40_000, sqs_message_id="billing 1", deduplication_id="billing 1")
     return Case(
         anomaly="D4",
         events=[*history, item, dead],
@@ -112,10 +112,12 @@ def _batch_underfill() -> Case:
     alone: dict[str, Any] = {"max_number_of_messages": 10, "detail": answer_detail(1), "sent_at_us": 30_000}
 
     def singly(*, together: bool) -> list[Event]:
-        receives = [received("billing", idx, 2_000 + index * 20, **alone) for index, idx in enumerate([0, 1, 2, END])]
+        receives = [
+            receive_event("billing", idx, 2_000 + index * 20, **alone) for index, idx in enumerate([0, 1, 2, END])
+        ]
         if together:
-            receives[3] = replace(received("billing", END, 2_040, **alone), batch_position=1)
-        ends = [deleted(receive, 2_008 + index * 20) for index, receive in enumerate(receives)]
+            receives[3] = replace(receive_event("billing", END, 2_040, **alone), batch_position=1)
+        ends = [delete_event(receive, 2_008 + index * 20) for index, receive in enumerate(receives)]
         return [*WITHOUT_BILLING, *receives, *ends]
 
     history = singly(together=False)
@@ -129,7 +131,7 @@ def _batch_underfill() -> Case:
     )
 
 
-def _stuck() -> Case:
+def _case_stuck() -> Case:
     """For a minute billing is asked and does not give message 2, a half is allowed; or it is not asked."""
     history = _left_waiting(60_000)
     return Case(
@@ -163,9 +165,9 @@ def _false_empty() -> Case:
 CASES = [
     _group_overlap(),
     _group_interleave(),
-    _passed_over(),
-    _blocked_after_dead_letter(),
+    _case_passed_over(),
+    _case_blocked_after_dead_letter(),
     _batch_underfill(),
-    _stuck(),
+    _case_stuck(),
     _false_empty(),
 ]

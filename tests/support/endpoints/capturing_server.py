@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Captured(NamedTuple):
+class CapturedRequest(NamedTuple):
     """A request as it came."""
 
     method: str
@@ -36,12 +36,12 @@ class Reply(NamedTuple):
 @dataclass(slots=True)
 class Server:
     url: str
-    reply: Callable[[Captured], Reply]
-    captured: list[Captured] = field(default_factory=list)
+    reply: Callable[[CapturedRequest], Reply]
+    captured: list[CapturedRequest] = field(default_factory=list)
 
 
 @contextmanager
-def capturing(reply: Callable[[Captured], Reply], *, certificate: Path | None = None) -> Iterator[Server]:
+def capturing(reply: Callable[[CapturedRequest], Reply], *, certificate: Path | None = None) -> Iterator[Server]:
     """Yield a server; over TLS where it has a certificate, a file with its key too."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -49,7 +49,7 @@ def capturing(reply: Callable[[Captured], Reply], *, certificate: Path | None = 
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            request = Captured(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+            request = CapturedRequest(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
             server.captured.append(request)
             answer = server.reply(request)
             if answer.status == 0:

@@ -34,7 +34,7 @@ class Authority:
         return self.folder / "ca.pem"
 
     @classmethod
-    def made(cls, folder: Path) -> "Authority":
+    def make(cls, folder: Path) -> "Authority":
         folder.mkdir()
         authority = cls(folder)
         authority._openssl("req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Private CA")
@@ -54,7 +54,7 @@ class Authority:
         subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=30)
 
 
-class _Shared:
+class _SharedSocket:
     """A TLS socket from which one thread reads while another writes.
 
     OpenSSL allows one call at a time, and Python's `ssl` sees to it only from 3.13.1 on: two at once end a connection
@@ -103,4 +103,4 @@ class TlsPostgres(DatabaseLine):
                 here.sendall(b"S")
                 with self._context.wrap_socket(here, server_side=True, do_handshake_on_connect=False) as secured:
                     secured.do_handshake()
-                    super()._carry(cast("socket.socket", _Shared(secured)))
+                    super()._carry(cast("socket.socket", _SharedSocket(secured)))

@@ -27,7 +27,7 @@ def _event(kind: Kind, idx: int | None, at_ms: int, took_ms: int | None, **field
     )
 
 
-def published(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
+def publish_event(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
     """Return an acknowledged publish; its sequence number is its time, `took_ms` None loses the answer."""
     fields: dict[str, Any] = {
         "worker": "publish-0",
@@ -43,7 +43,7 @@ def published(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: Any) 
     return _event(Kind.PUBLISHED, idx, at_ms, took_ms, **(fields | changes))
 
 
-def received(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **changes: Any) -> Event:
+def receive_event(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **changes: Any) -> Event:
     """Return a message being received by a call of its own."""
     fields: dict[str, Any] = {
         "worker": f"consume-{queue}",
@@ -59,7 +59,7 @@ def received(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **changes: A
     return _event(Kind.RECEIVED, idx, at_ms, took_ms, **(fields | changes))
 
 
-def deleted(receive: Event, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
+def delete_event(receive: Event, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
     fields: dict[str, Any] = {
         "worker": receive.worker,
         "call_id": f"delete/{receive.queue}/{at_ms}",
@@ -73,24 +73,24 @@ def deleted(receive: Event, at_ms: int, *, took_ms: int | None = 5, **changes: A
     return _event(Kind.DELETED, receive.idx, at_ms, took_ms, **(fields | changes))
 
 
-def worked_off(queue: str, idxs: list[int], from_ms: int) -> list[Event]:
+def work_off_events(queue: str, idxs: list[int], from_ms: int) -> list[Event]:
     """Return messages being received and deleted, one after the other, 20 ms each."""
     events: list[Event] = []
     for number, idx in enumerate(idxs):
-        receive = received(queue, idx, from_ms + number * 20)
-        events += [receive, deleted(receive, from_ms + number * 20 + 8)]
+        receive = receive_event(queue, idx, from_ms + number * 20)
+        events += [receive, delete_event(receive, from_ms + number * 20 + 8)]
     return events
 
 
 def sane() -> list[Event]:
     """Return three messages and their end marker, published and worked off as they should be."""
     return [
-        published(0, 0),
-        published(1, 10),
-        published(2, 20),
-        published(END, 30),
-        *worked_off("billing", [0, 1, 2, END], 100),
-        *worked_off("shipping", [0, 1, 2, END], 105),
+        publish_event(0, 0),
+        publish_event(1, 10),
+        publish_event(2, 20),
+        publish_event(END, 30),
+        *work_off_events("billing", [0, 1, 2, END], 100),
+        *work_off_events("shipping", [0, 1, 2, END], 105),
     ]
 
 
@@ -114,10 +114,10 @@ def _whole(event: Event) -> list[Event]:
         max_number_of_messages=10,
         detail=answer_detail(1),
     )
-    return [receive, *([handled(receive)] if event.queue == "billing" and not is_end_marker(event.idx) else [])]
+    return [receive, *([effect_event(receive)] if event.queue == "billing" and not is_end_marker(event.idx) else [])]
 
 
-def handled(receive: Event) -> Event:
+def effect_event(receive: Event) -> Event:
     """Return the effect of what was received, committed before it is deleted."""
     return _event(
         Kind.HANDLED,
@@ -134,7 +134,7 @@ def handled(receive: Event) -> Event:
     )
 
 
-def moved(event: Event, by_us: int) -> Event:
+def shift_event(event: Event, by_us: int) -> Event:
     """Return an event as if it had been so much later."""
     instants = {name: getattr(event, name) for name in ("invoked_at_us", "responded_at_us")}
     return replace(event, **{name: value + by_us for name, value in instants.items() if value is not None})
@@ -204,7 +204,7 @@ class Case:
             witness=self.witness,
         )
 
-    def found(self, finding: Finding) -> list[Violation]:
+    def violations_of(self, finding: Finding) -> list[Violation]:
         """Return all that was found, without the lawful things it cannot but show."""
         return [
             *finding.violations,

@@ -14,7 +14,7 @@ from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.folder.series_schema import Series
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, RUN, deleted, published, received
+from tests.support.histories.by_hand import EXPECTATION, RUN, delete_event, publish_event, receive_event
 
 GROUPS = 12
 _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -35,14 +35,16 @@ def history(message_count: int = 640, *, gap_ms: int = 90) -> list[Event]:
         stall_ms = 2_000 if 300 <= idx < 330 else 0
         phase: dict[str, Any] = {"phase": "warm_up" if is_warm_up else "measure", "message_group_id": group}
         took_ms = 5 + idx % 7
-        events.append(published(idx, due_ms + stall_ms, took_ms=took_ms, call_id=f"publish/{idx}", **phase))
+        events.append(publish_event(idx, due_ms + stall_ms, took_ms=took_ms, call_id=f"publish/{idx}", **phase))
         events[-1] = replace(events[-1], intended_at_us=due_ms * 1_000)
         for queue, wait_ms in (("billing", 20 + idx % 60), ("shipping", 40 + 25 * hotness + idx % 31)):
-            receive = received(queue, idx, due_ms + stall_ms + wait_ms, call_id=f"{queue}/{idx}", **phase)
-            events += [receive, deleted(receive, due_ms + stall_ms + wait_ms + 9, phase=phase["phase"])]
-    events.append(published(700, 9_000, outcome="fail", error="ThrottlingException", call_id="throttled"))
+            receive = receive_event(queue, idx, due_ms + stall_ms + wait_ms, call_id=f"{queue}/{idx}", **phase)
+            events += [receive, delete_event(receive, due_ms + stall_ms + wait_ms + 9, phase=phase["phase"])]
+    events.append(publish_event(700, 9_000, outcome="fail", error="ThrottlingException", call_id="throttled"))
     events[-1] = replace(events[-1], idx=5, message_group_id=_group(5)[0], sns_sequence_number=None)
-    events.append(received("billing", 50, 20_000, receive_count=2, call_id="again", message_group_id=_group(50)[0]))
+    events.append(
+        receive_event("billing", 50, 20_000, receive_count=2, call_id="again", message_group_id=_group(50)[0])
+    )
     return events
 
 
@@ -75,7 +77,7 @@ def plain_series(
     ended = max(e.responded_at_us or 0 for e in events if e.kind in (Kind.PUBLISHED, Kind.RECEIVED))
     count = (ended - began) // bin_us + 1
 
-    def binned(instants: Iterable[int | None]) -> list[int]:
+    def count_in_bins(instants: Iterable[int | None]) -> list[int]:
         counts = Counter((instant - began) // bin_us for instant in instants if instant is not None)
         return [counts[number] for number in range(count)]
 
@@ -102,7 +104,7 @@ def plain_series(
         return found
 
     warm = [e for e in events if e.phase == "warm_up" and e.kind in (Kind.PUBLISHED, Kind.RECEIVED)]
-    acked = binned(message["acked"] for message in messages.values())
+    acked = count_in_bins(message["acked"] for message in messages.values())
     return {
         "schema_version": 3,
         "run": expectation.run,
@@ -114,11 +116,11 @@ def plain_series(
         "published": acked,
         "queues": {
             queue: {
-                "received": (got := binned(message["received"].get(queue) for message in messages.values())),
+                "received": (got := count_in_bins(message["received"].get(queue) for message in messages.values())),
                 "waiting": [
                     max(0, a - r) for a, r in zip(itertools.accumulate(acked), itertools.accumulate(got), strict=True)
                 ],
-                "again": binned(
+                "again": count_in_bins(
                     e.invoked_at_us
                     for e in events
                     if e.queue == queue and e.receive_count is not None and e.receive_count > 1
@@ -130,7 +132,7 @@ def plain_series(
         },
         "ranks": list(_ranks(messages, expectation)),
         "failed": {
-            code: binned(e.invoked_at_us for e in events if e.error == code)
+            code: count_in_bins(e.invoked_at_us for e in events if e.error == code)
             for code in dict.fromkeys(e.error for e in events if e.error is not None)
         },
         "visibility": dict(expectation.visibility_timeout_seconds),
@@ -241,7 +243,7 @@ def valid() -> Verdict:
     return Verdict(properties=_properties(B5=3, B6=1), measures=MEASURES, run=DESCRIBED)
 
 
-def crossed() -> Verdict:
+def crossed_verdict() -> Verdict:
     """Return a valid one whose latency is above its threshold."""
     slow = {**DESCRIBED, "profile": {**DESCRIBED["profile"], "latency_seconds_max": 2.2}}
     properties = tuple(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.history.events import Event, Kind, settle
-from tests.support.histories.by_hand import moved
+from tests.support.histories.by_hand import shift_event
 
 VALUES: Mapping[str, Sequence[Any]] = {
     "body_hash": ["other", None],
@@ -50,7 +50,7 @@ def _put_into_call(events: list[Event], position: int, *, with_its_times: bool) 
     events[second] = replace(events[second], call_id=other.call_id, batch_position=in_front + position % 3, **changes)
 
 
-def mutated(
+def mutate(
     history: Sequence[Event], rng: random.Random, *, values: Mapping[str, Sequence[Any]] = VALUES
 ) -> list[Event]:
     """Return the events of a sane group, of which one to three were dropped, moved, doubled or changed."""
@@ -59,12 +59,12 @@ def mutated(
         position = rng.randrange(len(events))
         edge_ms = rng.choice([299_900, 300_100, 600_000])
         by_ms = rng.choice([rng.randint(-150, 400), rng.randint(-40_000, 40_000), edge_ms])
-        again = moved(replace(events[position], call_id=f"again/{position}/{by_ms}"), by_ms * 1_000)
+        again = shift_event(replace(events[position], call_id=f"again/{position}/{by_ms}"), by_ms * 1_000)
         match rng.randrange(7):
             case 0:
                 del events[position]
             case 1:
-                events[position] = moved(events[position], by_ms * 1_000)
+                events[position] = shift_event(events[position], by_ms * 1_000)
             case 2:
                 events.append(again)
             case 3:

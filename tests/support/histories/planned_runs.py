@@ -22,7 +22,7 @@ _THRESHOLDS = Thresholds(
 )
 
 
-def judged(engine: Engine, expectation: Expectation, *, recorders: Sequence[str] = ()) -> Verdict:
+def judge_run(engine: Engine, expectation: Expectation, *, recorders: Sequence[str] = ()) -> Verdict:
     facts = RunFacts(
         expectation=replace(expectation, max_receive_count={"billing": 3}),
         target="endpoint",

@@ -112,11 +112,11 @@ class Shop:
         raise AssertionError(f"the queue was not empty after {_ROUNDS_MAX} receives")
 
 
-def recorded(folder: Path) -> list[Event]:
+def read_recording(folder: Path) -> list[Event]:
     return [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
 
 
-def judged(events: list[Event], **more: Any) -> dict[str, Finding]:
+def judge_groups(events: list[Event], **more: Any) -> dict[str, Finding]:
     """Return what each group of a recording shows."""
     expectation = Expectation(
         run=next(event.run for event in events),

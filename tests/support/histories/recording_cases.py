@@ -12,8 +12,8 @@ from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
 from sluice.saboteurs import sabotage
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories.by_hand import RUN, full, moved, published, received, sane, without
-from tests.support.histories.mutations import VALUES, mutated
+from tests.support.histories.by_hand import RUN, full, publish_event, receive_event, sane, shift_event, without
+from tests.support.histories.mutations import VALUES, mutate
 from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, Shop
 from tests.support.histories.recordings import KNOWN, by_two_clocks, in_group, table_of, write_journal, write_parquet
 
@@ -124,10 +124,10 @@ def around() -> list[Event]:
     return [*polls, *faults, *probes, replace(lost, responded_at_us=None)]
 
 
-def broken_at_random(seed: int) -> list[Event]:
+def break_at_random(seed: int) -> list[Event]:
     """Return groups in which events were dropped, doubled, moved or changed at random; the same seed, the same ones."""
     rng = random.Random(seed)  # noqa: S311 (no secret)
-    groups = {f"random {number}": mutated(full(), rng, values=_VALUES) for number in range(_RANDOM_GROUPS)}
+    groups = {f"random {number}": mutate(full(), rng, values=_VALUES) for number in range(_RANDOM_GROUPS)}
     return [*around(), move_from(122), *(event for name, events in groups.items() for event in in_group(events, name))]
 
 
@@ -139,7 +139,7 @@ def forward(events: Sequence[Event]) -> list[Event]:
     ]
 
 
-def _sold(folder: Path, saboteur: str | None = None) -> None:
+def _record_sales(folder: Path, saboteur: str | None = None) -> None:
     """Record somebody else's service on the simulator, also while it breaks a promise."""
     shop = Shop()
     if saboteur is not None:
@@ -164,7 +164,8 @@ def _by_several_clocks() -> list[Event]:
         for event in by_two_clocks(full(), ahead_us=-5_000_000)
     ]
     deleted_by_another = [
-        replace(moved(event, 90_000_000), clock_id="e") if event.kind == Kind.DELETED else event for event in there
+        replace(shift_event(event, 90_000_000), clock_id="e") if event.kind == Kind.DELETED else event
+        for event in there
     ]
     return [*in_group(there, "there"), *in_group(back, "back"), *in_group(deleted_by_another, "other")]
 
@@ -180,8 +181,8 @@ CASES: Mapping[str, RecordingCase] = {
     "cut in its head": RecordingCase(make=lambda folder: _write_until(folder, 100)),
     "no journal": RecordingCase(make=_write_flipped),
     "of nothing": _journal([]),
-    "of no consumer": _journal([published(0, 0)], queues={}),
-    "of no producer": _journal([received("billing", 0, 9)]),
+    "of no consumer": _journal([publish_event(0, 0)], queues={}),
+    "of no producer": _journal([receive_event("billing", 0, 9)]),
     "without groups": _journal(_GROUPLESS),
     "with a message from nowhere": _journal(_FROM_NOWHERE),
     "with a message of another producer": _journal(_FROM_NOWHERE, has_other_producers=True),
@@ -197,10 +198,14 @@ CASES: Mapping[str, RecordingCase] = {
     "of two runs": _parquet([*sane(), replace(sane()[0], run="another")]),
     "of another version": _parquet([replace(sane()[0], schema_version=2)]),
     "of no event": _parquet([]),
-    "random, one": RecordingCase(make=lambda folder: write_journal(folder, broken_at_random(1))),
-    "random, two": RecordingCase(make=lambda folder: write_parquet(folder, broken_at_random(2))),
-    "an honest service": RecordingCase(make=_sold, queues=_SHOP),
-    "a service that delivers twice": RecordingCase(make=lambda folder: _sold(folder, "deliver-twice"), queues=_SHOP),
-    "a service that ignores deletes": RecordingCase(make=lambda folder: _sold(folder, "ignore-delete"), queues=_SHOP),
+    "random, one": RecordingCase(make=lambda folder: write_journal(folder, break_at_random(1))),
+    "random, two": RecordingCase(make=lambda folder: write_parquet(folder, break_at_random(2))),
+    "an honest service": RecordingCase(make=_record_sales, queues=_SHOP),
+    "a service that delivers twice": RecordingCase(
+        make=lambda folder: _record_sales(folder, "deliver-twice"), queues=_SHOP
+    ),
+    "a service that ignores deletes": RecordingCase(
+        make=lambda folder: _record_sales(folder, "ignore-delete"), queues=_SHOP
+    ),
 }
 """What is recorded to the recording. Every one of them is judged in one part and in several."""

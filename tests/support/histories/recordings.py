@@ -13,7 +13,7 @@ from sluice.judge.engine import Engine
 from sluice.judge.parts import InMemory
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder.journal import SCHEMA, Journal
-from tests.support.histories.by_hand import QUEUES, RUN, moved
+from tests.support.histories.by_hand import QUEUES, RUN, shift_event
 
 KNOWN: Mapping[str, RecordedQueue] = {
     name: RecordedQueue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3)
@@ -61,7 +61,7 @@ def flip_in(path: Path, column: str) -> None:
     path.write_bytes(found)
 
 
-def zeroed(path: Path) -> None:
+def write_zeros(path: Path) -> None:
     """Write zeros over a page of a column, as a bad disk may."""
     with path.open("r+b") as file:
         file.seek(_chunk(path, "idx").data_page_offset)
@@ -84,4 +84,6 @@ def in_group(events: Sequence[Event], group: str) -> list[Event]:
 
 def by_two_clocks(events: Sequence[Event], *, ahead_us: int, consumers: Sequence[str] = QUEUES) -> list[Event]:
     """Return the events, what consumers of these queues did timed by a clock of theirs that is ahead."""
-    return [replace(moved(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events]
+    return [
+        replace(shift_event(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events
+    ]

@@ -83,7 +83,7 @@ class _Process:
 
 
 @cache
-def _simulated() -> tuple[Simulator, Sequence[_Process]]:
+def _simulator_and_processes() -> tuple[Simulator, Sequence[_Process]]:
     """Return a simulator and the clients of three processes; to make clients takes longer than a life."""
     simulator = Simulator()
     processes = []
@@ -282,7 +282,7 @@ def _exhaust(life: Life) -> None:
         _take(life, consumer, params | _ALL)
 
 
-def _chosen(life: Life) -> list[tuple[str, str, _Process]]:
+def _choose_messages(life: Life) -> list[tuple[str, str, _Process]]:
     if not life.held:
         return []
     first = life.rng.choice(life.held)
@@ -292,7 +292,7 @@ def _chosen(life: Life) -> list[tuple[str, str, _Process]]:
 
 
 def _delete(life: Life) -> None:
-    chosen = _chosen(life)
+    chosen = _choose_messages(life)
     if len(chosen) == 1:
         ((url, handle, process),) = chosen
         life.call(process, lambda: process.sqs.delete_message(QueueUrl=url, ReceiptHandle=handle))
@@ -303,7 +303,7 @@ def _delete(life: Life) -> None:
 
 
 def _hide(life: Life) -> None:
-    chosen, seconds = _chosen(life), life.rng.choice((0, 0, 3, 40))
+    chosen, seconds = _choose_messages(life), life.rng.choice((0, 0, 3, 40))
     if len(chosen) == 1:
         ((url, handle, process),) = chosen
         params = {"QueueUrl": url, "ReceiptHandle": handle, "VisibilityTimeout": seconds}
@@ -393,7 +393,7 @@ def _work_off(life: Life) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
+class RecordedLife:
     """What is on disk, what a user says of it, and which queues each topic sent to."""
 
     part: Part
@@ -414,7 +414,7 @@ class Recorded:
         )[0]
 
 
-def _hooked(processes: Sequence[_Process], stack: ExitStack, name: str) -> None:
+def _attach_saboteur(processes: Sequence[_Process], stack: ExitStack, name: str) -> None:
     made = saboteur(name).make(2)
     for client in (client for process in processes for client in (process.sns, process.sqs)):
         made.attach(client)
@@ -427,15 +427,15 @@ def _attach(processes: Sequence[_Process], folder: Path, simulator: Simulator, s
         stack.enter_context(made)
 
 
-def recorded(
+def record_life(
     seed: int, folder: Path, *, part: Part | None = None, saboteur_name: str | None = None, often: str | None = None
-) -> Recorded:
+) -> RecordedLife:
     """Live the life of a seed, with one saboteur between the service and its clients if one is named, and record it.
 
     A step is done often if it is named, such as `purge`.
     """
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
-    simulator, (producer, *consumers) = _simulated()
+    simulator, (producer, *consumers) = _simulator_and_processes()
     simulator.reset()
     part = Part.of(rng) if part is None else part
     life = Life(rng=rng, simulator=simulator, producer=producer, consumers=consumers[: rng.choice((1, 2))], often=often)
@@ -444,7 +444,7 @@ def recorded(
         life.consumers = consumers
     with ExitStack() as stack:
         if saboteur_name is not None:
-            _hooked([producer, *consumers], stack, saboteur_name)
+            _attach_saboteur([producer, *consumers], stack, saboteur_name)
         live(life, part.late_steps)
         _attach([producer], folder, simulator, stack)
         live(life, 6 if part.late_consumers else 0)
@@ -455,4 +455,4 @@ def recorded(
     if part.is_torn:
         torn = rng.choice(sorted(folder.glob("*.arrows")))
         torn.write_bytes(torn.read_bytes()[:-_TORN_BYTES])
-    return Recorded(part=part, folder=folder, queues=life.queues, subscribed=life.subscribed)
+    return RecordedLife(part=part, folder=folder, queues=life.queues, subscribed=life.subscribed)

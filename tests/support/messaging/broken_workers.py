@@ -27,7 +27,7 @@ class DeletesFirst(MessageProcessor):
         return super().process(message, requested_at=requested_at)
 
 
-class DeletesFailed(MessageProcessor):
+class DeletesFailedMessages(MessageProcessor):
     """Broken: takes a failed message out of its group's way, so that the next one is handled before it (W1)."""
 
     def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
@@ -35,7 +35,7 @@ class DeletesFailed(MessageProcessor):
 
 
 class _MarksNothing(MessageProcessor):
-    def _unmarked(
+    def _run_without_mark(
         self, lease: MessageLease, arrived: DecodedMessage, session: Session, decision: Decision
     ) -> Decision | Retry | Reject:
         """Run the handler in a transaction that marks nothing."""
@@ -66,7 +66,7 @@ class InboxApart(_MarksNothing):
         with Session(self._engine) as session:
             session.connection()
             self._failpoint("in_transaction")
-            return self._unmarked(lease, arrived, session, decision)
+            return self._run_without_mark(lease, arrived, session, decision)
 
 
 class RemembersInMemory(InboxApart):
@@ -90,7 +90,7 @@ class KeepsNoInbox(_MarksNothing):
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         decision = Decision(State.CONTIGUOUS, Action.HANDLE)
         session.connection()
-        return self._unmarked(lease, arrived, session, decision)
+        return self._run_without_mark(lease, arrived, session, decision)
 
 
 class _NoGate:
@@ -102,7 +102,7 @@ class _NoGate:
         return inf
 
 
-class CommitsUngated(MessageProcessor):
+class CommitsWithoutGate(MessageProcessor):
     """Broken: commits what may be somebody else's by now, in the belief that its delete will tell (L1)."""
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:

@@ -47,7 +47,7 @@ class Line(FaultyCalls):
     operations = ("sqs.SendMessage", "sqs.DeleteMessage", "sqs.ReceiveMessage")
 
     @property
-    def sent(self) -> list[dict[str, Any]]:
+    def send_calls(self) -> list[dict[str, Any]]:
         return self.calls("SendMessage")
 
     def refuse(self, code: str, count: int = 1, *, operation: str = "SendMessage") -> None:
@@ -107,7 +107,7 @@ class DlqHarness:
         found = self._sqs.get_queue_attributes(QueueUrl=self.url(name), AttributeNames=names)["Attributes"]
         return int(found[names[0]]), int(found[names[1]])
 
-    def drained(self, name: str) -> list[dict[str, Any]]:
+    def drain(self, name: str) -> list[dict[str, Any]]:
         found = []
         while received := self._receive(name, hidden_seconds=30):
             for message in received:
@@ -117,7 +117,7 @@ class DlqHarness:
 
     def places(self, name: str) -> list[Place]:
         """Receive and delete everything, and return the places, group by group and in each as they came."""
-        found = [json.loads(message["Body"]) for message in self.drained(name)]
+        found = [json.loads(message["Body"]) for message in self.drain(name)]
         return sorted(((fields["group"], fields["seq"]) for fields in found), key=lambda place: place[0])
 
     def dead_letters(self, **more: Any) -> DeadLetterQueue:

@@ -17,11 +17,11 @@ type Place = tuple[str, int]
 """A group and a number in it."""
 
 
-def seeded(seed: int) -> random.Random:
+def seeded_random(seed: int) -> random.Random:
     return random.Random(seed)  # noqa: S311 (no secret)
 
 
-class Killed(BaseException):
+class ProcessKill(BaseException):
     """Raised where a process ends: nothing in it catches this."""
 
 
@@ -29,13 +29,13 @@ def failing_at(step: str, count: int = 1) -> Failpoint:
     """Return what ends a process when it gets there, the `count`-th time and ever after."""
     left = count
 
-    def reached(here: str) -> None:
+    def die_at(here: str) -> None:
         nonlocal left
         left -= here == step
         if here == step and left <= 0:
-            raise Killed(here)
+            raise ProcessKill(here)
 
-    return reached
+    return die_at
 
 
 @dataclass(frozen=True, kw_only=True)

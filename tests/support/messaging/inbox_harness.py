@@ -19,7 +19,7 @@ REJECT, RELEASE_TO_DLQ = Action.REJECT, Action.RELEASE_TO_DLQ
 START_US = 1_767_225_600_000_000  # 2026-01-01
 
 
-def arrived(
+def decoded_message(
     seq: int, *, group: str = "a", epoch: int = 1, first: int = 1, copy: str = "", receive_count: int = 1, **more: Any
 ) -> DecodedMessage:
     """Return a message with its number; `copy` makes another message of the same event, `more` another event."""
@@ -34,7 +34,7 @@ def arrived(
     )
 
 
-def handled(inbox: Inbox, connection: Connection, came: DecodedMessage) -> Decision:
+def handle_message(inbox: Inbox, connection: Connection, came: DecodedMessage) -> Decision:
     """Admit a message, and mark it where it is to be handled, as the worker does around its handler."""
     admission = inbox.admit(connection, came)
     if admission.decision.action is Action.HANDLE:
@@ -42,7 +42,7 @@ def handled(inbox: Inbox, connection: Connection, came: DecodedMessage) -> Decis
     return admission.decision
 
 
-def taken(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessage | None:
+def take_up_next(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessage | None:
     """Take up what is next of what was set aside, and mark it, as the drainer does around its handler."""
     message = inbox.next_parked(connection, group)
     if message is not None:
@@ -69,14 +69,16 @@ class InboxHarness:
 
     def decide(self, seq: int, **more: Any) -> Decision:
         with self.engine.begin() as connection:
-            return handled(self.inbox, connection, arrived(seq, **more))
+            return handle_message(self.inbox, connection, decoded_message(seq, **more))
 
     def come(self, *seqs: int, **more: Any) -> list[Action]:
         return [self.decide(seq, **more).action for seq in seqs]
 
     def record_dead(self, seq: int, **more: Any) -> bool:
         with self.engine.begin() as connection:
-            return self.inbox.record_dead(connection, arrived(seq, **more), "no such customer", is_permanent=True)
+            return self.inbox.record_dead(
+                connection, decoded_message(seq, **more), "no such customer", is_permanent=True
+            )
 
     def skip(self, seq: int, *, group: str = "a") -> None:
         with self.engine.begin() as connection:
@@ -88,7 +90,7 @@ class InboxHarness:
 
     def take(self, group: str = "a") -> ParkedMessage | None:
         with self.engine.begin() as connection:
-            return taken(self.inbox, connection, group)
+            return take_up_next(self.inbox, connection, group)
 
     def drain(self) -> list[int]:
         """Take up everything that can be, as a drainer does; return the numbers."""
@@ -137,7 +139,7 @@ class InboxHarness:
         with self.engine.connect() as connection:
             return connection.execute(found).one_or_none()
 
-    def known(self, group: str = "a") -> list[tuple[int, int, str, bool]]:
+    def number_records(self, group: str = "a") -> list[tuple[int, int, str, bool]]:
         """Return first and last number, state, and whether it is open, of what is written down about numbers."""
         found = select(exceptions).where(exceptions.c.consumer == self.policy.consumer, exceptions.c.group_id == group)
         with self.engine.connect() as connection:

@@ -33,7 +33,7 @@ from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive, new_run
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.database_errors import busy
-from tests.support.messaging.faulty_calls import Fault, Killed, Place
+from tests.support.messaging.faulty_calls import Fault, Place, ProcessKill
 from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, create_tables, envelope
 
 GROUPS = "abc"
@@ -142,12 +142,12 @@ class InboxStateMachine(RuleBasedStateMachine):
         self.hands = [self._worker(number) for number in range(_COUNT)]
 
     def _worker(self, number: int) -> Hands:
-        def reached(here: str) -> None:
+        def die_if_armed(here: str) -> None:
             if number in self.armed and self.armed[number][0] == here:
                 self.armed.pop(number)[1]()
 
         inbox = self.inbox(self.policy, clock=self.world.clock)
-        return self.world.worker(failpoint=reached, inbox=inbox, kind=self.work, poll_seconds=0)
+        return self.world.worker(failpoint=die_if_armed, inbox=inbox, kind=self.work, poll_seconds=0)
 
     def _lane(self, number: int) -> bool:
         return self._do(number, lambda hands: hands.lane.step())
@@ -162,7 +162,7 @@ class InboxStateMachine(RuleBasedStateMachine):
         self.world.at_work.append(self.hands[number])
         try:
             return bool(step(self.hands[number]))
-        except Killed:
+        except ProcessKill:
             self.hands[number] = self._worker(number)
             return True
         finally:
@@ -218,7 +218,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     def _arm(self, number: int, step: str) -> None:
         def end() -> None:
-            raise Killed(step)
+            raise ProcessKill(step)
 
         self.armed[number] = (step, end)
 
@@ -307,7 +307,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     def _group(self, group: str) -> Row[Any] | None:
         return next((row for row in self._rows(groups) if row.group_id == group), None)
 
-    def _known(self) -> dict[Place, str]:
+    def _states_by_place(self) -> dict[Place, str]:
         return {
             (row.group_id, seq): row.state for row in self._rows(exceptions) for seq in range(row.seq, row.through + 1)
         }
@@ -315,7 +315,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     @invariant()
     def the_inbox_tells_the_truth(self) -> None:
         """Each number it counts has one effect, or is written down as having none; and no other number has any."""
-        effects, known = Counter(self.world.effects()), self._known()
+        effects, known = Counter(self.world.effects()), self._states_by_place()
         assert set(effects.values()) <= {1}, "an effect twice"
         assert not {row.group_id for row in self._rows(parked)} - self._parked_groups(), "set aside in no parked group"
         counted = set()
@@ -329,7 +329,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     @invariant()
     def first_commits_are_in_order(self) -> None:
         """Find first commits in order, but for what came late and says so, which only some policies allow."""
-        known = self._known()
+        known = self._states_by_place()
         late = {place for place in self.world.effects() if self.world.is_late[place]}
         allowed = {FILLED} if self.policy.parks_poison else {FILLED, REDRIVEN}
         assert {known.get(place) for place in late} <= allowed, "late, and nobody knows why"
@@ -367,14 +367,14 @@ class InboxStateMachine(RuleBasedStateMachine):
                 self.hands[number].line.faults.clear()
                 while self._lane(number) or self._drain(number):
                     pass
-            if not (self.world.left() or self.world.dead() or self._parked_groups()):
+            if not (self.world.bodies_left() or self.world.dead() or self._parked_groups()):
                 return
             self._purge_garbage()
             self._redrive()
             self._retry_held()
             self._wake()
             self.world.simulator.advance(301)
-        raise AssertionError(f"stuck: {self.world.left()}, {self.world.dead()}, {self._rows(groups)}")
+        raise AssertionError(f"stuck: {self.world.bodies_left()}, {self.world.dead()}, {self._rows(groups)}")
 
     def _wake(self) -> None:
         """Send the next message of a group that waits for it: what could not be read was none of its numbers."""

@@ -71,7 +71,7 @@ def _in_turn(*misdeeds: FaultyWorker) -> FaultyWorker:
     return do
 
 
-def _suppressed(act: Callable[[], object]) -> None:
+def _call_suppressed(act: Callable[[], object]) -> None:
     with suppress(Exception):
         act()
 
@@ -81,7 +81,7 @@ MISDEEDS: dict[str, FaultyWorker] = {
     "statement ROLLBACK": _state("ROLLBACK"),
     "statement ROLLBACK, and writes": _in_turn(_state("ROLLBACK"), _write),
     "statement ROLLBACK, BEGIN, and writes": _in_turn(_state("ROLLBACK"), _state("BEGIN"), _write),
-    "statement ROLLBACK, unnoticed": lambda session: _suppressed(lambda: _state("ROLLBACK")(session)),
+    "statement ROLLBACK, unnoticed": lambda session: _call_suppressed(lambda: _state("ROLLBACK")(session)),
     "statement COMMIT": _state("COMMIT"),
     "driver rolls back": lambda session: _driver(session).rollback(),
     "driver rolls back, and writes": _in_turn(lambda session: _driver(session).rollback(), _write),

@@ -51,7 +51,7 @@ class Running:
     stop: Stop
     _run: Future[None]
 
-    def ended(self, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait_for_end(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for its end, and raise what it ended by."""
         self._run.result(seconds)
 
@@ -60,13 +60,13 @@ def _pace(queue: Queue) -> None:
     """Let a poll that brings nothing last a moment: a lane that polls at once again starves every other thread."""
     receive, never = queue.receive, threading.Event()
 
-    def paced(**options: Any) -> ReceivedMessage | None:
+    def receive_at_pace(**options: Any) -> ReceivedMessage | None:
         message = receive(**options)
         if message is None:
             never.wait(_POLL_SECONDS)
         return message
 
-    queue.receive = paced  # type: ignore[method-assign]
+    queue.receive = receive_at_pace  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from sluice.simulator.hook import Simulator
-from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place, seeded
+from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place, seeded_random
 
 TOPIC = "events.fifo"
 QUEUES = ("billing", "shipping")
@@ -272,9 +272,9 @@ class World:
     def urls(self) -> dict[str, str]:
         """Return the queues that are subscribed to the topic, by name."""
         self.sns.create_topic(Name=TOPIC, Attributes={"FifoTopic": "true"})
-        return {name: self._subscribed(name) for name in self.subscribers}
+        return {name: self._subscribe(name) for name in self.subscribers}
 
-    def _subscribed(self, name: str) -> str:
+    def _subscribe(self, name: str) -> str:
         url, arn = str(self.url), self.arn
         if name != self.consumer:
             url = self.sqs.create_queue(QueueName=f"{name}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
@@ -322,7 +322,7 @@ class World:
             unfinished = outbox_tables.messages.c.status != outbox_tables.SENT
             connection.execute(update(outbox_tables.messages).where(unfinished).values(**values))
 
-    def received(self, queue: str = QUEUES[0]) -> list[dict[str, Any]]:
+    def receive_all(self, queue: str = QUEUES[0]) -> list[dict[str, Any]]:
         """Receive and delete everything that is in a queue."""
         url, found = self.urls[queue], []
         while messages := self.sqs.receive_message(
@@ -335,7 +335,7 @@ class World:
 
     def databases(self, queue: str = QUEUES[0]) -> list[Place]:
         """Receive and delete everything that is in a queue; return groups and numbers in the order they came."""
-        return places([message["Body"] for message in self.received(queue)])
+        return places([message["Body"] for message in self.receive_all(queue)])
 
     # --- the consumer and its workers ---------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class World:
         self.work_off(worker, steps_max=100_000)
         self.redrive()
         self.work_off(worker, steps_max=100_000)
-        assert self.parked() == [(group, seq) for group in groups for seq in range(2, behind + 2)]
+        assert self.parked_places() == [(group, seq) for group in groups for seq in range(2, behind + 2)]
         return worker
 
     def worker(
@@ -413,7 +413,7 @@ class World:
                 processor_settings=self.settings,
                 wait=wait,
                 clock=self.clock if clock is None else clock,
-                rng=seeded(self._workers)
+                rng=seeded_random(self._workers)
                 if rng is None
                 else rng,  # of its own: two that ask with one attempt id are one receive
                 failpoint=failpoint,
@@ -426,10 +426,10 @@ class World:
         """Let workers step in turn until nothing is left in the queue, or just that."""
         for _ in range(steps_max):
             for worker in workers:
-                if not self.left() or (until and places(self.left()) == list(until)):
+                if not self.bodies_left() or (until and places(self.bodies_left()) == list(until)):
                     return
                 worker.lane.step()
-        raise AssertionError(f"still in the queue after {steps_max} steps: {self.left()}")
+        raise AssertionError(f"still in the queue after {steps_max} steps: {self.bodies_left()}")
 
     def receive(self, worker: Hands) -> ReceivedMessage:
         """Receive a message without working on it; there has to be one."""
@@ -454,7 +454,7 @@ class World:
         return result(session, event, context) if callable(result) else result
 
     @property
-    def called(self) -> list[Place]:
+    def called_places(self) -> list[Place]:
         return [call.place for call in self.calls]
 
     def effects(self) -> list[Place]:
@@ -476,14 +476,14 @@ class World:
             rows = connection.execute(mine.where(table.c.consumer == self.consumer).order_by(table.c.id))
             return {(group, seq): (state, reason) for group, seq, state, reason in rows}
 
-    def parked(self) -> list[Place]:
+    def parked_places(self) -> list[Place]:
         table = tables.parked
         mine = select(table.c.group_id, table.c.seq).where(table.c.consumer == self.consumer)
         with engines.reading(self.engine) as connection:
             rows = connection.execute(mine.order_by(table.c.group_id, table.c.epoch, table.c.seq))
             return [(group, seq) for group, seq in rows]
 
-    def left(self) -> list[str]:
+    def bodies_left(self) -> list[str]:
         """Return the bodies in the queue, in flight or not, without receiving them."""
         return self._bodies(self.arn)
 

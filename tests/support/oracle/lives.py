@@ -14,7 +14,7 @@ from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import Engine, read_into_memory
 from sluice.judge.groups import Findings
 from sluice.recorder.journal import events_of
-from tests.support.histories.simulated_recordings import Recorded
+from tests.support.histories.simulated_recordings import RecordedLife
 from tests.support.oracle.search import LargeSearchError, is_possible
 
 _STATES_MAX = 2_000
@@ -38,7 +38,7 @@ class _ListeningEngine(Engine):
         return super().findings(list(suspects), expectation, surrounded)
 
 
-def judge(recording: Recorded) -> Judged:
+def judge(recording: RecordedLife) -> Judged:
     """Return what the checker and the oracle say of a whole recording."""
     history = read_into_memory(recording.folder)
     assert history is not None

@@ -83,7 +83,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class AnsweredMessage:
     """One message of an answer; a None was not recorded and fits anything."""
 
     idx: int
@@ -130,15 +130,17 @@ class QueueState:
         if not is_same or not (number is None or self._is_in_order(position, number)):
             return None
         known = id_ or copy.sqs_message_id, number or copy.sqs_sequence_number
-        return self.changed(position, sqs_message_id=known[0], sqs_sequence_number=known[1])
+        return self.with_copy_changed(position, sqs_message_id=known[0], sqs_sequence_number=known[1])
 
-    def changed(self, position: int, **changes: object) -> "QueueState":
+    def with_copy_changed(self, position: int, **changes: object) -> "QueueState":
         """Return the queue with the copy at a position changed."""
         copies = list(self.copies)
         copies[position] = replace(copies[position], **changes)  # type: ignore[arg-type]
         return replace(self, copies=tuple(copies))
 
-    def receiving(self, answer: Sequence[Received], at_us: int) -> Iterator[tuple["QueueState", tuple[Copy, ...]]]:
+    def receiving(
+        self, answer: Sequence[AnsweredMessage], at_us: int
+    ) -> Iterator[tuple["QueueState", tuple[Copy, ...]]]:
         """Yield every state a receive with this answer may leave, with the copies it moved to the DLQ.
 
         The queue walks along the group: what is gone it passes, at what is hidden it stops, what had all its receives
@@ -147,7 +149,7 @@ class QueueState:
         yield from self._walk(0, tuple(answer), (), at_us)
 
     def _walk(
-        self, position: int, answer: tuple[Received, ...], dead: tuple[Copy, ...], at_us: int
+        self, position: int, answer: tuple[AnsweredMessage, ...], dead: tuple[Copy, ...], at_us: int
     ) -> Iterator[tuple["QueueState", tuple[Copy, ...]]]:
         if not answer:
             yield self, dead
@@ -162,11 +164,11 @@ class QueueState:
         if self.is_dead_letter_queue and copy.place == "held":
             yield from self._walk(position + 1, answer, dead, at_us)
         if copy.is_moved or (self.may_die_early and copy.receives):
-            yield from self.changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
+            yield from self.with_copy_changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
         if self.receives_max is not None and copy.receives >= self.receives_max:
-            yield from self.changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
+            yield from self.with_copy_changed(position, place="dead")._walk(position + 1, answer, (*dead, copy), at_us)
         elif answer and self._fits(position, answer[0]) and not self._is_purged(copy, at_us):
-            delivered = self._delivered(position, answer[0], at_us)
+            delivered = self._deliver(position, answer[0], at_us)
             yield from delivered._walk(position + 1, answer[1:], dead, at_us)
             is_hidden = answer[0].visibility_us > 0 or not answer[0].handle  # of a lost answer nobody knows
             if answer[1:] and not is_hidden:  # it may come again in the same answer (VIS-12)
@@ -178,11 +180,11 @@ class QueueState:
 
     def removing(self, position: int) -> "QueueState":
         """Return the queue without the copy at a position, which a purge removed."""
-        return self.changed(position, place="gone")
+        return self.with_copy_changed(position, place="gone")
 
-    def _delivered(self, position: int, received: Received, at_us: int) -> "QueueState":
+    def _deliver(self, position: int, received: AnsweredMessage, at_us: int) -> "QueueState":
         copy = self.copies[position]
-        delivered = self.changed(
+        delivered = self.with_copy_changed(
             position,
             sqs_message_id=received.sqs_message_id or copy.sqs_message_id,
             sqs_sequence_number=received.sqs_sequence_number or copy.sqs_sequence_number,
@@ -201,7 +203,7 @@ class QueueState:
         available = [copy for copy in self.copies if copy.place in ("waiting", "held")]
         for count in range(len(available) + 1):
             answer = [
-                Received(copy.idx, copy.sqs_message_id, copy.sqs_sequence_number, "", None, 0)
+                AnsweredMessage(copy.idx, copy.sqs_message_id, copy.sqs_sequence_number, "", None, 0)
                 for copy in available
                 if self.receives_max is None or copy.receives < self.receives_max
             ][:count]
@@ -219,21 +221,21 @@ class QueueState:
         others = tuple(attempt for attempt in self.attempts if attempt_id is None or attempt.id != attempt_id)
         return replace(self, attempts=(*others, Attempt(attempt_id, members, from_us))) if members else self
 
-    def answered_by(self, until_us: int) -> "QueueState":
+    def settle_attempts(self, until_us: int) -> "QueueState":
         """Return the queue, in which every receive so far happened before an instant."""
         if all(attempt.until_us <= until_us for attempt in self.attempts):
             return self
         attempts = tuple(replace(each, until_us=min(each.until_us, until_us)) for each in self.attempts)
         return replace(self, attempts=attempts)
 
-    def repeating(self, attempt_id: str, answer: Sequence[Received], at_us: int) -> Iterator["QueueState"]:
+    def repeating(self, attempt_id: str, answer: Sequence[AnsweredMessage], at_us: int) -> Iterator["QueueState"]:
         """Yield every state that the repeat of a receive with this answer may leave."""
         for attempt in self.attempts:
             is_known = attempt.id == attempt_id or (
                 attempt.id is None and all(other.id != attempt_id for other in self.attempts)
             )
             if is_known and self._is_repeatable(attempt) and at_us - attempt.until_us < ATTEMPT_US:
-                yield from self._repeated(attempt, attempt_id, answer, at_us)
+                yield from self._repeat(attempt, attempt_id, answer, at_us)
 
     def may_be_new(self, attempt_id: str, at_us: int, by_us: int) -> bool:
         """Return whether a receive with this attempt id, between two instants, may be one of its own."""
@@ -251,8 +253,8 @@ class QueueState:
             copy.receives == members[copy.instance] and not copy.is_changed for copy in held
         )
 
-    def _repeated(
-        self, attempt: Attempt, attempt_id: str, answer: Sequence[Received], at_us: int
+    def _repeat(
+        self, attempt: Attempt, attempt_id: str, answer: Sequence[AnsweredMessage], at_us: int
     ) -> Iterator["QueueState"]:
         if len(answer) != len(attempt.members):
             return
@@ -265,7 +267,7 @@ class QueueState:
             before = replace(state, copies=(*state.copies[:position], uncounted, *state.copies[position + 1 :]))
             if handle not in ("", received.handle) or not before._fits(position, received):
                 return
-            state = before._delivered(position, received, at_us)
+            state = before._deliver(position, received, at_us)
             members.append((instance, received.handle, state.copies[position].receives))
         others = tuple(other for other in self.attempts if other is not attempt)
         again = Attempt(attempt_id, tuple(members), attempt.from_us)
@@ -278,7 +280,7 @@ class QueueState:
                 continue
             if at_us < copy.free_at_us or copy.moved_by.count(number) >= MOVES_MAX:
                 return None
-            return self.changed(position, place="gone"), replace(copy, moved_by=(*copy.moved_by, number))
+            return self.with_copy_changed(position, place="gone"), replace(copy, moved_by=(*copy.moved_by, number))
         return None
 
     def with_moved(self, copy: Copy) -> "QueueState":
@@ -312,16 +314,18 @@ class QueueState:
         is_newest = copy.place == "held" and copy.handle == handle
         if is_newest and visibility_seconds is None:
             if not copy.is_given_back:
-                yield self.changed(position, place="gone"), at_us
+                yield self.with_copy_changed(position, place="gone"), at_us
         elif is_newest and visibility_seconds is not None:
             free_at_us, is_given_back = at_us + visibility_seconds * 1_000_000, visibility_seconds == 0
-            changed = self.changed(position, free_at_us=free_at_us, is_given_back=is_given_back, is_changed=True)
+            changed = self.with_copy_changed(
+                position, free_at_us=free_at_us, is_given_back=is_given_back, is_changed=True
+            )
             yield changed, at_us
         late_us = max(at_us, copy.free_at_us) if is_newest and until_us is not None else at_us
         if until_us is None or late_us <= until_us:
             yield self, late_us
 
-    def _fits(self, position: int, received: Received) -> bool:
+    def _fits(self, position: int, received: AnsweredMessage) -> bool:
         copy = self.copies[position]
         id_, number = received.sqs_message_id, received.sqs_sequence_number
         return (

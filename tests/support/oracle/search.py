@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from sluice.history.events import Event, Kind, Outcome
 from sluice.judge.checker import Expectation, QueueContext
-from tests.support.oracle.queues import NEVER_US, Copy, QueueState, Received
+from tests.support.oracle.queues import NEVER_US, AnsweredMessage, Copy, QueueState
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def is_possible(
     Raises:
         LargeSearchError: there are more than `states_max` states, and none so far explained all.
     """
-    calls = (*_calls(events), *_emptied(around))
+    calls = (*_calls(events), *_probes(around))
     queues = {
         name: QueueState(
             receives_max=expectation.max_receive_count.get(name) if name in expectation.dead_letter_queues else None,
@@ -184,7 +184,7 @@ def is_possible(
     )
 
 
-def _emptied(around: QueueContext) -> Iterator[Call]:
+def _probes(around: QueueContext) -> Iterator[Call]:
     for queue, since_us in around.empty_since_us.items():
         yield Call(Kind.PROBE, (Event(queue=queue),), since_us, since_us, is_answered=True)
 
@@ -241,23 +241,23 @@ class _Search:
         for position, call in enumerate(calls):
             rest = calls[:position] + calls[position + 1 :]
             for at_us in _instants(world, call, max(now_us, call.from_us), latest_us):
-                for after, after_us in self._effects(call, _bounded(world, call), at_us):
+                for after, after_us in self._effects(call, _bound_world(world, call), at_us):
                     if after_us <= latest_us and self.reach(rest, after, after_us):
                         return True
         unrecorded = (
             *self._lost_receives(world, now_us, latest_us),
-            *self._moved(world, now_us, latest_us),
-            *self._purged(world, now_us, latest_us),
+            *self._after_moves(world, now_us, latest_us),
+            *self._after_purges(world, now_us, latest_us),
         )
         return any(self.reach(calls, after, at_us) for after, at_us in unrecorded)
 
     def _effects(self, call: Call, world: SystemState, at_us: int) -> Iterator[tuple[SystemState, int]]:
         if call.kind == Kind.PUBLISHED:
-            yield from ((after, at_us) for after in self._published(call, world, at_us))
+            yield from ((after, at_us) for after in self._after_publish(call, world, at_us))
         elif call.kind == Kind.RECEIVED:
-            yield from ((after, at_us) for after in self._received(call, world, at_us))
+            yield from ((after, at_us) for after in self._after_receive(call, world, at_us))
         elif call.kind == Kind.PROBE:
-            yield from ((after, at_us) for after in self._found_empty(call.events[0].queue or "", world, at_us))
+            yield from ((after, at_us) for after in self._after_empty_answer(call.events[0].queue or "", world, at_us))
         else:
             (event,) = call.events
             queue = world.queues.get(event.queue or "")
@@ -270,7 +270,7 @@ class _Search:
             for state, then_us in changed:
                 yield replace(world, queues={**world.queues, event.queue or "": state}), then_us
 
-    def _published(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
+    def _after_publish(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
         (event,) = call.events
         place, key = event.queue or "", event.deduplication_id or event.body_hash or ""
         first = world.first.get((place, key))
@@ -342,7 +342,7 @@ class _Search:
             or any(purge.queue == place and first.from_us <= purge.ended_at_us for purge in self._purges)
         )
 
-    def _received(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
+    def _after_receive(self, call: Call, world: SystemState, at_us: int) -> Iterator[SystemState]:
         name = call.events[0].queue or ""
         is_dlq = name in self._expectation.dead_letter_queues.values()
         answer = [self._entry(event, is_dlq=is_dlq) for event in call.events]
@@ -352,15 +352,15 @@ class _Search:
                 yield replace(world, queues={**world.queues, name: state})
             if not queue.may_be_new(attempt_id, at_us, min(call.until_us, call.from_us + _UNANSWERED_WITHIN_US)):
                 return
-        for before in self._buried(world, name, at_us):
-            for after in self._taken(before, name, answer, at_us):
+        for before in self._after_burials(world, name, at_us):
+            for after in self._after_taking(before, name, answer, at_us):
                 if attempt_id is not None:
                     state = after.queues[name].remembering(attempt_id, before.queues[name], from_us=call.from_us)
                     yield replace(after, queues={**after.queues, name: state})
                 else:
                     yield after
 
-    def _buried(self, world: SystemState, dead_letter_queue: str, at_us: int) -> Sequence[SystemState]:
+    def _after_burials(self, world: SystemState, dead_letter_queue: str, at_us: int) -> Sequence[SystemState]:
         """Return the worlds there may be when a DLQ is looked at.
 
         A receive that brought nothing, or another group, moves dead letters too.
@@ -368,24 +368,24 @@ class _Search:
         worlds = [world]
         for source, dlq in self._expectation.dead_letter_queues.items():
             if dlq == dead_letter_queue:
-                worlds = [after for before in worlds for after in self._taken(before, source, [], at_us)]
+                worlds = [after for before in worlds for after in self._after_taking(before, source, [], at_us)]
         return worlds
 
-    def _found_empty(self, name: str, world: SystemState, at_us: int) -> Iterator[SystemState]:
+    def _after_empty_answer(self, name: str, world: SystemState, at_us: int) -> Iterator[SystemState]:
         """Yield the worlds in which a queue holds nothing more: of a DLQ at all, else of what a move task brought."""
         is_dlq = name in self._expectation.dead_letter_queues.values()
-        for after in [world] if is_dlq else self._taken(world, name, [], at_us):
+        for after in [world] if is_dlq else self._after_taking(world, name, [], at_us):
             if not any(
                 copy.place in ("waiting", "held") and (is_dlq or copy.is_moved) for copy in after.queues[name].copies
             ):
                 yield after
 
-    def _moved(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
+    def _after_moves(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
         """Yield what every next step of a move task may leave, and when."""
         for number, move in enumerate(self._moves):
             latest_us = min(until_us, move.ended_at_us) if move.is_finished else until_us
             for at_us in _instants(world, None, max(from_us, move.began_at_us), latest_us):
-                for before in self._buried(world, move.source, at_us):
+                for before in self._after_burials(world, move.source, at_us):
                     taken = before.queues[move.source].moving(number, at_us)
                     if taken is not None:
                         state, copy = taken
@@ -393,7 +393,7 @@ class _Search:
                         queues[move.destination] = queues[move.destination].with_moved(copy)
                         yield replace(before, queues=queues), at_us
 
-    def _purged(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
+    def _after_purges(self, world: SystemState, from_us: int, until_us: int) -> Iterator[tuple[SystemState, int]]:
         """Yield what every next step of a purge may leave, and when: it removes one message after the other."""
         for purge in self._purges:
             at_us = max(from_us, purge.began_at_us)
@@ -405,7 +405,9 @@ class _Search:
                 if copy.place in ("waiting", "held"):
                     yield replace(world, queues={**world.queues, purge.queue: state.removing(position)}), at_us
 
-    def _taken(self, world: SystemState, name: str, answer: list[Received], at_us: int) -> Iterator[SystemState]:
+    def _after_taking(
+        self, world: SystemState, name: str, answer: list[AnsweredMessage], at_us: int
+    ) -> Iterator[SystemState]:
         queue = world.queues.get(name)
         if queue is not None:
             for state, dead in queue.receiving(answer, at_us):
@@ -432,11 +434,11 @@ class _Search:
                     after = replace(world, queues={**world.queues, name: state}, lost={**world.lost, name: count - 1})
                     yield self._with_dead(after, name, dead), at_us
 
-    def _entry(self, event: Event, *, is_dlq: bool) -> Received:
+    def _entry(self, event: Event, *, is_dlq: bool) -> AnsweredMessage:
         seconds = event.visibility_timeout_seconds
         if seconds is None:
             seconds = self._expectation.visibility_timeout_seconds.get(event.queue or "", 0)
-        return Received(
+        return AnsweredMessage(
             idx=event.idx if event.idx is not None else 0,
             sqs_message_id=event.sqs_message_id,
             sqs_sequence_number=None if is_dlq else event.sqs_sequence_number,
@@ -469,8 +471,8 @@ def _instants(world: SystemState, call: Call | None, from_us: int, until_us: int
     return sorted(instant for instant in instants if from_us <= instant <= until_us)
 
 
-def _bounded(world: SystemState, call: Call) -> SystemState:
+def _bound_world(world: SystemState, call: Call) -> SystemState:
     """Return the world, in which everything so far happened before this call was answered."""
     first = {key: replace(opened, until_us=min(opened.until_us, call.until_us)) for key, opened in world.first.items()}
-    queues = {name: queue.answered_by(call.until_us) for name, queue in world.queues.items()}
+    queues = {name: queue.settle_attempts(call.until_us) for name, queue in world.queues.items()}
     return replace(world, first=first, queues=queues)

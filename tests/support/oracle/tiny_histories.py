@@ -368,17 +368,17 @@ _FULL_STEPS = (
 )
 
 
-def mutated(history: TinyHistory, seed: int, *, is_full: bool = False) -> TinyHistory:
+def mutate_history(history: TinyHistory, seed: int, *, is_full: bool = False) -> TinyHistory:
     """Return the history with one thing changed; it may still be possible."""
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
     if is_full and history.around.moves and rng.random() < 0.4:
         return replace(history, around=_other_moves(history.around, rng))
     events = list(history.events)
     rng.choice((*_MUTATIONS, *_ATTEMPT_MUTATIONS) if is_full else _MUTATIONS)(events, rng)
-    return replace(history, events=_named(events)) if _is_causal(events) else history
+    return replace(history, events=_name_handles(events)) if _is_causal(events) else history
 
 
-def _named(events: Sequence[Event]) -> tuple[Event, ...]:
+def _name_handles(events: Sequence[Event]) -> tuple[Event, ...]:
     """Return the events, each use of a handle with the message that came with it: a recorder has it from there."""
     of_handle = {event.receipt_handle_hash: event for event in events if event.kind == Kind.RECEIVED}
     return tuple(
@@ -454,11 +454,11 @@ def _shift(events: list[Event], rng: random.Random) -> None:
 
 
 def _confirm(events: list[Event], rng: random.Random) -> None:
-    def confirmed(event: Event) -> Event:
+    def confirm(event: Event) -> Event:
         answered_us = event.responded_at_us or (event.invoked_at_us or 0) + 4_000
         return replace(event, outcome=Outcome.OK.value, responded_at_us=answered_us)
 
-    _change(events, rng, Kind.DELETED, confirmed)
+    _change(events, rng, Kind.DELETED, confirm)
 
 
 def _again(events: list[Event], rng: random.Random) -> None:
@@ -538,13 +538,13 @@ def _other_handle(events: list[Event], rng: random.Random) -> None:
     """Let a delete or a visibility change use the handle of another receive from its queue."""
     kind = rng.choice((Kind.DELETED, Kind.VISIBILITY_CHANGED))
 
-    def changed(event: Event) -> Event:
+    def change_handle(event: Event) -> Event:
         others = [other for other in events if other.kind == Kind.RECEIVED and other.queue == event.queue]
         other = rng.choice(others) if others else event
         same = ("receipt_handle_hash", "sqs_message_id", "idx")
         return replace(event, **{name: getattr(other, name) for name in same})
 
-    _change(events, rng, kind, changed)
+    _change(events, rng, kind, change_handle)
 
 
 _MUTATIONS = (
@@ -553,7 +553,7 @@ _MUTATIONS = (
 )
 
 
-def _repeated(events: list[Event], rng: random.Random) -> None:
+def _repeat_answer(events: list[Event], rng: random.Random) -> None:
     """Let an answer come once more by its attempt id."""
     calls = sorted({event.call_id or "" for event in events if event.receive_request_attempt_id is not None})
     if calls:
@@ -584,4 +584,4 @@ def _new_handle(events: list[Event], rng: random.Random) -> None:
         events[position] = replace(events[position], receipt_handle_hash="new handle")
 
 
-_ATTEMPT_MUTATIONS = (_repeated, _repeated, _other_attempt, _new_handle, _shift, _again)
+_ATTEMPT_MUTATIONS = (_repeat_answer, _repeat_answer, _other_attempt, _new_handle, _shift, _again)

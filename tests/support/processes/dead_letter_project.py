@@ -98,7 +98,7 @@ class DeadLetterProject:
         name = "ApproximateNumberOfMessagesNotVisible"
         return int(self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
 
-    def seen(self, url: str) -> list[Place]:
+    def peek(self, url: str) -> list[Place]:
         """Return what a queue holds, each group in order, and leave it there: for queues of at most ten messages."""
         received = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=30)
         messages = received.get("Messages", [])
@@ -112,4 +112,4 @@ class DeadLetterProject:
     def survivors(self) -> list[Place]:
         """Return what is in one of the queues at least, once nothing is held any more."""
         self._await_free()
-        return sorted(set(self.seen(self.queue)) | set(self.seen(self.dead)))
+        return sorted(set(self.peek(self.queue)) | set(self.peek(self.dead)))

@@ -61,7 +61,7 @@ class MessagingProcess:
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
 
-    def ended(self) -> int:
+    def wait_for_exit(self) -> int:
         """Wait for its end and return its exit code; below zero the signal that ended it."""
         eventually(lambda: not self.is_running, timeout_seconds=PATIENCE_SECONDS, describe="the process to end")
         assert self._process.exitcode is not None
@@ -70,20 +70,20 @@ class MessagingProcess:
     def stop(self) -> None:
         """Send it SIGTERM, on which it is to end with 0."""
         self.send(signal.SIGTERM)
-        assert self.ended() == 0, self.log
+        assert self.wait_for_exit() == 0, self.log
 
     @property
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8")
 
-    def logged(self, event: str) -> list[dict[str, Any]]:
+    def log_entries(self, event: str) -> list[dict[str, Any]]:
         lines = [line for line in self.log.splitlines() if line.startswith("{")]
         return [entry for entry in map(json.loads, lines) if entry["event"] == event]
 
     def await_logged(self, event: str) -> dict[str, Any]:
         def matching() -> list[dict[str, Any]]:
-            assert self.is_running or self.logged(event), self.log
-            return self.logged(event)
+            assert self.is_running or self.log_entries(event), self.log
+            return self.log_entries(event)
 
         return eventually(matching, timeout_seconds=PATIENCE_SECONDS, describe=f"the process to say {event!r}")[0]
 

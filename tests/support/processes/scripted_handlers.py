@@ -15,7 +15,7 @@ class Base(DeclarativeBase):
     """The table of what was done."""
 
 
-class Deed(Base):
+class HandledEvent(Base):
     """One event that was handled, in the order they were; nothing in the database keeps it from being there twice."""
 
     __tablename__ = "deeds"
@@ -68,7 +68,9 @@ def do(session: Session, event: Event, context: Context) -> Outcome:
     if not Path(data.get("needs", "/")).exists():
         return Reject(f"it was told to be refused while there is no {data['needs']}")
     session.add(
-        Deed(consumer=context.consumer, group=event.group, seq=context.seq, pid=os.getpid(), attempt=context.attempt)
+        HandledEvent(
+            consumer=context.consumer, group=event.group, seq=context.seq, pid=os.getpid(), attempt=context.attempt
+        )
     )
     session.flush()
     if "gate" in data and context.attempt == 1:

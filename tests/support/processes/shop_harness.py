@@ -96,7 +96,7 @@ class ShopHarness:
         self.end_groups()
         self.run_out_lease()
         with self.relay("--until-empty") as successor:
-            assert successor.ended() == 0, successor.log
+            assert successor.wait_for_exit() == 0, successor.log
 
     def rows(self) -> list[dict[str, Any]]:
         columns = tables.messages.c
@@ -111,7 +111,7 @@ class ShopHarness:
 
         eventually(all_are_sent, timeout_seconds=PATIENCE_SECONDS, describe="everything to be sent")
 
-    def committed(self) -> dict[str, list[str]]:
+    def committed_bodies(self) -> dict[str, list[str]]:
         """Return the bodies in the outbox of each group, in the order of its numbers."""
         bodies = defaultdict(list)
         for row in self.rows():
@@ -146,7 +146,7 @@ class ShopHarness:
         return dict(got)
 
     def events(self) -> list[history.Event]:
-        return recorded(self.history)
+        return read_recording(self.history)
 
     def findings(self) -> dict[str, Finding]:
         return findings(self.events(), self._expectation)
@@ -159,7 +159,7 @@ class ShopHarness:
         return Expectation(run=f"epoch-{epoch}", queues=(QUEUE,), visibility_timeout_seconds=timeouts)
 
 
-def recorded(folder: Path) -> list[history.Event]:
+def read_recording(folder: Path) -> list[history.Event]:
     return [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
 
 
@@ -182,7 +182,7 @@ def findings(
 
 
 @contextlib.contextmanager
-def opened(
+def open_shop(
     engine: Engine, emulated: localstack.Running, folder: Path, topic_name: str | None = None
 ) -> Iterator[ShopHarness]:
     """Yield a shop with a topic of its own, unless it is given the name of one."""

@@ -30,8 +30,8 @@ from sluice.recorder.journal import Journal
 from sluice.recorder.recorder import Recorder, host_name
 from tests.support.endpoints.tcp_proxy import TcpProxy
 from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
-from tests.support.processes.scripted_handlers import Base, Deed, Gate
-from tests.support.processes.shop_harness import findings, recorded
+from tests.support.processes.scripted_handlers import Base, Gate, HandledEvent
+from tests.support.processes.shop_harness import findings, read_recording
 
 _EXPECTED_WARNINGS = ("C7",)  # numbers are published out of turn to make gaps
 _RUN = "epoch-1"
@@ -177,12 +177,14 @@ class WorkerFleet:
         done = defaultdict(list)
         with engines.reading(self.engine) as connection:
             for group, seq in connection.execute(
-                select(Deed.group, Deed.seq).where(Deed.consumer == consumer).order_by(Deed.id)
+                select(HandledEvent.group, HandledEvent.seq)
+                .where(HandledEvent.consumer == consumer)
+                .order_by(HandledEvent.id)
             ):
                 done[group].append(seq)
         return dict(done)
 
-    def expected(self) -> dict[str, list[int]]:
+    def expected_numbers(self) -> dict[str, list[int]]:
         """Return the numbers of what was published, by group; end markers are left out."""
         return {
             group: [seq for seq, is_deed in enumerate(deeds, start=1) if is_deed]
@@ -198,7 +200,7 @@ class WorkerFleet:
             with engines.reading(self.engine) as connection:
                 passed = dict(connection.execute(ours).all())
             is_past = all(passed.get(group, 0) >= len(deeds) for group, deeds in self._published.items())
-            return is_past and _count(self.effects(consumer)) >= _count(self.expected())
+            return is_past and _count(self.effects(consumer)) >= _count(self.expected_numbers())
 
         eventually(is_done, timeout_seconds=PATIENCE_SECONDS, describe="everything to be done")
 
@@ -233,7 +235,7 @@ class WorkerFleet:
             QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0, MessageSystemAttributeNames=["All"]
         )
         with self.command("dlq", "redrive", "--consumer", name, "--yes") as redrive:
-            assert redrive.ended() == 0, redrive.log
+            assert redrive.wait_for_exit() == 0, redrive.log
 
     def parked_count(self) -> int:
         parked, groups = tables.parked, tables.groups
@@ -244,7 +246,7 @@ class WorkerFleet:
 
     def events(self) -> list[history.Event]:
         self._journal.flush()
-        return recorded(self.history)
+        return read_recording(self.history)
 
     def receive_counts(self) -> Counter[int]:
         """Return how many messages came at most so often, by receive count."""
@@ -273,7 +275,7 @@ class WorkerFleet:
     def assert_all_done(self) -> None:
         """Every message had its effect once, in the order of its group; nothing is left anywhere."""
         for name, url in self.urls.items():
-            assert self.effects(name) == self.expected()
+            assert self.effects(name) == self.expected_numbers()
             assert self.counts(url) == (0, 0, 0)
             assert self.counts(self.dead_letter_urls[name]) == (0, 0, 0)
         assert self.parked_count() == 0
@@ -304,7 +306,7 @@ class DatabaseLine(TcpProxy):
 
 
 @contextlib.contextmanager
-def opened(
+def open_fleet(
     engine: Engine,
     emulated: localstack.Running,
     folder: Path,

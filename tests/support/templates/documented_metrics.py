@@ -56,7 +56,7 @@ _IDS = re.compile(r"\b[a-z]\w*")  # functions are upper-case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedMetric:
     """A metric as something names it."""
 
     namespace: str
@@ -65,7 +65,7 @@ class Named:
     statistic: str
 
 
-def of_graphs(widgets: list[Any]) -> Iterator[tuple[str, list[Named], list[str]]]:
+def of_graphs(widgets: list[Any]) -> Iterator[tuple[str, list[NamedMetric], list[str]]]:
     """Yield of each graph of a dashboard its title, the metrics it names, and the faults of its expressions."""
     for widget in widgets:
         properties = widget["properties"]
@@ -79,13 +79,13 @@ def of_graphs(widgets: list[Any]) -> Iterator[tuple[str, list[Named], list[str]]
         )
 
 
-def _graphed(row: list[Any]) -> Named:
+def _graphed(row: list[Any]) -> NamedMetric:
     namespace, name, *pairs, options = row
     dimensions = tuple(zip(pairs[::2], pairs[1::2], strict=True))
-    return Named(namespace=namespace, name=name, dimensions=dimensions, statistic=options.get("stat", "Average"))
+    return NamedMetric(namespace=namespace, name=name, dimensions=dimensions, statistic=options.get("stat", "Average"))
 
 
-def of_alarm(properties: dict[str, Any]) -> tuple[list[Named], list[str]]:
+def of_alarm(properties: dict[str, Any]) -> tuple[list[NamedMetric], list[str]]:
     """Return the metrics an alarm or a scaling policy names, and the faults of its expressions."""
     if "Metrics" not in properties:
         return [_named(properties, properties["Statistic"])], []
@@ -95,9 +95,11 @@ def of_alarm(properties: dict[str, Any]) -> tuple[list[Named], list[str]]:
     return [_named(stat["Metric"], stat["Stat"]) for stat in stats], _faults(expressions, {e["Id"] for e in queries})
 
 
-def _named(metric: dict[str, Any], statistic: str) -> Named:
+def _named(metric: dict[str, Any], statistic: str) -> NamedMetric:
     dimensions = tuple((entry["Name"], entry["Value"]) for entry in metric["Dimensions"])
-    return Named(namespace=metric["Namespace"], name=metric["MetricName"], dimensions=dimensions, statistic=statistic)
+    return NamedMetric(
+        namespace=metric["Namespace"], name=metric["MetricName"], dimensions=dimensions, statistic=statistic
+    )
 
 
 def _faults(expressions: list[str], ids: set[str]) -> list[str]:
@@ -109,7 +111,7 @@ def _faults(expressions: list[str], ids: set[str]) -> list[str]:
     ]
 
 
-def faults(named: Named, found: list[Resource]) -> list[str]:
+def faults(named: NamedMetric, found: list[Resource]) -> list[str]:
     """Return what is wrong with a metric, in a sentence each: nobody reports it, or of no resource there is."""
     names = tuple(name for name, _ in named.dimensions)
     known = DOCUMENTED.get((named.namespace, names), set())

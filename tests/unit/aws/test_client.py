@@ -41,7 +41,7 @@ from sluice.clock import eventually, wall_us
 from sluice.errors import ConfigError
 from sluice.saboteurs import sabotage
 from tests.support.endpoints import fake_aws, raw_server
-from tests.support.endpoints.capturing_server import Captured, Reply, capturing
+from tests.support.endpoints.capturing_server import CapturedRequest, Reply, capturing
 from tests.support.endpoints.raw_server import End
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
@@ -225,7 +225,7 @@ def _http(body: bytes | str, status: str = "200 OK", *headers: str, length: int 
     return "\r\n".join([*lines, "", ""]).encode() + content
 
 
-def _published(successful: str, failed: str = "<Failed/>", more: str = "") -> str:
+def _publish_response(successful: str, failed: str = "<Failed/>", more: str = "") -> str:
     return (
         '<?xml version="1.0"?><PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/">'
         f"<PublishBatchResult>{failed}<Successful>{successful}</Successful>{more}</PublishBatchResult>"
@@ -254,17 +254,20 @@ ANSWERS: dict[str, tuple[bytes, End]] = {
     "json, bad base64": (_http(json.dumps(_SQS_OK).replace("AAH/", "A")), End.KEPT),
     "json, not utf-8": (_http(b'{"Messages":[{"Body":"\xff"}]}'), End.KEPT),
     "json, half": (_http(json.dumps(_SQS_OK)[:40]), End.KEPT),
-    "xml": (_http(_published(_MEMBER)), End.KEPT),
-    "xml, failures": (_http(_published(_MEMBER, _SNS_FAILED)), End.KEPT),
-    "xml, unknown": (_http(_published(_MEMBER.replace("<Id>", "<New>1</New><Id>"), more="<More>1</More>")), End.KEPT),
-    "xml, one indented": (_http(_published(_MEMBER + _MEMBER.replace("><", ">\n <"))), End.KEPT),
-    "xml, the first indented": (_http(_published(_MEMBER.replace("><", ">\n <") + _MEMBER)), End.KEPT),
-    "xml, a raw >": (_http(_published(_MEMBER.replace(">m<", ">m>n<"))), End.KEPT),
-    "xml, two lists": (_http(_published(_MEMBER, "<Failed/><Failed/>")), End.KEPT),
-    "xml, not a member": (_http(_published(_MEMBER.replace("member", "entry"))), End.KEPT),
-    "xml, of another": (_http(_published(_MEMBER).replace("PublishBatch", "Publish")), End.KEPT),
-    "xml, half": (_http(_published(_MEMBER)[:90]), End.KEPT),
-    "xml, no metadata": (_http(_published(_MEMBER).replace("ResponseMetadata", "Other")), End.KEPT),
+    "xml": (_http(_publish_response(_MEMBER)), End.KEPT),
+    "xml, failures": (_http(_publish_response(_MEMBER, _SNS_FAILED)), End.KEPT),
+    "xml, unknown": (
+        _http(_publish_response(_MEMBER.replace("<Id>", "<New>1</New><Id>"), more="<More>1</More>")),
+        End.KEPT,
+    ),
+    "xml, one indented": (_http(_publish_response(_MEMBER + _MEMBER.replace("><", ">\n <"))), End.KEPT),
+    "xml, the first indented": (_http(_publish_response(_MEMBER.replace("><", ">\n <") + _MEMBER)), End.KEPT),
+    "xml, a raw >": (_http(_publish_response(_MEMBER.replace(">m<", ">m>n<"))), End.KEPT),
+    "xml, two lists": (_http(_publish_response(_MEMBER, "<Failed/><Failed/>")), End.KEPT),
+    "xml, not a member": (_http(_publish_response(_MEMBER.replace("member", "entry"))), End.KEPT),
+    "xml, of another": (_http(_publish_response(_MEMBER).replace("PublishBatch", "Publish")), End.KEPT),
+    "xml, half": (_http(_publish_response(_MEMBER)[:90]), End.KEPT),
+    "xml, no metadata": (_http(_publish_response(_MEMBER).replace("ResponseMetadata", "Other")), End.KEPT),
     "refused, json": (_http(_ERROR, "400 Bad Request", "x-amzn-query-error: AWS.Old.Gone;Sender"), End.KEPT),
     "refused, new json": (_http(_ERROR, "400 Bad Request"), End.KEPT),
     "refused, xml": (_http(_XML_ERROR, "404 Not Found"), End.KEPT),
@@ -337,7 +340,7 @@ _ANOTHER_FORM = ("json, no list", "json, bad base64")
 """Answers of which botocore makes a traceback of its own or of Python's."""
 
 
-def _expected(service: str, case: str, of_boto3: Any) -> Any:
+def _expected_result(service: str, case: str, of_boto3: Any) -> Any:
     """Return what the light client has to do where boto3 does that: it is stricter with half an answer."""
     if case in _CUT:
         return "ConnectionClosedError"
@@ -362,14 +365,14 @@ def test_an_answer_means_what_botocore_makes_of_it(
             eventually(
                 partial(_has_ended, server, ended_count), timeout_seconds=30, describe="the connection has ended"
             )
-    server.answer, server.end = _http(_published(_MEMBER) if service == "sns" else "{}"), End.KEPT
+    server.answer, server.end = _http(_publish_response(_MEMBER) if service == "sns" else "{}"), End.KEPT
     seconds = 30 if is_silent else 0  # a busy machine may not answer in a short time: such a client asks again
     afterwards = [
         eventually(partial(_outcome, client, service), timeout_seconds=seconds, describe="an answer", until=_is_answer)
         for client in (plain, fast)
     ]
 
-    expected = _expected(service, case, outcomes[0])
+    expected = _expected_result(service, case, outcomes[0])
     assert [came[0] if isinstance(expected, str) else came for came in outcomes[1:]] == [expected] * 2
     assert afterwards[0] == afterwards[1]
 
@@ -458,7 +461,7 @@ def test_a_connection_that_is_not_taken_is_what_botocore_says() -> None:
 _OLD_ROOT = ("-subj", "/CN=Old root", "-addext", "basicConstraints=CA:TRUE", "-config", "root")
 
 
-def _certified(folder: Path, name: str) -> Path:
+def _make_certificate(folder: Path, name: str) -> Path:
     """Return a file with a server's key and certificate; `ca.pem` is its root, as tools made them long ago."""
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
@@ -489,7 +492,7 @@ def test_a_certificate_is_taken_where_botocore_takes_it(
     name: str, bundles: dict[str, str], outcome: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A company's root may lack what RFC 5280 asks for, and Python's own default then refuses it; botocore does not."""
-    certificate = _certified(tmp_path, name)
+    certificate = _make_certificate(tmp_path, name)
     for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(variable, raising=False)
     for variable, bundle in bundles.items():
@@ -502,7 +505,7 @@ def test_a_certificate_is_taken_where_botocore_takes_it(
 
 def test_the_bundle_is_that_of_the_sessions_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a program names the profile `default` and the environment another one."""
-    certificate = _certified(tmp_path, "IP:127.0.0.1")
+    certificate = _make_certificate(tmp_path, "IP:127.0.0.1")
     keys = "aws_access_key_id=a\naws_secret_access_key=b\n"
     config = tmp_path / "config"
     config.write_text(f"[default]\n{keys}ca_bundle={tmp_path / 'ca.pem'}\n[profile other]\n{keys}", encoding="ascii")
@@ -512,7 +515,7 @@ def test_the_bundle_is_that_of_the_sessions_profile(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("AWS_PROFILE", "other")
     boto3.setup_default_session(profile_name="default")
     with capturing(lambda _: Reply(), certificate=certificate) as server:
-        client = _opened(server.url)
+        client = _open(server.url)
         outcome = _outcome(client, "sqs")
 
     assert isinstance(client, LightSqs)
@@ -531,7 +534,7 @@ def test_a_bundle_that_cannot_be_read_is_what_botocore_says(
     if content is not None:
         bundle.write_text(content, encoding="ascii")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
-    client = _opened("https://127.0.0.1:1")
+    client = _open("https://127.0.0.1:1")
 
     assert isinstance(client, BaseClient)
     assert _outcome(client, "sqs") == _outcome(_client("sqs", "https://127.0.0.1:1"), "sqs")
@@ -540,7 +543,7 @@ def test_a_bundle_that_cannot_be_read_is_what_botocore_says(
 # When boto3 does it
 
 
-def _refused(params: dict[str, Any], client: Any, name: str) -> tuple[str, str]:
+def _refusal_of(params: dict[str, Any], client: Any, name: str) -> tuple[str, str]:
     with pytest.raises(Exception) as caught:  # noqa: PT011 (which it is, is compared)
         getattr(client, name)(**params)
     return type(caught.value).__qualname__, str(caught.value)
@@ -569,7 +572,7 @@ def test_a_parameter_that_is_missing_is_refused_by_botocore() -> None:
 def _check_refused(name: str, params: dict[str, Any]) -> None:
     """Check that botocore refuses a call of both clients alike, and nothing is sent."""
     with capturing(lambda _: Reply()) as server:
-        plain, fast = (_refused(params, client, name) for client in _both("sqs", server.url))
+        plain, fast = (_refusal_of(params, client, name) for client in _both("sqs", server.url))
 
     assert fast == plain
     assert plain[0] == "ParamValidationError"
@@ -593,7 +596,7 @@ def test_an_answer_as_sns_writes_it_is_read_without_botocore() -> None:
     operation = (
         boto3.Session().client("sns", region_name="eu-west-1").meta.service_model.operation_model("PublishBatch")
     )
-    body = _published(_MEMBER)
+    body = _publish_response(_MEMBER)
     indented = body.replace("><", ">\n  <")
 
     answers = [codec.answer(operation)(text.encode(), {}) for text in (body, indented)]
@@ -616,12 +619,12 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
 
 
-def _opened(url: str | None = "https://example.invalid", *, kind: str = "light", **options: Any) -> Any:
+def _open(url: str | None = "https://example.invalid", *, kind: str = "light", **options: Any) -> Any:
     config = sdk.config().merge(Config(**options))
     return open_client("sqs", endpoint_url=url, region="eu-west-1", config=config, kind=kind)
 
 
-def _instrumented(monkeypatch: pytest.MonkeyPatch) -> None:
+def _instrument(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name in ((BaseClient, "_make_api_call"), (Endpoint, "prepare_request")):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # what is put back afterwards
     instrumentor = BotocoreInstrumentor()  # type: ignore[no-untyped-call]
@@ -629,7 +632,7 @@ def _instrumented(monkeypatch: pytest.MonkeyPatch) -> None:
     instrumentor.instrument()
 
 
-def _debugged(monkeypatch: pytest.MonkeyPatch) -> None:
+def _log_debug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("botocore"), "level", logging.DEBUG)
     logging.getLogger("botocore")._cache.clear()  # type: ignore[attr-defined] # of levels
 
@@ -641,8 +644,8 @@ def _set(name: str, value: str) -> Callable[[pytest.MonkeyPatch], None]:
 @pytest.mark.parametrize(
     "configure",
     [
-        _instrumented,
-        _debugged,
+        _instrument,
+        _log_debug,
         _set("HTTPS_PROXY", "http://127.0.0.1:9"),
         _set("AWS_RETRY_MODE", "adaptive"),
         _set("AWS_USE_FIPS_ENDPOINT", "true"),
@@ -654,10 +657,10 @@ def _set(name: str, value: str) -> Callable[[pytest.MonkeyPatch], None]:
 def test_a_program_that_needs_boto3s_hooks_is_given_its_client(
     configure: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_light_before = isinstance(_opened(None), LightSqs)
+    is_light_before = isinstance(_open(None), LightSqs)
     configure(monkeypatch)
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-    client = _opened(None)
+    client = _open(None)
     monkeypatch.undo()
     logging.getLogger("botocore")._cache.clear()  # type: ignore[attr-defined] # of levels
 
@@ -675,23 +678,23 @@ def test_a_program_that_needs_boto3s_hooks_is_given_its_client(
     ],
 )
 def test_a_client_that_is_configured_otherwise_is_boto3s(options: dict[str, Any]) -> None:
-    assert isinstance(_opened(**options), BaseClient)
+    assert isinstance(_open(**options), BaseClient)
 
 
 @pytest.mark.parametrize("path", ["", "/", "/a/b/", "/a%20b"])
 def test_a_path_that_is_signed_as_it_is_written_is_no_hindrance(path: str) -> None:
-    assert isinstance(_opened(f"https://example.invalid{path}"), LightSqs)
+    assert isinstance(_open(f"https://example.invalid{path}"), LightSqs)
 
 
 @pytest.mark.parametrize("path", ["//", "/a//b", "/a/../b", "/./", "/a b", "/ü"])
 def test_a_path_that_is_signed_otherwise_than_it_is_written_stays_boto3s(path: str) -> None:
-    assert isinstance(_opened(f"https://example.invalid{path}"), BaseClient)
+    assert isinstance(_open(f"https://example.invalid{path}"), BaseClient)
 
 
 def test_nobody_can_listen_to_a_light_client() -> None:
     """A recorder or a saboteur would miss its calls, and say nothing."""
     with pytest.raises(AttributeError, match="events"):
-        sabotage([_opened()], "drop-messages")
+        sabotage([_open()], "drop-messages")
 
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
@@ -724,7 +727,7 @@ def test_no_credentials_are_what_botocore_says(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
 
-    assert _outcome(_opened(), "sqs")[0] == "NoCredentialsError"
+    assert _outcome(_open(), "sqs")[0] == "NoCredentialsError"
 
 
 def test_credentials_are_read_for_each_call() -> None:
@@ -754,7 +757,7 @@ def test_threads_have_a_connection_each() -> None:
     """The server answers nobody until all have asked."""
     everybody = threading.Barrier(12)
 
-    def reply(_: Captured) -> Reply:
+    def reply(_: CapturedRequest) -> Reply:
         everybody.wait(20)
         return Reply()
 
@@ -812,4 +815,4 @@ def test_the_simulators_server_answers_alike() -> None:
 
 def test_a_kind_of_client_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="client is 'bot3', allowed are light and boto3"):
-        _opened(kind="bot3")
+        _open(kind="bot3")

@@ -39,7 +39,7 @@ class _Raw(io.BytesIO):
         return [self.read()]
 
 
-def _answered(request: Any, **_: object) -> AWSResponse:
+def _answer_from_sink(request: Any, **_: object) -> AWSResponse:
     return AWSResponse(request.url, 200, {}, _Raw(sink.answer(request.body.encode())))
 
 
@@ -48,7 +48,7 @@ def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.M
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     sns = publisher.client("http://127.0.0.1:9", "eu-central-1", kind=BOTO3)
-    sns.meta.events.register("before-send.sns.PublishBatch", _answered)
+    sns.meta.events.register("before-send.sns.PublishBatch", _answer_from_sink)
     publish = Publisher(sns, "arn:aws:sns:eu-central-1:000000000000:t.fifo")
 
     outcomes = publish.publish([_head("g1"), _head("g2"), _head("g3")])
@@ -60,7 +60,7 @@ def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.M
     )
 
 
-def _sourced(request: Any, event_name: str, **_: object) -> AWSResponse:
+def _answer_from_source(request: Any, event_name: str, **_: object) -> AWSResponse:
     return AWSResponse(request.url, 200, {}, _Raw(source.answer(event_name.rpartition(".")[2], request.body)))
 
 
@@ -69,7 +69,7 @@ def test_the_benchmarks_queue_brings_the_messages_of_many_groups_in_turn(monkeyp
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     sqs = queue.client("http://127.0.0.1:9", "eu-central-1", connections=1, kind=BOTO3)
-    sqs.meta.events.register("before-send.sqs", _sourced)
+    sqs.meta.events.register("before-send.sqs", _answer_from_source)
     endless = Queue(sqs, "http://127.0.0.1:9/0/q.fifo")
 
     received = [endless.receive(attempt_id=None, wait_seconds=1) for _ in range(3)]

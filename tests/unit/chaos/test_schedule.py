@@ -7,8 +7,8 @@ import pytest
 
 from sluice.errors import ConfigError
 from spark_load.faults.shapes import NETWORK
-from tests.chaos.run import Settings, chosen
-from tests.chaos.system.producers import Task, tried
+from tests.chaos.run import Settings, choose_kinds
+from tests.chaos.system.producers import Task, read_journal_states
 
 _SETTINGS = Settings(seed=11, seconds=14, producers=2)
 
@@ -27,7 +27,7 @@ def test_every_kind_of_fault_comes_and_the_schedule_follows_from_the_seed(seed: 
 def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
     """A kind nobody knows, and a schedule without time."""
     with pytest.raises(ConfigError, match="--faults is nonsense, allowed are kill, terminate"):
-        chosen(["kill", "nonsense"])
+        choose_kinds(["kill", "nonsense"])
     with pytest.raises(ConfigError, match=r"--seconds is 1 with a fault every 1\.5 s, allowed is more than 1 s"):
         _ = replace(_SETTINGS, seconds=1).faults
 
@@ -60,4 +60,4 @@ def test_a_line_that_a_kill_cut_short_is_left_out_of_what_was_tried(tmp_path: Pa
         '{"ids": ["a", "b"], "tried": "begun"}\n{"ids": ["a"], "tried": "committed"}\n{"ids": ["b"], "tri'
     )
 
-    assert tried(tmp_path) == {"a": "committed", "b": "begun"}
+    assert read_journal_states(tmp_path) == {"a": "committed", "b": "begun"}

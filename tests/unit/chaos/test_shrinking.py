@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.chaos.shrinking import shrunk
+from tests.chaos.shrinking import shrink
 
 
 def test_what_matters_is_left_and_nothing_else() -> None:
@@ -11,14 +11,14 @@ def test_what_matters_is_left_and_nothing_else() -> None:
     def fails(faults: Sequence[int], messages: Sequence[int]) -> bool:
         return {3, 17} <= set(faults) and 11 in messages
 
-    least = shrunk(range(20), range(30), fails, tries_max=500)
+    least = shrink(range(20), range(30), fails, tries_max=500)
 
     assert (least.faults, least.messages, least.is_least) == ((3, 17), (11,), True)
     assert least.tries < 100
 
 
 def test_what_fails_without_any_is_cut_down_to_none() -> None:
-    least = shrunk((1, 2, 3), (4,), lambda *_: True, tries_max=50)
+    least = shrink((1, 2, 3), (4,), lambda *_: True, tries_max=50)
 
     assert (least.faults, least.messages) == ((), ())
 
@@ -29,7 +29,7 @@ def test_with_few_tries_it_is_said_that_more_may_be_left_out() -> None:
     def fails(faults: Sequence[int], messages: Sequence[int]) -> bool:
         return {3, 17} <= set(faults)
 
-    least = shrunk(range(20), range(30), fails, tries_max=5)
+    least = shrink(range(20), range(30), fails, tries_max=5)
 
     assert (least.tries, least.is_least) == (5, False)
     assert fails(least.faults, least.messages)

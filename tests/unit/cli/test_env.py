@@ -13,13 +13,13 @@ from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS
 
 
-def _printed(*arguments: str) -> str:
+def _output_of(*arguments: str) -> str:
     ended = CliRunner().invoke(cli, ["env", *arguments], catch_exceptions=False, standalone_mode=False)
     return ended.stdout
 
 
 def test_every_environment_is_listed_with_its_consumers() -> None:
-    listed = json.loads(_printed("--json"))
+    listed = json.loads(_output_of("--json"))
 
     assert [row["environment"] for row in listed] == list(ENVIRONMENTS)
     assert listed[0] == {
@@ -32,7 +32,7 @@ def test_every_environment_is_listed_with_its_consumers() -> None:
 
 def test_an_environments_names_are_those_of_its_stacks() -> None:
     """Written by hand here, because operators type them."""
-    shown = json.loads(_printed("local", "--json"))
+    shown = json.loads(_output_of("local", "--json"))
 
     assert shown["topics"] == ["sluice-local-events.fifo"]
     assert shown["consumers"][0] == {
@@ -46,8 +46,8 @@ def test_an_environments_names_are_those_of_its_stacks() -> None:
 
 
 def test_tables_show_the_same() -> None:
-    assert "staging" in _printed()
-    assert "sluice-prod-audit-dlq.fifo" in _printed("prod")
+    assert "staging" in _output_of()
+    assert "sluice-prod-audit-dlq.fifo" in _output_of("prod")
 
 
 def test_what_others_have_to_allow_is_printed(tmp_path: Path) -> None:
@@ -65,25 +65,25 @@ def test_what_others_have_to_allow_is_printed(tmp_path: Path) -> None:
         "Resource": "arn:aws:sns:us-east-1:111122223333:sluice-dev-events.fifo",
     }
 
-    head, _, document = _printed("dev", "--policies", "--declaration", str(file)).partition("\n")
+    head, _, document = _output_of("dev", "--policies", "--declaration", str(file)).partition("\n")
 
     assert (head, json.loads(document)) == ("444455556666: policy of the producer's role", [statement])
-    assert json.loads(_printed("dev", "--policies", "--json", "--declaration", str(file))) == [
+    assert json.loads(_output_of("dev", "--policies", "--json", "--declaration", str(file))) == [
         {"owner": "444455556666", "attached_to": "the producer's role", "statements": [statement]}
     ]
-    assert _printed("local", "--policies") == (
+    assert _output_of("local", "--policies") == (
         "environment 'local' has nothing that somebody else would have to allow\n"
     )
 
 
 def test_policies_take_a_declared_account() -> None:
     with pytest.raises(ConfigError, match=r"account is None, allowed is twelve digits: policies name the account"):
-        _printed("prod", "--policies")
+        _output_of("prod", "--policies")
 
 
 def test_the_cost_of_a_volume_is_printed_with_the_largest_line_first() -> None:
     """Worked out by hand in `tests/unit/cost`: here that what is given arrives there, and all of it is printed."""
-    printed = _printed("cost", "prod", "--messages-per-month", "50M", "--size", "2k")
+    printed = _output_of("cost", "prod", "--messages-per-month", "50M", "--size", "2k")
     made = bill(ENVIRONMENTS["prod"], MonthlyMessages(messages=50_000_000, message_bytes=2_000))
 
     first, *_ = printed.splitlines()
@@ -98,7 +98,7 @@ def test_the_cost_of_a_volume_is_printed_with_the_largest_line_first() -> None:
 
 
 def test_the_cost_as_json_has_every_line_and_their_sum() -> None:
-    printed = json.loads(_printed("cost", "dev", "--json", "--messages-per-month", "1.5b", "--size", "2KiB"))
+    printed = json.loads(_output_of("cost", "dev", "--json", "--messages-per-month", "1.5b", "--size", "2KiB"))
 
     assert (printed["messages"], printed["message_bytes"]) == (1_500_000_000, 2_048)
     assert sum(printed["lines"].values()) == pytest.approx(printed["usd"])
@@ -107,8 +107,8 @@ def test_the_cost_as_json_has_every_line_and_their_sum() -> None:
 
 
 def test_an_environment_called_as_a_command_is_shown_by_the_commands_whole_name() -> None:
-    assert _printed("show", "prod") == _printed("prod")
-    assert _printed("show") == _printed()
+    assert _output_of("show", "prod") == _output_of("prod")
+    assert _output_of("show") == _output_of()
 
 
 @pytest.mark.parametrize(
@@ -129,14 +129,14 @@ def test_an_environment_called_as_a_command_is_shown_by_the_commands_whole_name(
 )
 def test_a_number_that_is_none_is_refused(arguments: tuple[str, ...], refusal: str) -> None:
     with pytest.raises(click.BadParameter) as refused:
-        _printed("cost", "prod", *arguments)
+        _output_of("cost", "prod", *arguments)
 
     assert refused.value.message == refusal
 
 
 def test_a_size_above_that_of_the_environment_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        _printed("cost", "prod", "--size", "262145")
+        _output_of("cost", "prod", "--size", "262145")
 
     assert str(refused.value) == (
         "--size is 262,145 bytes, allowed in prod is at most 262,144, its event_bytes_max; lower it, or raise"

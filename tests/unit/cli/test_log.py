@@ -121,13 +121,13 @@ def test_an_exception_that_no_traceback_can_be_made_of_is_named() -> None:
     assert "whose traceback cannot be had: TypeError" in json.loads(stream.getvalue())["exception"]
 
 
-class Broken(io.StringIO):
+class BrokenStream(io.StringIO):
     def write(self, _: str) -> int:
         raise OSError(28, "No space left on device")
 
 
 def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
-    log_to(Broken())
+    log_to(BrokenStream())
 
     Logger().info("working")
     _fail("x")

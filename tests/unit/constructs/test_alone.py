@@ -24,30 +24,34 @@ def alone(synthesized: Path) -> list[Resource]:
     return template_resources("alone", json.loads(template))
 
 
-def _compared(found: list[Resource]) -> Counter[tuple[str, str]]:
+def _count_resources(found: list[Resource]) -> Counter[tuple[str, str]]:
     """Return how often each resource is there, whatever its logical id and the order of its lists."""
     return Counter(
-        (resource.kind, json.dumps(_sorted(resource.properties), sort_keys=True))
+        (resource.kind, json.dumps(_sort_lists(resource.properties), sort_keys=True))
         for resource in found
         if resource.kind not in OF_THE_APP
     )
 
 
-def _sorted(value: Any) -> Any:
+def _sort_lists(value: Any) -> Any:
     match value:
         case str():
             for written, named in UNNAMED.items():
                 value = value.replace(written, named)
         case dict():
-            value = {key: _sorted(item) for key, item in value.items() if key not in NAMED_BY_THE_STACK}
+            value = {key: _sort_lists(item) for key, item in value.items() if key not in NAMED_BY_THE_STACK}
         case list():
-            value = sorted(map(_sorted, value), key=lambda item: json.dumps(item, sort_keys=True))
+            value = sorted(map(_sort_lists, value), key=lambda item: json.dumps(item, sort_keys=True))
     return value
 
 
 def test_all_of_an_environment_is_the_same_in_a_bare_app(alone: list[Resource], full: list[Resource]) -> None:
     """Every policy statement, queue, task definition and alarm of the environment that uses every option."""
-    assert _compared(alone) - _compared(full) == _compared(full) - _compared(alone) == Counter()
+    assert (
+        _count_resources(alone) - _count_resources(full)
+        == _count_resources(full) - _count_resources(alone)
+        == Counter()
+    )
 
 
 def test_a_bare_apps_key_lets_sns_decrypt_for_the_topic_only(alone: list[Resource]) -> None:

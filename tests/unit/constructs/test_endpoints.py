@@ -27,7 +27,7 @@ def _each(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def _named(resource: str, environment: Environment) -> str:
+def _arn_of(resource: str, environment: Environment) -> str:
     """Return the ARN of what a template refers to."""
     place = f"{environment.region}:{environment.account or '<AWS::AccountId>'}"
     if found := re.fullmatch(r"Arn\((/ecs/.+)\)", resource):
@@ -50,7 +50,7 @@ def _calls(found: list[Resource], environment: Environment) -> set[tuple[str, st
         *of_kind(found, "AWS::IAM::ManagedPolicy").values(),
     ]
     return {
-        (action, _named(resource, environment))
+        (action, _arn_of(resource, environment))
         for policy in policies
         for statement in policy["PolicyDocument"]["Statement"]
         for action in _each(statement["Action"])

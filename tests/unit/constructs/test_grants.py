@@ -26,7 +26,7 @@ def fan_out(stack: cdk.Stack) -> Fanout:
     return Fanout(stack, "Fanout", environment=FULL)
 
 
-def _allowed(stack: cdk.Stack, role: str) -> dict[str, str]:
+def _allowed_actions(stack: cdk.Stack, role: str) -> dict[str, str]:
     """Return by action the logical id that a role may use it with."""
     policies = Template.from_stack(stack).find_resources("AWS::IAM::Policy").values()
     (statements,) = (
@@ -58,8 +58,8 @@ def test_grants_name_one_resource_and_its_key(stack: cdk.Stack, fan_out: Fanout)
         "kms:Decrypt": "FanoutKeysTopic",
         "kms:GenerateDataKey": "FanoutKeysTopic",
     }
-    assert _allowed(stack, "Publisher") == _allowed(stack, "Named") == publishes
-    reads = _allowed(stack, "Reader")
+    assert _allowed_actions(stack, "Publisher") == _allowed_actions(stack, "Named") == publishes
+    reads = _allowed_actions(stack, "Reader")
     assert reads.pop("kms:Decrypt") == "FanoutKeysQueues"
     assert set(reads.values()) == {"FanoutConsumerledgerQueue"}
     assert len(reads) == 5

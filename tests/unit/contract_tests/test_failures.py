@@ -15,7 +15,7 @@ EXPECTATION = AssertionError("assert ['m2', 'm1'] == ['m1', 'm2']\n  and so on")
 SILENCE = EndpointConnectionError(endpoint_url="http://127.0.0.1:4566/")
 
 
-def _printed(when: str, error: BaseException) -> str:
+def _printed_line(when: str, error: BaseException) -> str:
     """Return the line printed of a test that ended so."""
     crash = SimpleNamespace(message=str(error))
     report: Any = SimpleNamespace(
@@ -43,4 +43,4 @@ def _printed(when: str, error: BaseException) -> str:
     ],
 )
 def test_a_failure_is_told_in_one_line_with_promise_and_reason(when: str, error: Exception, reason: str) -> None:
-    assert _printed(when, error) == f"FAILED test_batches.py::test_it - {reason}"
+    assert _printed_line(when, error) == f"FAILED test_batches.py::test_it - {reason}"

@@ -46,7 +46,7 @@ _NUMBERS = {
 }
 
 
-def _marked() -> list[str]:
+def _marked_promises() -> list[str]:
     return [
         id_
         for path in sorted((PROJECT / "contract_tests").rglob("test_*.py"))
@@ -55,7 +55,7 @@ def _marked() -> list[str]:
 
 
 def test_every_promise_has_exactly_one_test() -> None:
-    assert sorted(_marked()) == sorted(PROMISES)
+    assert sorted(_marked_promises()) == sorted(PROMISES)
 
 
 def _tests() -> dict[str, str]:
@@ -68,7 +68,7 @@ def _tests() -> dict[str, str]:
     return {found[1]: part for part in parts if (found := re.search(r'@pytest\.mark\.promise\("([^"]+)"\)', part))}
 
 
-def _misgraded(evidence: Evidence) -> str | None:
+def _grade_problem(evidence: Evidence) -> str | None:
     """Return what LocalStack's own files say against a grade or a date; None when they bear it out."""
     runs = _CITED.get(evidence.source.removeprefix(LOCALSTACK_TESTS))
     if runs is None:
@@ -88,7 +88,7 @@ def test_grades_and_dates_are_those_of_the_tests_they_cite() -> None:
         for id_, evidence in every_evidence()
         if evidence.source.startswith(LOCALSTACK_TESTS)
         and evidence.grade is not Grade.OPEN
-        and (reason := _misgraded(evidence))
+        and (reason := _grade_problem(evidence))
     ]
 
     assert wrong == []
@@ -105,9 +105,9 @@ def test_grades_and_dates_are_those_of_the_tests_they_cite() -> None:
 def test_a_wrong_grade_or_date_is_noticed(grade: Grade, date: str) -> None:
     source = LOCALSTACK_TESTS + "sqs/test_sqs.py::test_fifo_delete_after_visibility_timeout"
 
-    assert _misgraded(Evidence(Grade.RECORDED, source, "2025-03-28")) is None
-    assert _misgraded(Evidence(grade, source, date)) is not None
-    assert _misgraded(Evidence(grade, source + "_of_nobody", date)) is not None
+    assert _grade_problem(Evidence(Grade.RECORDED, source, "2025-03-28")) is None
+    assert _grade_problem(Evidence(grade, source, date)) is not None
+    assert _grade_problem(Evidence(grade, source + "_of_nobody", date)) is not None
 
 
 def test_no_verdict_rests_on_an_error_code_that_nobody_saw() -> None:

@@ -67,7 +67,7 @@ VOLUMES = st.builds(
 )
 
 
-def _rounded(lines: Mapping[str, float]) -> dict[str, float]:
+def _round_all(lines: Mapping[str, float]) -> dict[str, float]:
     return {name: round(usd, 2) for name, usd in lines.items()}
 
 
@@ -76,7 +76,7 @@ def test_a_month_of_fifty_million_messages_by_hand() -> None:
     made = bill(ONE, MonthlyMessages(messages=50_000_000, message_bytes=2_000))
 
     assert made.services[0].tasks == 5
-    assert _rounded(made.lines) == {
+    assert _round_all(made.lines) == {
         "SNS publish": 16.70,  # 50 x 0.30 + 100 GB x 0.017
         "SNS delivery": 0.60,  # 50 x 0.01 + 100 GB x 0.001
         "SQS send, receive, delete": 75.00,  # 3 x 50 x 0.50

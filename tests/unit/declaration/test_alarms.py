@@ -21,14 +21,14 @@ OF_DATABASE = {"database-full", "database-connections", "database-wraparound"}
 RELAY = {*OF_DATABASE, "relay-lagging", "relay-quarantined", "relay-alone"}
 
 
-def _seen(environment: Environment) -> set[str]:
+def _alarm_names(environment: Environment) -> set[str]:
     names = [alarm.name.removeprefix("sluice-dev-") for alarm in alarms(environment)]
     assert len(set(names)) == len(names)
     return set(names)
 
 
 def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> None:
-    assert _seen(ENVIRONMENT) == ALWAYS
+    assert _alarm_names(ENVIRONMENT) == ALWAYS
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> No
 )
 def test_a_topic_and_a_relay_have_their_own(changes: dict[str, Any], more: set[str]) -> None:
     """Of an existing topic the metrics also count what others subscribed, so it has none."""
-    assert _seen(replace(ENVIRONMENT, **changes)) == ALWAYS | more
+    assert _alarm_names(replace(ENVIRONMENT, **changes)) == ALWAYS | more
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_topic_and_a_relay_have_their_own(changes: dict[str, Any], more: set[s
 def test_an_option_of_a_consumer_has_its_alarm(changes: dict[str, Any], more: set[str], fewer: set[str]) -> None:
     environment = replace(ENVIRONMENT, consumers=(replace(BILLING, **changes),))
 
-    assert _seen(environment) == (ALWAYS | more) - fewer
+    assert _alarm_names(environment) == (ALWAYS | more) - fewer
 
 
 @pytest.mark.parametrize(

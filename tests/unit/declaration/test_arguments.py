@@ -14,7 +14,7 @@ from sluice.messaging.worker.build import build_worker
 from tests.support.project import PROJECT
 
 
-class Made:
+class Sample:
     @check_argument_types
     def __init__(
         self,
@@ -46,7 +46,7 @@ ENVIRONMENT = Environment(name="dev", consumers=(Consumer(name="billing"),))
 )
 def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: str) -> None:
     with pytest.raises(FieldError) as refused:
-        Made("scope", **arguments)
+        Sample("scope", **arguments)
 
     assert str(refused.value) == line
 
@@ -54,7 +54,7 @@ def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: st
 def test_what_is_right_arrives_as_it_was_given() -> None:
     wait = cast(Wait, object())  # what a protocol asks for is not looked at
 
-    made = Made("scope", environment=ENVIRONMENT, wait=wait, more=1)
+    made = Sample("scope", environment=ENVIRONMENT, wait=wait, more=1)
 
     assert made.given == ("scope", ENVIRONMENT, None, wait, {"more": 1})
 

@@ -301,7 +301,7 @@ def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
     assert clamped == raw or (raw > TARGET >= clamped)
 
 
-def _known(series: Mapping[str, Series], minute: int, lags: Mapping[str, int]) -> dict[str, Series]:
+def _known_series(series: Mapping[str, Series], minute: int, lags: Mapping[str, int]) -> dict[str, Series]:
     """Return what is known in that minute of series of which some come late."""
     return {
         id_: [*values[: max(0, minute + 1 - lags.get(id_, 0))], *[None] * min(lags.get(id_, 0), minute + 1)]
@@ -320,7 +320,7 @@ def test_a_late_metric_delays_the_wake_signal_and_never_gives_a_false_one(metric
         RECEIVED: [60, 60, 60, 0, 0, 0, 0, 0],
     }
 
-    found = [WAKE.value_at(_known(series, minute, {metric: lag}), minute) for minute in range(8)]
+    found = [WAKE.value_at(_known_series(series, minute, {metric: lag}), minute) for minute in range(8)]
 
     assert found == [*[0] * (lag + 3), *[1] * (5 - lag)]
 
@@ -353,7 +353,7 @@ _STORY: dict[str, Series] = {
 )
 def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[float | None]) -> None:
     """By hand, minute for minute: what is late delays what is said; before its first value, tasks alone count as 0."""
-    assert [CLAMPED.value_at(_known(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
+    assert [CLAMPED.value_at(_known_series(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
         None if value is None else pytest.approx(value) for value in result
     ]
 
@@ -371,7 +371,7 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
 ) -> None:
     """Signals are 0 or 1; the clamp is finite, and no more than the backlog known; gaps give None or 0."""
     for minute in range(6):
-        known = _known(series, minute, lags)
+        known = _known_series(series, minute, lags)
         whole = Operation(fill_with_repeat(VISIBLE), "+", fill_with_repeat(IN_FLIGHT)).value_at(known, minute)
         clamped = CLAMPED.value_at(known, minute)
 
@@ -386,7 +386,7 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
 @pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
 def test_a_zero_filled_metric_says_what_is_not_so(metric: str) -> None:
     """The mutation FILL(x, 0), two minutes late: the newest point is always 0, and what is said of it is wrong."""
-    known = _known(_STORY, 7, {metric: 2})
+    known = _known_series(_STORY, 7, {metric: 2})
 
     right, mutated = CLAMPED.value_at(known, 7), _zero_filled(CLAMPED, metric).value_at(known, 7)
 

@@ -291,13 +291,13 @@ def test_nothing_imports_a_projects_declaration_by_name() -> None:
     folders = [path for path in PROJECT.iterdir() if path.name[0] != "." and path.name != "node_modules"]
     files = [*PROJECT.glob("*.py"), *(file for folder in folders for file in folder.rglob("*.py"))]
     suspects = [text for file in files if "environments" in (text := file.read_text(encoding="utf-8"))]
-    imported = {name for text in suspects for node in ast.walk(ast.parse(text)) for name in _imported(node)}
+    imported = {name for text in suspects for node in ast.walk(ast.parse(text)) for name in _imported_modules(node)}
 
     assert len(files) > 300
     assert not imported & {"environments", "sluice.environments"}
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _imported_modules(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

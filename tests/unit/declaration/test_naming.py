@@ -81,7 +81,7 @@ def _illegal(names: dict[str, list[str]]) -> dict[str, list[str]]:
     return {kind: found for kind in names if (found := [n for n in names[kind] if not re.fullmatch(LEGAL[kind], n)])}
 
 
-def _shared(names: dict[str, list[str]]) -> dict[str, list[str]]:
+def _shared_names(names: dict[str, list[str]]) -> dict[str, list[str]]:
     counts = {kind: Counter(of_kind) for kind, of_kind in names.items()}
     return {kind: found for kind in counts if (found := [n for n, count in counts[kind].items() if count > 1])}
 
@@ -163,7 +163,7 @@ def test_all_names_of_all_environments_are_legal_and_none_is_used_twice() -> Non
         "output": 4 * (2 + 3 * 4),
     }
     assert _illegal(names) == {}
-    assert _shared(names) == {}
+    assert _shared_names(names) == {}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ _WORDS = st.text("abz059", min_size=1, max_size=8) | st.sampled_from(_RESERVED)
 _NAMES = st.lists(_WORDS, min_size=1, max_size=3).map("-".join)
 
 
-def _accepted(names: Iterable[str]) -> tuple[Consumer, ...]:
+def _accepted_consumers(names: Iterable[str]) -> tuple[Consumer, ...]:
     """Return a consumer for each name the declaration accepts, beside those before it."""
     consumers: tuple[Consumer, ...] = ()
     for name in names:
@@ -236,7 +236,7 @@ def test_environments_and_projects_of_one_account_share_no_name(
     """Even where one's name begins another's, or is that of another's DLQ or alarm, of an environment or a topic."""
     siblings = [f"{name}-{suffix}" for name in names for suffix in ("dlq", "undelivered", "undelivered-dlq", "dead")]
     of_labels = [*labels, *(f"{label}-billing" for label in labels)]
-    consumers = _accepted(["billing", "topic", "relay", topic, *of_labels, *names, *siblings])
+    consumers = _accepted_consumers(["billing", "topic", "relay", topic, *of_labels, *names, *siblings])
     environments = [
         Environment(name=label, application=application, topics=(Topic(name=topic),), consumers=consumers)
         for application in applications
@@ -246,5 +246,5 @@ def test_environments_and_projects_of_one_account_share_no_name(
     names_given = _names(environments)
 
     assert _illegal(names_given) == {}
-    assert _shared(names_given) == {}
+    assert _shared_names(names_given) == {}
     assert len(names_given["queue"]) == 3 * len(consumers) * len(environments)

@@ -23,7 +23,7 @@ def with_properties(resource: dict[str, Any], **properties: Any) -> dict[str, An
     return {**resource, "Properties": {name: value for name, value in changed.items() if value is not None}}
 
 
-def found(before: dict[str, Any], after: dict[str, Any], **sections: Any) -> list[tuple[str, Harm]]:
+def harms_of(before: dict[str, Any], after: dict[str, Any], **sections: Any) -> list[tuple[str, Harm]]:
     """Return what is harmed when the resources of one stack change; `sections` are of the template afterwards."""
     was = {"Resources": before, **{name: {} for name in sections}}
     findings = judge({"prod": was}, {"prod": {"Resources": after, **sections}}, bundled_schemas())
@@ -72,7 +72,7 @@ def test_a_removed_queue_is_named_with_what_is_lost() -> None:
     ],
 )
 def test_a_change_of_one_resource(before: dict[str, Any], after: dict[str, Any], harm: Harm | None) -> None:
-    assert found({"Q": before}, {"Q": after}) == ([] if harm is None else [("Q", harm)])
+    assert harms_of({"Q": before}, {"Q": after}) == ([] if harm is None else [("Q", harm)])
 
 
 def test_a_replacement_is_followed_through_references_into_the_next_stack() -> None:
@@ -151,7 +151,7 @@ def test_an_account_knows_who_else_imports() -> None:
 def test_a_parameter_with_another_default_is_another_value() -> None:
     queue = with_properties(QUEUE, QueueName={"Ref": "Name"})
 
-    assert found({"Q": queue}, {"Q": queue}, Parameters={"Name": {"Default": "b"}}) == [("Q", Harm.REPLACE)]
+    assert harms_of({"Q": queue}, {"Q": queue}, Parameters={"Name": {"Default": "b"}}) == [("Q", Harm.REPLACE)]
 
 
 @pytest.mark.parametrize(
@@ -167,31 +167,33 @@ def test_a_parameter_counts_in_conditions_and_texts(queue: dict[str, Any]) -> No
     ours = {"Fn::Equals": [{"Ref": "Name"}, "a"]}
     conditions = {"IsOurs": {"Fn::And": [{"Condition": "IsNamed"}, {"Condition": "IsNamed"}]}, "IsNamed": ours}
 
-    def judged(default: str) -> list[Harm]:
+    def harms_with_default(default: str) -> list[Harm]:
         was, now = (
             {"Resources": {"Q": queue}, "Conditions": conditions, "Parameters": {"Name": {"Default": name}}}
             for name in ("a", default)
         )
         return [finding.harm for finding in judge({"prod": was}, {"prod": now}, bundled_schemas())]
 
-    assert judged("b") == [Harm.REPLACE]
-    assert judged("a") == []
+    assert harms_with_default("b") == [Harm.REPLACE]
+    assert harms_with_default("a") == []
 
 
 def test_what_its_author_retains_is_guarded_whatever_it_is() -> None:
     table = {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "carts"}, "DeletionPolicy": "Retain"}
 
-    assert found({"T": table}, {}) == [("T", Harm.REMOVE)]
-    assert found({"T": table}, {"T": with_properties(table, TableName="c")}) == [("T", Harm.REPLACE)]  # not known here
-    assert found({"T": {**table, "DeletionPolicy": "Delete"}}, {}) == []
-    assert found({"T": {**table, "Type": "AWS::Logs::LogGroup"}}, {}) == []  # it stays, and has its name
+    assert harms_of({"T": table}, {}) == [("T", Harm.REMOVE)]
+    assert harms_of({"T": table}, {"T": with_properties(table, TableName="c")}) == [
+        ("T", Harm.REPLACE)
+    ]  # not known here
+    assert harms_of({"T": {**table, "DeletionPolicy": "Delete"}}, {}) == []
+    assert harms_of({"T": {**table, "Type": "AWS::Logs::LogGroup"}}, {}) == []  # it stays, and has its name
 
 
 def test_a_service_may_go_but_not_be_replaced() -> None:
     service = {"Type": "AWS::ECS::Service", "Properties": {"LaunchType": "FARGATE"}}
 
-    assert found({"S": service}, {}) == []
-    assert found({"S": service}, {"S": with_properties(service, LaunchType=None)}) == [("S", Harm.REPLACE)]
+    assert harms_of({"S": service}, {}) == []
+    assert harms_of({"S": service}, {"S": with_properties(service, LaunchType=None)}) == [("S", Harm.REPLACE)]
 
 
 def test_a_new_stack_and_one_that_stays_lose_nothing() -> None:

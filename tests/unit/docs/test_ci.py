@@ -39,13 +39,13 @@ def _nightly() -> list[str]:
     return [line.partition(" #")[0].strip() for script in _scripts(workflow) for line in script.splitlines()]
 
 
-def _named(lines: list[str]) -> set[str]:
+def _named_targets(lines: list[str]) -> set[str]:
     """Return the targets that commands name: `make WORKERS=4 contract` names one."""
     commands = [found for line in lines for found in re.findall(r"\bmake\s+([^;|&>#]+)", line)]
     return {word for command in commands for word in command.split() if re.fullmatch("[a-z][a-z-]*", word)}
 
 
-def _reached(targets: set[str]) -> set[str]:
+def _reached_targets(targets: set[str]) -> set[str]:
     """Return targets with all that they need and make, and those that do nothing but make some of these."""
     rules = dict(re.findall(r"^([a-z-]+):((?:.*\n)(?:\t.*\n)*)", _MAKEFILE, flags=re.MULTILINE))
     recipes = {target: rule.splitlines()[1:] for target, rule in rules.items()}
@@ -68,7 +68,9 @@ def test_every_target_of_the_makefile_runs_in_ci_or_every_night() -> None:
     documented = set(re.findall(r"^([a-z-]+):.*##", _MAKEFILE, flags=re.MULTILINE))
     ci = (PROJECT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
-    run = _reached(_named([line for line in ci if not line.startswith("#")]) | _named(_nightly()))
+    run = _reached_targets(
+        _named_targets([line for line in ci if not line.startswith("#")]) | _named_targets(_nightly())
+    )
 
     assert documented - run == set(), "add these to .github/workflows/nightly.yml"
     assert {"test", "demo", "test-pages", "unit", "proofs", "localstack-tests", "slow"} <= run

@@ -133,14 +133,14 @@ def test_where_there_is_no_history_is_said_before_spark_starts(tmp_path: Path) -
     file = tmp_path / "notes.txt"
     file.touch()
 
-    def found(place: Path) -> str:
+    def refusal_of(place: Path) -> str:
         with pytest.raises(ConfigError) as refused:
             require_history(place)
         return str(refused.value)
 
-    assert found(tmp_path / "gone") == f"{tmp_path}/gone is not there, allowed is a history's folder"
-    assert found(file) == f"{file} is a file, allowed is a history's folder"
-    assert found(tmp_path) == (
+    assert refusal_of(tmp_path / "gone") == f"{tmp_path}/gone is not there, allowed is a history's folder"
+    assert refusal_of(file) == f"{file} is a file, allowed is a history's folder"
+    assert refusal_of(tmp_path) == (
         f"{tmp_path} holds no history, allowed are journals (*.arrows) or Parquet; name another folder"
     )
 

@@ -14,7 +14,7 @@ from sluice.judge.checker.verdict import EXIT_CROSSED, Status, Verdict
 from sluice.judge.engine import opened
 from sluice.judge.report import summary
 from sluice.recorder import record
-from tests.support.histories.by_hand import deleted, received
+from tests.support.histories.by_hand import delete_event, receive_event
 from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, Shop
 from tests.support.histories.recordings import engine_of
 
@@ -132,29 +132,29 @@ def test_a_handle_is_late_only_where_the_timeout_is_known(tmp_path: Path) -> Non
     assert measured["queues"][QUEUE]["refused"] == {"InvalidParameterValue": 1}
 
 
-_ANSWER = [received("billing", idx, 0, call_id="one", batch_position=idx) for idx in range(3)]
+_ANSWER = [receive_event("billing", idx, 0, call_id="one", batch_position=idx) for idx in range(3)]
 _FIRST, _SECOND, _ = _ANSWER
 
 
-def _refused(receive: Event, at_ms: int) -> Event:
-    return deleted(receive, at_ms, outcome="fail", error="RequestThrottled")
+def _refused_delete(receive: Event, at_ms: int) -> Event:
+    return delete_event(receive, at_ms, outcome="fail", error="RequestThrottled")
 
 
-def _released(receive: Event, at_ms: int) -> Event:
-    return replace(deleted(receive, at_ms), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
+def _release_event(receive: Event, at_ms: int) -> Event:
+    return replace(delete_event(receive, at_ms), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
 
 
 @pytest.mark.parametrize(
     ("events", "found"),
     [
-        ([_refused(_FIRST, 100), deleted(_FIRST, 200)], []),
-        ([_refused(_FIRST, 100), _refused(_FIRST, 200)], ["1 delete refused"]),
-        ([_released(receive, 100 * place) for place, receive in enumerate(reversed(_ANSWER), 1)], []),
-        ([deleted(_SECOND, 100), _released(_FIRST, 200)], ["1 message deleted"]),
-        ([deleted(_SECOND, 100, took_ms=50), deleted(_FIRST, 101)], []),
-        ([deleted(_SECOND, 100), deleted(_FIRST, 200)], ["1 message deleted"]),
-        ([received("billing", 0, 20_000, receipt_handle_hash="billing 0 0"), deleted(_FIRST, 40_000)], []),
-        ([replace(_SECOND, clock_id="d"), deleted(_SECOND, 100, clock_id="d"), deleted(_FIRST, 200)], []),
+        ([_refused_delete(_FIRST, 100), delete_event(_FIRST, 200)], []),
+        ([_refused_delete(_FIRST, 100), _refused_delete(_FIRST, 200)], ["1 delete refused"]),
+        ([_release_event(receive, 100 * place) for place, receive in enumerate(reversed(_ANSWER), 1)], []),
+        ([delete_event(_SECOND, 100), _release_event(_FIRST, 200)], ["1 message deleted"]),
+        ([delete_event(_SECOND, 100, took_ms=50), delete_event(_FIRST, 101)], []),
+        ([delete_event(_SECOND, 100), delete_event(_FIRST, 200)], ["1 message deleted"]),
+        ([receive_event("billing", 0, 20_000, receipt_handle_hash="billing 0 0"), delete_event(_FIRST, 40_000)], []),
+        ([replace(_SECOND, clock_id="d"), delete_event(_SECOND, 100, clock_id="d"), delete_event(_FIRST, 200)], []),
     ],
     ids=[
         "a delete that is tried again",

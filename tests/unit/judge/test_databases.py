@@ -21,11 +21,11 @@ def _evidence() -> Evidence:
             for at_us, id_ in enumerate(_IDS, start=1)
         ),
         published=tuple(Published(event_id=id_, group=id_[0], seq=int(id_[1])) for id_ in _IDS),
-        done=tuple(_done(consumer, id_) for consumer in ("audit", "ledger") for id_ in _IDS),
+        done=tuple(_effect(consumer, id_) for consumer in ("audit", "ledger") for id_ in _IDS),
     )
 
 
-def _done(consumer: str, id_: str, *, at_us: int | None = None, **more: object) -> Done:
+def _effect(consumer: str, id_: str, *, at_us: int | None = None, **more: object) -> Done:
     number = 10 * ("audit", "ledger").index(consumer) + _IDS.index(id_) if id_ in _IDS else 99
     done = Done(
         consumer=consumer,
@@ -41,12 +41,12 @@ def _done(consumer: str, id_: str, *, at_us: int | None = None, **more: object) 
     return replace(done, **more)  # type: ignore[arg-type]
 
 
-def _judged(evidence: Evidence) -> Judgement:
+def _judge(evidence: Evidence) -> Judgement:
     return judge(evidence, {"audit": False, "ledger": True})
 
 
-def _found(evidence: Evidence) -> set[tuple[Anomaly, str | None, str]]:
-    return {(violation.anomaly, violation.consumer, violation.event_id) for violation in _judged(evidence).violations}
+def _found_anomalies(evidence: Evidence) -> set[tuple[Anomaly, str | None, str]]:
+    return {(violation.anomaly, violation.consumer, violation.event_id) for violation in _judge(evidence).violations}
 
 
 def _without(evidence: Evidence, consumer: str, id_: str) -> Evidence:
@@ -57,14 +57,14 @@ def _with(evidence: Evidence, *more: Done) -> Evidence:
     return replace(evidence, done=[*evidence.done, *more])
 
 
-def _swapped(evidence: Evidence, consumer: str) -> Evidence:
+def _swap(evidence: Evidence, consumer: str) -> Evidence:
     """Let a consumer do a2 behind a3."""
-    return _with(_without(evidence, consumer, "a2"), _done(consumer, "a2", at_us=1_000))
+    return _with(_without(evidence, consumer, "a2"), _effect(consumer, "a2", at_us=1_000))
 
 
 def test_a_run_in_which_everything_is_right_is_valid() -> None:
     """Every event has one effect for each consumer, in order."""
-    judgement = _judged(_evidence())
+    judgement = _judge(_evidence())
 
     assert judgement == Judgement(violations=(), unfinished=(), late_counts={"audit": 0, "ledger": 0})
     assert judgement.status is Status.VALID
@@ -77,21 +77,21 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
             lambda right: _without(right, "audit", "a2"), (Anomaly.LOST, "audit", "a2"), id="an effect is lost"
         ),
         pytest.param(
-            lambda right: _with(right, _done("audit", "a3", id=50, at_us=999)),
+            lambda right: _with(right, _effect("audit", "a3", id=50, at_us=999)),
             (Anomaly.DOUBLE, "audit", "a3"),
             id="an effect is double",
         ),
         pytest.param(
-            lambda right: _swapped(right, "ledger"), (Anomaly.REORDERED, "ledger", "a2"), id="order with PARK and HALT"
+            lambda right: _swap(right, "ledger"), (Anomaly.REORDERED, "ledger", "a2"), id="order with PARK and HALT"
         ),
-        pytest.param(lambda right: _swapped(right, "audit"), (Anomaly.REORDERED, "audit", "a2"), id="order with SKIP"),
+        pytest.param(lambda right: _swap(right, "audit"), (Anomaly.REORDERED, "audit", "a2"), id="order with SKIP"),
         pytest.param(
-            lambda right: _with(right, _done("audit", "x1")),
+            lambda right: _with(right, _effect("audit", "x1")),
             (Anomaly.INVENTED, "audit", "x1"),
             id="an effect of nothing",
         ),
         pytest.param(
-            lambda right: _with(right, _done("ledger", "r1")),
+            lambda right: _with(right, _effect("ledger", "r1")),
             (Anomaly.ROLLED_BACK, "ledger", "r1"),
             id="an effect of what was rolled back",
         ),
@@ -136,12 +136,12 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
             id="numbers with a hole",
         ),
         pytest.param(
-            lambda right: _with(_without(right, "audit", "a1"), _done("audit", "a1", is_doomed=True)),
+            lambda right: _with(_without(right, "audit", "a1"), _effect("audit", "a1", is_doomed=True)),
             (Anomaly.DOOMED, "audit", "a1"),
             id="an attempt that failed was committed",
         ),
         pytest.param(
-            lambda right: _with(_without(right, "audit", "a1"), _done("audit", "a1", payload="of a2")),
+            lambda right: _with(_without(right, "audit", "a1"), _effect("audit", "a1", payload="of a2")),
             (Anomaly.CHANGED, "audit", "a1"),
             id="another payload",
         ),
@@ -151,7 +151,7 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(
     harm: Callable[[Evidence], Evidence], expected: tuple[Anomaly, str | None, str]
 ) -> None:
     """A judge that never objects proves nothing."""
-    judgement = _judged(harm(_evidence()))
+    judgement = _judge(harm(_evidence()))
 
     assert [(violation.anomaly, violation.consumer, violation.event_id) for violation in judgement.violations] == [
         expected
@@ -167,12 +167,14 @@ def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_h
         for name in ("audit", "ledger")
     ]
 
-    late = replace(_swapped(_evidence(), "audit"), listed=listed)
-    assert _judged(late).violations == ()
-    assert _judged(late).late_counts == {"audit": 1, "ledger": 0}
-    assert _found(replace(_swapped(_evidence(), "ledger"), listed=listed)) == {(Anomaly.REORDERED, "ledger", "a2")}
+    late = replace(_swap(_evidence(), "audit"), listed=listed)
+    assert _judge(late).violations == ()
+    assert _judge(late).late_counts == {"audit": 1, "ledger": 0}
+    assert _found_anomalies(replace(_swap(_evidence(), "ledger"), listed=listed)) == {
+        (Anomaly.REORDERED, "ledger", "a2")
+    }
     others = [replace(item, seq=1, through=1) for item in listed]
-    assert _found(replace(_swapped(_evidence(), "audit"), listed=others)) == {(Anomaly.REORDERED, "audit", "a2")}
+    assert _found_anomalies(replace(_swap(_evidence(), "audit"), listed=others)) == {(Anomaly.REORDERED, "audit", "a2")}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_h
 )
 def test_what_somebody_still_has_is_not_lost_and_makes_the_run_unknown(known: dict[str, object]) -> None:
     """Neither a violation nor a proof."""
-    judgement = _judged(replace(_without(_evidence(), "audit", "a2"), **known))  # type: ignore[arg-type]
+    judgement = _judge(replace(_without(_evidence(), "audit", "a2"), **known))  # type: ignore[arg-type]
 
     assert judgement.violations == ()
     assert judgement.unfinished == (("audit", "a2"),)
@@ -204,7 +206,7 @@ def test_what_somebody_still_has_is_not_lost_and_makes_the_run_unknown(known: di
 def test_what_an_inbox_only_knows_to_be_missing_or_dead_is_lost_when_it_is_nowhere(state: str) -> None:
     """A row is no message: when every queue and DLQ is empty nobody can bring it back; the row says why it died."""
     listed = [Listed(consumer="audit", group="a", epoch=1, seq=1, through=2, state=state, reason="no handler")]
-    judgement = _judged(replace(_without(_evidence(), "audit", "a2"), listed=listed))
+    judgement = _judge(replace(_without(_evidence(), "audit", "a2"), listed=listed))
 
     (violation,) = judgement.violations
     assert (violation.anomaly, violation.event_id) == (Anomaly.LOST, "a2")
@@ -216,4 +218,4 @@ def test_events_of_one_transaction_are_in_the_order_they_were_added() -> None:
     right = _evidence()
     together = [replace(item, committed_at_us=1, position=place) for place, item in enumerate(right.committed)]
 
-    assert _judged(replace(right, committed=together)).status is Status.VALID
+    assert _judge(replace(right, committed=together)).status is Status.VALID

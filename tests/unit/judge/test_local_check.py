@@ -44,7 +44,7 @@ from tests.support.histories.recordings import (
     table_of,
     write_journal,
     write_parquet,
-    zeroed,
+    write_zeros,
 )
 from tests.support.project import PROJECT
 
@@ -73,19 +73,19 @@ print(json.dumps(ended))
 _NOT_IN_A_CHECKER = ["pyspark", "py4j", "boto3", "botocore", "sqlalchemy", "structlog", "grpc", "aws_cdk"]
 
 
-def _checked(name: str, folder: Path) -> Verdict:
+def _check_case(name: str, folder: Path) -> Verdict:
     CASES[name].make(folder)
-    return _judged(folder, CASES[name])
+    return _judge(folder, CASES[name])
 
 
-def _judged(folder: Path, case: RecordingCase) -> Verdict:
+def _judge(folder: Path, case: RecordingCase) -> Verdict:
     require_history(folder)
     engine = opened(folder)
     assert engine is not None, "no limit was given"
     return recording.check(engine, folder, case.queues, "endpoint", has_other_producers=case.has_other_producers)[0]
 
 
-def _held(verdict: Verdict) -> set[str]:
+def _held_properties(verdict: Verdict) -> set[str]:
     return {prop.anomaly for prop in verdict.properties if prop.holding is Holding.HOLDS}
 
 
@@ -93,21 +93,21 @@ def _held(verdict: Verdict) -> set[str]:
 
 
 def test_what_a_recording_cannot_tell_does_not_hold(tmp_path: Path) -> None:
-    named = _checked("sane", tmp_path / "named")
-    derived = _checked("of queues nobody named", tmp_path / "derived")
+    named = _check_case("sane", tmp_path / "named")
+    derived = _check_case("of queues nobody named", tmp_path / "derived")
 
     assert (named.status, named.unknowns, named.run["one_group_in"]) == (Status.VALID, (), 4)
     assert (derived.status, derived.unknowns) == (Status.VALID, ())
-    assert _held(named) >= {"A2", "A4", "A8", "B7", "C1", "C5", "D1", "D2", "E2", "F2", "G1"}
-    assert _held(named) & {"A1", "A3", "B3", "C7", "E1", "H7"} == set()
-    assert _held(named) - _held(derived) == {"A8", "B7", "D1", "D2", "F2"}
+    assert _held_properties(named) >= {"A2", "A4", "A8", "B7", "C1", "C5", "D1", "D2", "E2", "F2", "G1"}
+    assert _held_properties(named) & {"A1", "A3", "B3", "C7", "E1", "H7"} == set()
+    assert _held_properties(named) - _held_properties(derived) == {"A8", "B7", "D1", "D2", "F2"}
     assert named.measures["suspect_groups"] == derived.measures["suspect_groups"] == 0
 
 
 def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(tmp_path: Path) -> None:
-    reordered = _checked("reordered", tmp_path / "reordered")
-    missing = _checked("missing its last message", tmp_path / "missing")
-    torn = _checked("torn", tmp_path / "torn")
+    reordered = _check_case("reordered", tmp_path / "reordered")
+    missing = _check_case("missing its last message", tmp_path / "missing")
+    torn = _check_case("torn", tmp_path / "torn")
 
     assert (reordered.status, {violation.anomaly for violation in reordered.violations}) == (Status.INVALID, {"C1"})
     assert (missing.status, missing.unknowns) == (
@@ -124,9 +124,9 @@ def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(tmp_path: Pa
 
 
 def test_what_nobody_asked_for_and_who_else_published_is_left_open(tmp_path: Path) -> None:
-    unrequested = _checked("without groups", tmp_path / "unasked")
-    alone = _checked("with a message from nowhere", tmp_path / "alone")
-    among_others = _checked("with a message of another producer", tmp_path / "among others")
+    unrequested = _check_case("without groups", tmp_path / "unasked")
+    alone = _check_case("with a message from nowhere", tmp_path / "alone")
+    among_others = _check_case("with a message of another producer", tmp_path / "among others")
 
     assert unrequested.status is Status.UNKNOWN
     assert unrequested.unknowns[0].endswith(
@@ -147,7 +147,7 @@ def test_receives_without_their_group_are_no_loss(tmp_path: Path) -> None:
     ]
     write_journal(tmp_path, events)
 
-    verdict = _judged(tmp_path, CASES["sane"])
+    verdict = _judge(tmp_path, CASES["sane"])
 
     assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
     assert any(why.endswith("not seen in billing, where 1 calls tell no group") for why in verdict.unknowns)
@@ -158,7 +158,7 @@ def test_a_journal_that_ends_before_its_first_event_is_unfinished(tmp_path: Path
     whole = next(tmp_path.glob("*.arrows"))
     whole.with_stem("recorded-2").write_bytes(whole.read_bytes()[:100])
 
-    verdict = _judged(tmp_path, CASES["sane"])
+    verdict = _judge(tmp_path, CASES["sane"])
 
     assert verdict.status is Status.UNKNOWN
     assert "1 recorder(s) did not finish: recorded-2" in verdict.unknowns
@@ -169,7 +169,7 @@ def test_an_answer_before_its_call_is_refused(tmp_path: Path) -> None:
     write_journal(tmp_path, [replace(first, responded_at_us=(first.invoked_at_us or 0) - 1), *rest])
 
     with pytest.raises(HistoryError, match=r"1 event\(s\) were answered before they were invoked: a clock"):
-        _judged(tmp_path, CASES["sane"])
+        _judge(tmp_path, CASES["sane"])
 
 
 @pytest.mark.parametrize("skew_ms", [-50, 50])
@@ -188,7 +188,7 @@ def test_what_several_clocks_timed_is_unknown_and_not_invalid(tmp_path: Path, sk
     ]
     write_journal(tmp_path, events)
 
-    verdict = _judged(tmp_path, CASES["sane"])
+    verdict = _judge(tmp_path, CASES["sane"])
 
     assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
     assert any("2 clocks timed it" in why for why in verdict.unknowns)
@@ -199,7 +199,7 @@ def test_what_several_clocks_timed_is_unknown_and_not_invalid(tmp_path: Path, sk
 )
 def test_what_came_while_a_move_task_began_is_left_open(tmp_path: Path, name: str, may_be_back: int) -> None:
     """The second message is received from 120 to 125 ms; between two receives nothing can have come back unseen."""
-    verdict = _checked(name, tmp_path)
+    verdict = _check_case(name, tmp_path)
 
     assert verdict.measures["suspect_groups"] == may_be_back
     assert sum("may have come back to billing with a move task" in why for why in verdict.unknowns) == may_be_back
@@ -324,7 +324,7 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
 
     def refusal(place: Path) -> str:
         with pytest.raises(HistoryError) as refused:
-            _judged(place, RecordingCase(make=lambda _: None))
+            _judge(place, RecordingCase(make=lambda _: None))
         return str(refused.value).removeprefix(str(place))
 
     def of_case(name: str) -> str:
@@ -351,7 +351,7 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
     )
     beside(flipped / "part-000.parquet").unlink()
     assert "CRC checksum verification failed" in refusal(flipped)
-    for damage in (zeroed, cut):
+    for damage in (write_zeros, cut):
         place = write_parquet(tmp_path / damage.__name__, sane())
         damage(place / "events.parquet")
         assert refusal(place).startswith("/events.parquet cannot be read: ")
@@ -362,7 +362,7 @@ def test_a_flipped_bit_of_a_footer_or_a_journal_is_refused(tmp_path: Path) -> No
     """A footer has no checksum: it says what it said, or is refused with its name."""
     place = write_parquet(tmp_path / "parquet", sane())
     path, journals = place / "events.parquet", write_journal(tmp_path / "journals", sane())
-    before = _judged(place, CASES["sane"])
+    before = _judge(place, CASES["sane"])
     whole = path.read_bytes()
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
 
@@ -372,7 +372,7 @@ def test_a_flipped_bit_of_a_footer_or_a_journal_is_refused(tmp_path: Path) -> No
         damaged[index] ^= 1 << (index % 8)
         path.write_bytes(damaged)
         try:
-            verdict = _judged(place, CASES["sane"])
+            verdict = _judge(place, CASES["sane"])
         except HistoryError as error:
             refused += path.name in str(error)
         else:
@@ -386,7 +386,7 @@ def test_a_flipped_bit_of_a_footer_or_a_journal_is_refused(tmp_path: Path) -> No
     with pytest.raises(
         HistoryError, match=rf"^{journal} is damaged: what stands at byte \d+ does not have its checksum"
     ):
-        _judged(journals, CASES["sane"])
+        _judge(journals, CASES["sane"])
 
 
 def test_a_bucket_that_is_missing_is_noticed(tmp_path: Path) -> None:
@@ -434,7 +434,7 @@ def _run(*arguments: object) -> Result:
     return CliRunner().invoke(under_test.check, [str(argument) for argument in arguments])
 
 
-class _Ended(NamedTuple):
+class _CommandResult(NamedTuple):
     """How a command ended."""
 
     exit_code: int
@@ -443,7 +443,7 @@ class _Ended(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def without_spark(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, _Ended]]:
+def without_spark(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, _CommandResult]]:
     """Return a folder, and how commands ended in it where only the extra `checker` is installed, and no Java."""
     folder = tmp_path_factory.mktemp("without")
     CASES["a service that delivers twice"].make(folder / "tuesday")
@@ -463,7 +463,7 @@ def without_spark(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[
         text=True,
         check=True,
     )
-    return folder, {name: _Ended(*ended) for name, ended in zip(commands, json.loads(ran.stdout), strict=True)}
+    return folder, {name: _CommandResult(*ended) for name, ended in zip(commands, json.loads(ran.stdout), strict=True)}
 
 
 _of_one_process = pytest.mark.xdist_group("without spark")
@@ -471,7 +471,7 @@ _of_one_process = pytest.mark.xdist_group("without spark")
 
 @_of_one_process
 def test_a_recording_is_judged_where_neither_spark_nor_an_sdk_is_installed(
-    without_spark: tuple[Path, dict[str, _Ended]],
+    without_spark: tuple[Path, dict[str, _CommandResult]],
 ) -> None:
     folder, ended = without_spark[0] / "tuesday", without_spark[1]["judge"]
 
@@ -487,7 +487,7 @@ def test_a_recording_is_judged_where_neither_spark_nor_an_sdk_is_installed(
     ("command", "why"), [("many", "many has more than 10 events"), ("cluster", "a cluster is named")]
 )
 def test_what_takes_spark_names_the_extra_where_it_is_not_installed(
-    without_spark: tuple[Path, dict[str, _Ended]], command: str, why: str
+    without_spark: tuple[Path, dict[str, _CommandResult]], command: str, why: str
 ) -> None:
     folder, ended = without_spark[0], without_spark[1][command]
 
@@ -500,7 +500,7 @@ def test_what_takes_spark_names_the_extra_where_it_is_not_installed(
 
 
 @_of_one_process
-def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[str, _Ended]]) -> None:
+def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[str, _CommandResult]]) -> None:
     resume, listed = without_spark[1]["resume"], without_spark[1]["help"]
 
     assert (resume.exit_code, resume.err.count("\n")) == (3, 1)

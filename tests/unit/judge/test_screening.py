@@ -26,8 +26,8 @@ from sluice.judge.screening.encode import Rows, encode_events, kept
 from sluice.judge.screening.measures import measures
 from sluice.judge.screening.rollup import Messages
 from sluice.judge.tally import TALLY, Tally, rounded
-from tests.support.histories.by_hand import EXPECTATION, full, published, received
-from tests.support.histories.mutations import mutated
+from tests.support.histories.by_hand import EXPECTATION, full, publish_event, receive_event
+from tests.support.histories.mutations import mutate
 from tests.support.histories.recordings import table_of
 
 _random = np.random.default_rng(5)
@@ -35,18 +35,18 @@ _NUMBER = "18".zfill(21) + "000000000123456789"
 _FACTOR = 2
 
 
-def _seen(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> pa.Table:
-    return _cleared(Events(table_of(events)), expectation)[1]
+def _observations(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> pa.Table:
+    return _screen(Events(table_of(events)), expectation)[1]
 
 
-def _cleared(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, pa.Table]:
+def _screen(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, pa.Table]:
     messages = Messages(expectation)
     messages.add(encode_events(events, expectation))
     return cleared(messages, group_names(events), expectation)
 
 
-def _measured(*parts: Sequence[Event]) -> dict[str, Any]:
-    return measures(Tally(pa.concat_tables([_seen(events) for events in parts])), EXPECTATION)
+def _measures_of(*parts: Sequence[Event]) -> dict[str, Any]:
+    return measures(Tally(pa.concat_tables([_observations(events) for events in parts])), EXPECTATION)
 
 
 def test_a_text_has_one_hash_whatever_it_stands_among() -> None:
@@ -122,7 +122,7 @@ def _messages(parts: Sequence[Columns]) -> dict[str, list[Any]]:
 
 def _mutated_rows() -> Columns:
     rng = random.Random(11)  # noqa: S311 (a test)
-    groups = {f"g{number}": mutated(full(), rng) for number in range(300)}
+    groups = {f"g{number}": mutate(full(), rng) for number in range(300)}
     events = [replace(event, message_group_id=name) for name, events in groups.items() for event in events]
     return encode_events(Events(table_of(events)), EXPECTATION)
 
@@ -235,9 +235,9 @@ def test_the_order_of_events_and_chunks_does_not_matter() -> None:
     shuffled = [events[index] for index in _random.permutation(len(events))]
     chunks = pa.concat_tables([table_of(shuffled[index : index + 3]) for index in range(0, len(shuffled), 3)])
 
-    maybe, seen = _cleared(Events(chunks))
+    maybe, seen = _screen(Events(chunks))
 
-    assert seen == _seen(events)
+    assert seen == _observations(events)
     assert not maybe.column("is_suspect").to_pylist().count(True)
 
 
@@ -256,26 +256,26 @@ def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path
 
 
 def test_what_came_twice_is_not_behind_itself() -> None:
-    events = [published(0, 0), received("billing", 0, 100), received("billing", 0, 200, receive_count=2)]
+    events = [publish_event(0, 0), receive_event("billing", 0, 100), receive_event("billing", 0, 200, receive_count=2)]
 
-    assert Tally(_seen(events)).total("later") == 0
+    assert Tally(_observations(events)).total("later") == 0
 
 
 def test_measures_by_hand() -> None:
     events = [
-        published(0, 0, took_ms=5),
-        published(1, 20, took_ms=7, intended_at_us=10_000),
-        published(1, 30, took_ms=9, intended_at_us=10_000),
-        published(2, 40, phase="warm_up"),
-        published(-1, 50),
+        publish_event(0, 0, took_ms=5),
+        publish_event(1, 20, took_ms=7, intended_at_us=10_000),
+        publish_event(1, 30, took_ms=9, intended_at_us=10_000),
+        publish_event(2, 40, phase="warm_up"),
+        publish_event(-1, 50),
         *(
-            received("billing", idx, received_ms)
+            receive_event("billing", idx, received_ms)
             for idx, received_ms in ((0, 100), (1, 120), (1, 150), (2, 160), (-1, 180))
         ),
-        received("shipping", 0, 200),
+        receive_event("shipping", 0, 200),
     ]
 
-    found = _measured(events)
+    found = _measures_of(events)
 
     assert found["published"] == {"count": 2, "seconds": 0.027, "per_second": 2 / 0.027}
     assert found["lateness_us"] == {"p50": 0, "p95": 20_000, "p99": 20_000, "max": 20_000}
@@ -301,7 +301,7 @@ def test_nothing_is_measured_of_nothing() -> None:
 
 def _late(latenesses_us: Sequence[int], group: str) -> list[Event]:
     return [
-        published(idx, 10_000 + idx, intended_at_us=(10_000 + idx) * 1_000 - late_us, message_group_id=group)
+        publish_event(idx, 10_000 + idx, intended_at_us=(10_000 + idx) * 1_000 - late_us, message_group_id=group)
         for idx, late_us in enumerate(latenesses_us)
     ]
 
@@ -310,7 +310,7 @@ def test_percentiles_of_parts_are_those_of_the_whole() -> None:
     values = _random.permutation(1_000_000)[:6_000].tolist()
     parts = [_late(values[:2_500], "one"), _late(values[2_500:], "other")]
 
-    found = _measured(*parts)
+    found = _measures_of(*parts)
 
     in_order = sorted(values)
     assert found["percentiles"] == "exact"
@@ -323,7 +323,7 @@ def test_percentiles_of_parts_are_those_of_the_whole() -> None:
 def test_many_values_are_rounded_and_say_so() -> None:
     values = [round(math.exp(power)) - 50 for power in _random.uniform(0, 20, 6_000)]
 
-    found = _measured(_late(values, "one"))
+    found = _measures_of(_late(values, "one"))
 
     in_order = sorted(values)
     assert found["percentiles"] == "each at most 1/4,096 below the value"
@@ -344,15 +344,15 @@ def test_a_value_is_rounded_down_to_its_first_thirteen_bits() -> None:
 def test_parts_that_overlap_are_joined_in_the_order_of_their_values() -> None:
     many = [round(math.exp(power)) for power in _random.uniform(0, 20, 5_001)]
 
-    assert _measured(_late([5, 5, 5], "one"), _late([1], "other"))["lateness_us"]["p50"] == 5
-    assert _measured(_late([5], "one"), _late(many, "other"))["percentiles"] != "exact"
+    assert _measures_of(_late([5, 5, 5], "one"), _late([1], "other"))["lateness_us"]["p50"] == 5
+    assert _measures_of(_late([5], "one"), _late(many, "other"))["percentiles"] != "exact"
 
 
 def test_publishing_began_with_the_first_measured_message() -> None:
-    refused = published(9, 50, outcome="fail", error="Throttling")
-    warm_up = published(8, 0, phase="warm_up")
+    refused = publish_event(9, 50, outcome="fail", error="Throttling")
+    warm_up = publish_event(8, 0, phase="warm_up")
 
-    found = _measured([warm_up, refused, published(0, 100, took_ms=5), published(1, 120, took_ms=7)])
+    found = _measures_of([warm_up, refused, publish_event(0, 100, took_ms=5), publish_event(1, 120, took_ms=7)])
 
     assert found["published"] == {"count": 2, "seconds": 0.027, "per_second": 2 / 0.027}
 
@@ -393,8 +393,8 @@ def test_events_are_counted_by_hand() -> None:
             ("opened", "two", None),
         )
     ]
-    failed = published(3, 90, outcome="fail", error="Throttling", took_ms=5)
-    foreign = received("billing", 9, 300, message_run="another")
+    failed = publish_event(3, 90, outcome="fail", error="Throttling", took_ms=5)
+    foreign = receive_event("billing", 9, 300, message_run="another")
     events = [*full(), *polls, *frames, failed, foreign]
 
     parts = [count(Events(table_of(events[index::2])), EXPECTATION) for index in range(2)]

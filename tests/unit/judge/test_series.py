@@ -27,7 +27,7 @@ from sluice.judge.tally import TALLY, Tally, shorten
 from sluice.recorder.journal import SCHEMA
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION, published
+from tests.support.histories.by_hand import EXPECTATION, publish_event
 from tests.support.histories.recordings import engine_of, table_of
 
 
@@ -47,20 +47,20 @@ def test_groups_are_ranked_by_size() -> None:
     assert rank_table({}) == []
 
 
-def _found(anomaly: str, group: str, *at_ms: int) -> Violation:
-    witness = tuple(published(0, published_ms, message_group_id=group) for published_ms in at_ms)
+def _violation(anomaly: str, group: str, *at_ms: int) -> Violation:
+    witness = tuple(publish_event(0, published_ms, message_group_id=group) for published_ms in at_ms)
     return Violation(anomaly=anomaly, message_group_id=group, queue=None, idxs=(0,), sentence="", witness=witness)
 
 
 def test_a_timeline_spans_all_that_was_found_in_its_group() -> None:
-    found = [_found("A1", "g", 100), _found("B1", "g", 50, 70), _found("C1", "g", 120)]
+    found = [_violation("A1", "g", 100), _violation("B1", "g", 50, 70), _violation("C1", "g", 120)]
 
     assert _shown_groups(found) == {"g": (50_000, 125_000)}
 
 
 def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
-    many = [_found("A1", f"a{number}", 10) for number in range(GROUPS_MAX + 1)]
-    found = [*many, _found("B1", "b", 10), _found("A1", "a0", 90)]
+    many = [_violation("A1", f"a{number}", 10) for number in range(GROUPS_MAX + 1)]
+    found = [*many, _violation("B1", "b", 10), _violation("A1", "a0", 90)]
 
     groups = _shown_groups(found)
 
@@ -75,7 +75,7 @@ def test_what_waits_is_never_less_than_nothing() -> None:
 
 def test_a_timeline_has_the_events_nearest_to_what_was_found() -> None:
     violation = CASES["C1"].violation
-    far = [_moved(finished_runs.history(1)[0], number) for number in range(EVENTS_MAX)]
+    far = [_shift(finished_runs.history(1)[0], number) for number in range(EVENTS_MAX)]
     others = [replace(event, message_group_id="g2") for event in finished_runs.history(100)]
 
     fields = engine_of([*CASES["C1"].events, *far, *others]).series(EXPECTATION, [violation])
@@ -89,7 +89,7 @@ def test_a_timeline_has_the_events_nearest_to_what_was_found() -> None:
     )
 
 
-def _moved(event: Event, number: int) -> Event:
+def _shift(event: Event, number: int) -> Event:
     at_us = 10_000_000_000 + number * 1_000
     return replace(
         event,

@@ -17,11 +17,19 @@ from sluice.judge.groups import finding_in
 from sluice.judge.screening import stretches as under_test
 from sluice.recorder.journal import events_of
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import END, EXPECTATION, QUEUES, deleted, handled, published, received
-from tests.support.histories.mutations import mutated
+from tests.support.histories.by_hand import (
+    END,
+    EXPECTATION,
+    QUEUES,
+    delete_event,
+    effect_event,
+    publish_event,
+    receive_event,
+)
+from tests.support.histories.mutations import mutate
 from tests.support.histories.recordings import table_of
 from tests.support.oracle.tiny_histories import honest
-from tests.support.oracle.tiny_histories import mutated as mutated_tiny
+from tests.support.oracle.tiny_histories import mutate_history as mutated_tiny
 
 
 def sane_group(rng: random.Random, message_count: int) -> list[Event]:
@@ -30,16 +38,18 @@ def sane_group(rng: random.Random, message_count: int) -> list[Event]:
     idxs = [*range(message_count), END]
     for idx in idxs:
         took_ms = rng.randint(1, 8)
-        events.append(published(idx, at_ms, took_ms=took_ms, attributes_hash="attributes", sns_message_id=f"sns {idx}"))
+        events.append(
+            publish_event(idx, at_ms, took_ms=took_ms, attributes_hash="attributes", sns_message_id=f"sns {idx}")
+        )
         at_ms += took_ms + rng.choice([1, 5, 20, 400])
     sent_us = {event.idx or 0: event.invoked_at_us or 0 for event in events}
     answered_max, overlapping = rng.choice([1, 1, 2, 4]), rng.choice([0, 0.1, 0.5])
     for queue in QUEUES:
-        events += _worked_off(rng, queue, sent_us, answered_max, overlapping)
+        events += _work_off(rng, queue, sent_us, answered_max, overlapping)
     return events
 
 
-def _worked_off(
+def _work_off(
     rng: random.Random, queue: str, sent_us: dict[int, int], answered_max: int, overlapping: float
 ) -> Iterator[Event]:
     """Yield receives of up to so many messages; that share of them is asked for before the last was deleted."""
@@ -55,7 +65,7 @@ def _worked_off(
         begin_ms = answered_ms
         for position, idx in enumerate(answer):
             receive = replace(
-                received(queue, idx, invoked_ms, took_ms=answered_ms - invoked_ms),
+                receive_event(queue, idx, invoked_ms, took_ms=answered_ms - invoked_ms),
                 worker=worker,
                 call_id=f"receive/{queue}/{answered_ms}",
                 batch_position=position,
@@ -70,13 +80,15 @@ def _worked_off(
             yield receive
             if queue == QUEUES[0] and idx != END:
                 effect_us = (begin_ms + 1) * 1_000
-                yield replace(handled(receive), invoked_at_us=effect_us, responded_at_us=effect_us + 500)
+                yield replace(effect_event(receive), invoked_at_us=effect_us, responded_at_us=effect_us + 500)
             begin_ms += 2
         for position, idx in enumerate(answer):
             receive = replace(
-                received(queue, idx, answered_ms), receipt_handle_hash=f"{queue} {idx} {answered_ms}", worker=worker
+                receive_event(queue, idx, answered_ms),
+                receipt_handle_hash=f"{queue} {idx} {answered_ms}",
+                worker=worker,
             )
-            yield deleted(receive, begin_ms, took_ms=rng.choice([1, 6]), batch_position=position)
+            yield delete_event(receive, begin_ms, took_ms=rng.choice([1, 6]), batch_position=position)
         free_ms = begin_ms + rng.choice([1, 7])
 
 
@@ -123,7 +135,7 @@ def test_the_checker_finds_the_same_in_what_is_needed(group_count: int) -> None:
     anomalies, cut_count = Counter[str](), 0
     for number in range(group_count):
         rng = random.Random(seed + number)  # noqa: S311 (its seed is shown)
-        events = mutated(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
+        events = mutate(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
         if rng.random() < _ONE_AT_A_TIME_SHARE:
             events = [replace(event, max_number_of_messages=1) for event in events]
         whole, some, share = _in_both(events)
@@ -153,12 +165,12 @@ def _long(message_count: int = 60) -> list[Event]:
     """Return a sane group: each message is published, received from billing and deleted before the next comes."""
     events: list[Event] = []
     for place, idx in enumerate([*range(message_count), END]):
-        receive = received("billing", idx, place * 100 + 20)
-        events += [published(idx, place * 100, queue="billing"), receive, deleted(receive, place * 100 + 40)]
+        receive = receive_event("billing", idx, place * 100 + 20)
+        events += [publish_event(idx, place * 100, queue="billing"), receive, delete_event(receive, place * 100 + 40)]
     return events
 
 
-def _changed(events: Sequence[Event], kind: str, idx: int, **changes: Any) -> list[Event]:
+def _change_events(events: Sequence[Event], kind: str, idx: int, **changes: Any) -> list[Event]:
     return [replace(e, **changes) if (e.kind, e.idx) == (kind, idx) else e for e in events]
 
 
@@ -174,7 +186,7 @@ def test_of_a_long_group_with_one_lost_message_little_is_needed() -> None:
 
 def test_a_group_with_an_acknowledgement_at_no_known_time_stays_whole() -> None:
     """Every message behind it may have been published before it was acknowledged (C7)."""
-    untimed = _changed(_long(), Kind.PUBLISHED, 10, responded_at_us=None)
+    untimed = _change_events(_long(), Kind.PUBLISHED, 10, responded_at_us=None)
 
     whole, some, share = _in_both(untimed, EXPECTATION, QueueContext())
 
@@ -201,26 +213,30 @@ def _backlog(**changes: Any) -> list[Event]:
     """Return a sane group whose messages are received three seconds after they were published."""
     events: list[Event] = []
     for place, idx in enumerate([*range(60), END]):
-        receive = received("billing", idx, place * 100 + 3_000, sent_at_us=place * 100_000, **changes)
-        events += [published(idx, place * 100, queue="billing"), receive, deleted(receive, place * 100 + 3_040)]
+        receive = receive_event("billing", idx, place * 100 + 3_000, sent_at_us=place * 100_000, **changes)
+        events += [
+            publish_event(idx, place * 100, queue="billing"),
+            receive,
+            delete_event(receive, place * 100 + 3_040),
+        ]
     return events
 
 
 def _late(events: Sequence[Event], idx: int, by_us: int) -> list[Event]:
     """Return a backlog with nothing received for so long before one message."""
 
-    def moved(event: Event) -> Event:
+    def shift(event: Event) -> Event:
         is_later = event.kind != Kind.PUBLISHED and not 0 <= (event.idx or 0) < idx
         times = {name: getattr(event, name) + by_us for name in ("invoked_at_us", "responded_at_us")}
         return replace(event, **times) if is_later else event
 
-    return [moved(event) for event in events]
+    return [shift(event) for event in events]
 
 
-def _given_back_as_another() -> list[Event]:
+def _history_given_back_as_another() -> list[Event]:
     """Return a group in which a message is given back before its delete, by a call that names another idx."""
     (first,) = (e for e in _long() if (e.kind, e.idx) == (Kind.RECEIVED, 10))
-    back = deleted(first, 1_030, took_ms=1, visibility_timeout_seconds=0)
+    back = delete_event(first, 1_030, took_ms=1, visibility_timeout_seconds=0)
     return [*_long(), replace(back, kind=Kind.VISIBILITY_CHANGED.value, idx=50)]
 
 
@@ -231,7 +247,7 @@ def _of_two_clocks() -> list[Event]:
 
 def _random(seed: int) -> list[Event]:
     rng = random.Random(seed)  # noqa: S311 (chosen by hand)
-    return mutated(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
+    return mutate(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
 
 
 def _no_ends(stretch: np.ndarray, is_off: np.ndarray, *_: object) -> np.ndarray:
@@ -262,11 +278,11 @@ _BLINDED: dict[str, tuple[str, Callable[..., object], list[Event]]] = {
         lambda *_: np.array([], dtype=int),
         [e for e in _backlog() if (e.kind, e.idx) != (Kind.PUBLISHED, 20)],
     ),
-    "shared ids": ("_has_shared_ids", lambda *_: False, _given_back_as_another()),
+    "shared ids": ("_has_shared_ids", lambda *_: False, _history_given_back_as_another()),
     "underfilled answers": (
         "_may_be_underfilled",
         lambda *_: False,
-        _changed(_backlog(**_ALONE), Kind.RECEIVED, 30, body_hash="other"),
+        _change_events(_backlog(**_ALONE), Kind.RECEIVED, 30, body_hash="other"),
     ),
     "clocks": ("_is_simple", lambda *_: True, _of_two_clocks()),
 }

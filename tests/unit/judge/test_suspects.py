@@ -21,8 +21,16 @@ from sluice.judge.screening.buckets import cleared, group_names, suspects
 from sluice.judge.screening.encode import encode_events
 from sluice.judge.screening.rollup import Messages
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, deleted, full, handled, published, received, sane
-from tests.support.histories.mutations import mutated
+from tests.support.histories.by_hand import (
+    EXPECTATION,
+    delete_event,
+    effect_event,
+    full,
+    publish_event,
+    receive_event,
+    sane,
+)
+from tests.support.histories.mutations import mutate
 from tests.support.histories.recordings import table_of
 
 _STRICT = replace(
@@ -73,7 +81,7 @@ def test_every_group_the_checker_objects_to_is_suspect(group_count: int) -> None
     """No mutated group with a violation or an open question is cleared, and not all are suspect."""
     seed_ = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
     rng = random.Random(seed_)  # noqa: S311 (its seed is shown)
-    histories = {f"g{number}": mutated(full(), rng) for number in range(group_count)}
+    histories = {f"g{number}": mutate(full(), rng) for number in range(group_count)}
 
     picked = Question(groups=histories, expectation=_STRICT, around=_BUSY).suspect()
 
@@ -95,7 +103,7 @@ def test_every_hand_written_anomaly_is_suspect_and_sane_groups_are_not() -> None
         Question(groups={"sane": sane(), "full": full(), "sane again": sane()}),
         Question(groups={"full, strictly": full()}, expectation=_STRICT, around=_BUSY),
         Question(groups={"long polls": _long_polls()}),
-        Question(groups={"without a plan": _unplanned()}, expectation=replace(EXPECTATION, is_planned=False)),
+        Question(groups={"without a plan": _unplanned_group()}, expectation=replace(EXPECTATION, is_planned=False)),
     ]
 
     picked = set().union(*(question.suspect() for question in questions))
@@ -106,8 +114,8 @@ def test_every_hand_written_anomaly_is_suspect_and_sane_groups_are_not() -> None
 @pytest.mark.parametrize("queue_count", [2, 64, 200])
 def test_a_wait_is_noticed_in_the_last_of_many_queues(queue_count: int) -> None:
     queues = tuple(f"q{number}" for number in range(queue_count))
-    receive = received(queues[-1], 0, 20_000, sent_at_us=0)
-    events = [published(0, 0, queue=queues[-1]), receive, deleted(receive, 20_100)]
+    receive = receive_event(queues[-1], 0, 20_000, sent_at_us=0)
+    events = [publish_event(0, 0, queue=queues[-1]), receive, delete_event(receive, 20_100)]
     seconds = [
         Activity(second=index, served_count=0, empty_count=1, answered_by_us=index * 1_000_000) for index in range(19)
     ]
@@ -126,13 +134,13 @@ def _long_polls() -> list[Event]:
     return [replace(e, invoked_at_us=50_000) if e.kind == Kind.RECEIVED else e for e in sane()]
 
 
-def _unplanned() -> list[Event]:
+def _unplanned_group() -> list[Event]:
     """Return a sane group whose idx says nothing about order."""
     return [replace(e, idx={0: 7, 1: 3, 2: 5}.get(e.idx or 0, e.idx)) for e in sane()]
 
 
 def test_what_no_hand_written_history_shows_is_suspect() -> None:
-    unanswered = [*sane(), published(5, 50, took_ms=None), received("billing", 5, 300)]
+    unanswered = [*sane(), publish_event(5, 50, took_ms=None), receive_event("billing", 5, 300)]
     one_id = [replace(e, sqs_message_id="same") if e.queue == "billing" else e for e in sane()]
 
     picked = Question(
@@ -144,11 +152,11 @@ def test_what_no_hand_written_history_shows_is_suspect() -> None:
 
 
 def _effects_in_wrong_order() -> list[Event]:
-    first = received("billing", 0, 100)
-    second = replace(received("billing", 1, 100), batch_position=1, receipt_handle_hash="another")
-    at_once = [handled(first), replace(handled(second), invoked_at_us=105_100, responded_at_us=105_200)]
+    first = receive_event("billing", 0, 100)
+    second = replace(receive_event("billing", 1, 100), batch_position=1, receipt_handle_hash="another")
+    at_once = [effect_event(first), replace(effect_event(second), invoked_at_us=105_100, responded_at_us=105_200)]
     rest = [e for e in sane() if e.queue != "billing" or (e.idx or 0) not in (0, 1)]
-    return [*rest, first, second, *at_once, deleted(first, 108), deleted(second, 108, batch_position=1)]
+    return [*rest, first, second, *at_once, delete_event(first, 108), delete_event(second, 108, batch_position=1)]
 
 
 _BLINDED = {"_is_off": "E1", "_is_received_off": "C1", "_is_published_off": "C7", "_is_handled_off": "R3"}

@@ -11,14 +11,14 @@ from sluice.judge.checker import Thresholds
 from sluice.judge.checker.verdict import Holding, Status, Verdict
 from sluice.judge.judge import Planned, RunFacts, judge
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, deleted, published, received, sane
+from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, delete_event, publish_event, receive_event, sane
 from tests.support.histories.recordings import by_two_clocks, engine_of, in_group
 
 _SECOND_US = 1_000_000
 _NO_THRESHOLDS = Thresholds()
 
 
-def _judged(
+def _judge(
     events: Sequence[Event], *, declared_us: int = 0, thresholds: Thresholds = _NO_THRESHOLDS, **changes: Any
 ) -> Verdict:
     facts = RunFacts(
@@ -31,14 +31,14 @@ def _judged(
     return judge(engine_of(events), facts)
 
 
-def _swapped(events: Sequence[Event]) -> list[Event]:
+def _swap_clocks(events: Sequence[Event]) -> list[Event]:
     return [replace(event, clock_id="c" if event.clock_id == "d" else "d") for event in events]
 
 
 def _both_ways(ahead_us: int) -> list[Event]:
     """Return two groups: each machine publishes one of them, and consumes the other's."""
     there = by_two_clocks(sane(), ahead_us=ahead_us)
-    back = _swapped(by_two_clocks(sane(), ahead_us=-ahead_us))
+    back = _swap_clocks(by_two_clocks(sane(), ahead_us=-ahead_us))
     return [*in_group(there, "there"), *in_group([_later(event, ahead_us) for event in back], "back")]
 
 
@@ -53,7 +53,7 @@ def _later(event: Event, by_us: int) -> Event:
 @pytest.mark.parametrize("ahead_us", [0, 50_000, -50_000, 3_600 * _SECOND_US])
 def test_a_run_whose_groups_each_have_one_consumer_clock_is_valid(ahead_us: int) -> None:
     """Nobody declared anything, and nothing rests on it."""
-    verdict = _judged(by_two_clocks(sane(), ahead_us=ahead_us))
+    verdict = _judge(by_two_clocks(sane(), ahead_us=ahead_us))
 
     assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
     assert verdict.measures["clocks"] == {"count": 2, "apart_us_max": None}
@@ -65,12 +65,12 @@ def test_a_group_of_two_consumers_clocks_is_looked_at_though_its_times_are_in_or
         replace(event, clock_id="d") if event.kind != Kind.PUBLISHED and event.idx == 1 else event for event in sane()
     ]
 
-    assert (_judged(by_turns).status, _judged(by_turns, declared_us=1_000).status) == (Status.UNKNOWN, Status.VALID)
+    assert (_judge(by_turns).status, _judge(by_turns, declared_us=1_000).status) == (Status.UNKNOWN, Status.VALID)
 
 
 def test_publishes_and_receives_both_ways_bound_the_clocks_from_both_sides() -> None:
     """The offset is 50 ms; a message takes 105 ms at least from its publish to its receive."""
-    verdict = _judged(_both_ways(50_000))
+    verdict = _judge(_both_ways(50_000))
 
     assert verdict.status is Status.VALID
     assert 50_000 + 105_000 <= verdict.measures["clocks"]["apart_us_max"] < 50_000 + 106_000
@@ -79,12 +79,12 @@ def test_publishes_and_receives_both_ways_bound_the_clocks_from_both_sides() -> 
 def test_a_violation_that_no_such_offset_explains_is_found_without_a_declared_bound() -> None:
     """In one group a machine receives what comes behind a message that another machine holds, ten seconds before."""
     late = 10_000
-    held = received("billing", 0, late)
-    second = replace(_later(received("billing", 1, late + 5_000, worker="other"), 50_000), clock_id="d")
-    wrong = [published(0, late - 20), published(1, late - 10), held, second, deleted(held, late + 15_000)]
+    held = receive_event("billing", 0, late)
+    second = replace(_later(receive_event("billing", 1, late + 5_000, worker="other"), 50_000), clock_id="d")
+    wrong = [publish_event(0, late - 20), publish_event(1, late - 10), held, second, delete_event(held, late + 15_000)]
 
-    of_one = _judged([*_both_ways(50_000), *in_group(wrong, "wrong")], queues=QUEUES)
-    unbounded = _judged([*by_two_clocks(sane(), ahead_us=50_000), *in_group(wrong, "wrong")], queues=QUEUES)
+    of_one = _judge([*_both_ways(50_000), *in_group(wrong, "wrong")], queues=QUEUES)
+    unbounded = _judge([*by_two_clocks(sane(), ahead_us=50_000), *in_group(wrong, "wrong")], queues=QUEUES)
 
     assert (of_one.status, {violation.anomaly for violation in of_one.violations}) == (Status.INVALID, {"D2"})
     assert (unbounded.status, unbounded.violations) == (Status.UNKNOWN, ())
@@ -96,8 +96,8 @@ def test_a_purge_in_a_recording_excuses_what_it_removed() -> None:
     lost = [event for event in sane() if event.kind == Kind.PUBLISHED or (event.queue, event.idx) != ("billing", 1)]
     purge = Event(kind=Kind.PURGED.value, run=RUN, queue="billing", invoked_at_us=50_000, responded_at_us=60_000)
 
-    assert {violation.anomaly for violation in _judged(lost).violations} == {"E1"}
-    assert (_judged([*lost, purge]).status, _judged([*lost, purge]).violations) == (Status.UNKNOWN, ())
+    assert {violation.anomaly for violation in _judge(lost).violations} == {"E1"}
+    assert (_judge([*lost, purge]).status, _judge([*lost, purge]).violations) == (Status.UNKNOWN, ())
 
 
 def test_a_handle_bounds_the_clock_of_whoever_uses_it() -> None:
@@ -137,7 +137,7 @@ def test_a_receive_with_another_body_or_of_two_publishers_clocks_proves_nothing(
 
 def test_a_declared_bound_that_the_history_contradicts_is_named_with_what_it_proves() -> None:
     """Consumers answered 895 ms before the publish was called, if clocks were one."""
-    verdict = _judged(by_two_clocks(sane(), ahead_us=-_SECOND_US), declared_us=1_000)
+    verdict = _judge(by_two_clocks(sane(), ahead_us=-_SECOND_US), declared_us=1_000)
 
     assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
     assert verdict.unknowns == (
@@ -148,9 +148,9 @@ def test_a_declared_bound_that_the_history_contradicts_is_named_with_what_it_pro
 
 def test_times_that_no_clocks_explain_are_named() -> None:
     there = by_two_clocks(sane(), ahead_us=-_SECOND_US)
-    back = _swapped(by_two_clocks(sane(), ahead_us=-_SECOND_US))
+    back = _swap_clocks(by_two_clocks(sane(), ahead_us=-_SECOND_US))
 
-    verdict = _judged([*in_group(there, "there"), *in_group(back, "back")])
+    verdict = _judge([*in_group(there, "there"), *in_group(back, "back")])
 
     assert verdict.status is Status.UNKNOWN
     assert verdict.unknowns[0].startswith("no clocks explain the times")
@@ -163,13 +163,13 @@ def test_a_declared_bound_decides_what_is_further_apart_than_it() -> None:
         for event in CASES["C1"].events
     ]
 
-    assert _judged(wrong, declared_us=1_000).status is Status.INVALID
-    assert (_judged(wrong, declared_us=_SECOND_US).status, _judged(wrong).status) == (Status.UNKNOWN,) * 2
+    assert _judge(wrong, declared_us=1_000).status is Status.INVALID
+    assert (_judge(wrong, declared_us=_SECOND_US).status, _judge(wrong).status) == (Status.UNKNOWN,) * 2
 
 
 def test_what_one_clock_timed_is_not_judged_by_a_bound() -> None:
     """A bound was declared, and all ran on one machine."""
-    assert _judged(CASES["C1"].events, declared_us=_SECOND_US).status is Status.INVALID
+    assert _judge(CASES["C1"].events, declared_us=_SECOND_US).status is Status.INVALID
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_one_clock_timed_is_not_judged_by_a_bound() -> None:
 )
 def test_a_latency_is_judged_only_beyond_what_the_clocks_may_be_apart(allowed: float, holding: Holding) -> None:
     """Consumers' clock is five seconds ahead, a second is declared to be the most."""
-    verdict = _judged(
+    verdict = _judge(
         by_two_clocks(sane(), ahead_us=5 * _SECOND_US),
         declared_us=_SECOND_US * 2,
         thresholds=Thresholds(latency_seconds_max=allowed),
@@ -195,7 +195,7 @@ def test_a_fault_that_met_nobody_or_that_nothing_followed_gives_no_recovery_an_o
     def recovery(*outcomes: str, ended_us: int = begun_us) -> tuple[int, int]:
         ended = replace(fault, responded_at_us=ended_us)
         faults = [replace(ended, invoked_at_us=begun_us - n, outcome=name) for n, name in enumerate(outcomes)]
-        verdict = _judged([*events, *faults], thresholds=Thresholds(recovery_seconds_max=60))
+        verdict = _judge([*events, *faults], thresholds=Thresholds(recovery_seconds_max=60))
         (found,) = (prop for prop in verdict.properties if prop.anomaly == "H5")
         return found.opportunities, len(verdict.measures["faults"])
 

@@ -39,13 +39,13 @@ SETTINGS = settings(max_examples=40, deadline=None, database=None, print_blob=Tr
 TRACE = "text by name, as a propagator writes it"
 
 
-def attributed(envelope: Envelope) -> dict[str, dict[str, str]]:
+def sns_attributes(envelope: Envelope) -> dict[str, dict[str, str]]:
     """Return message attributes as SNS is given them."""
     named = envelope.event.message_attributes
     return {name: {"DataType": "String", "StringValue": value} for name, value in named.items()}
 
 
-def changed(**fields: Any) -> str:
+def body_with(**fields: Any) -> str:
     """Return the body of PLACED with these fields as somebody else wrote them; `...` leaves one out."""
     found = json.loads(Envelope(event=PLACED, seq=3, epoch=2).body) | fields
     return json.dumps({name: value for name, value in found.items() if value is not ...})
@@ -215,7 +215,7 @@ def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, e
     )
     envelope = Envelope(event=happened, seq=seq, epoch=epoch)
 
-    counted = size_bytes({"MessageBody": envelope.body, "MessageAttributes": attributed(envelope)})
+    counted = size_bytes({"MessageBody": envelope.body, "MessageAttributes": sns_attributes(envelope)})
 
     assert counted <= happened.size_bytes <= event.size_bytes
 
@@ -265,7 +265,7 @@ def test_what_an_event_may_be_sns_and_sqs_take() -> None:
 
         assert isinstance(outcome, PublishSuccess)
         assert message["Body"] == envelope.body
-        assert message["MessageAttributes"] == attributed(envelope)
+        assert message["MessageAttributes"] == sns_attributes(envelope)
         assert message["Attributes"]["MessageGroupId"] == event.group
         assert message["Attributes"]["MessageDeduplicationId"] == event.id
 
@@ -294,35 +294,38 @@ def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it(
         ("[" * 100_000, "body is not JSON (maximum recursion depth exceeded"),
         ("[1]", "sluice is None, allowed is 1; upgrade whoever is behind"),
         ('{"Type": "Notification"}', "sluice is None, allowed is 1; upgrade whoever is behind"),
-        (changed(sluice=2), "sluice is 2, allowed is 1; upgrade whoever is behind"),
-        (changed(sluice=True), "sluice is True, allowed is 1; upgrade whoever is behind"),
-        (changed(id=...), "id is None, allowed is a value of type str"),
-        (changed(id=7), "id is 7, allowed is a value of type str"),
-        (changed(id="two words"), f"id is 'two words', allowed is {IDENTIFIER}"),
-        (changed(type=...), "type is None, allowed is a value of type str"),
-        (changed(type="order.lost"), "hash is "),
-        (changed(group=None), "group is None, allowed is a value of type str"),
-        (changed(group=""), f"group is '', allowed is {IDENTIFIER}"),
-        (changed(first=4), "first is 4, allowed is 1 to seq, which is 3"),
-        (changed(first=0), "first is 0, allowed is 1 to seq, which is 3"),
-        (changed(first=True), "first is True, allowed is 1 to seq, which is 3"),
-        (changed(seq="3"), "seq is '3', allowed is a value of type int"),
-        (changed(seq=True), "seq is True, allowed is a value of type int"),
-        (changed(seq=0), "seq is 0, allowed is 1 to 9223372036854775806"),
-        (changed(seq=2**63), "seq is 9223372036854775808, allowed is 1 to 9223372036854775806"),
-        (changed(epoch=...), "epoch is None, allowed is a value of type int"),
-        (changed(epoch=-1), "epoch is -1, allowed is 1 to 9223372036854775806"),
-        (changed(hash=...), "hash is None, allowed is a value of type str"),
-        (changed(hash="0"), "hash is '0', allowed is "),
-        (changed(data=...), "data is None, allowed is a value"),
-        (changed(data={"sum": 13}), "hash is "),
-        (changed(data=float("inf")), "data is nothing JSON can say (Out of range float values are not JSON compliant"),
-        (changed(at="yesterday"), "at is 'yesterday', allowed is an instant as ISO 8601 writes it, or null"),
-        (changed(at="2026-11-21T07:30:00"), "at is datetime.datetime(2026, 11, 21, 7, 30), allowed is an aware"),
-        (changed(at="0001-01-01T00:00:00+12:00"), "at is datetime.datetime(1, 1, 1, 0, 0, tzinfo="),
-        (changed(at=7), "at is 7, allowed is an instant as ISO 8601 writes it, or null"),
-        (changed(trace=None), f"trace is None, allowed is {TRACE}"),
-        (changed(trace={"traceparent": 1}), f"trace is {{'traceparent': 1}}, allowed is {TRACE}"),
+        (body_with(sluice=2), "sluice is 2, allowed is 1; upgrade whoever is behind"),
+        (body_with(sluice=True), "sluice is True, allowed is 1; upgrade whoever is behind"),
+        (body_with(id=...), "id is None, allowed is a value of type str"),
+        (body_with(id=7), "id is 7, allowed is a value of type str"),
+        (body_with(id="two words"), f"id is 'two words', allowed is {IDENTIFIER}"),
+        (body_with(type=...), "type is None, allowed is a value of type str"),
+        (body_with(type="order.lost"), "hash is "),
+        (body_with(group=None), "group is None, allowed is a value of type str"),
+        (body_with(group=""), f"group is '', allowed is {IDENTIFIER}"),
+        (body_with(first=4), "first is 4, allowed is 1 to seq, which is 3"),
+        (body_with(first=0), "first is 0, allowed is 1 to seq, which is 3"),
+        (body_with(first=True), "first is True, allowed is 1 to seq, which is 3"),
+        (body_with(seq="3"), "seq is '3', allowed is a value of type int"),
+        (body_with(seq=True), "seq is True, allowed is a value of type int"),
+        (body_with(seq=0), "seq is 0, allowed is 1 to 9223372036854775806"),
+        (body_with(seq=2**63), "seq is 9223372036854775808, allowed is 1 to 9223372036854775806"),
+        (body_with(epoch=...), "epoch is None, allowed is a value of type int"),
+        (body_with(epoch=-1), "epoch is -1, allowed is 1 to 9223372036854775806"),
+        (body_with(hash=...), "hash is None, allowed is a value of type str"),
+        (body_with(hash="0"), "hash is '0', allowed is "),
+        (body_with(data=...), "data is None, allowed is a value"),
+        (body_with(data={"sum": 13}), "hash is "),
+        (
+            body_with(data=float("inf")),
+            "data is nothing JSON can say (Out of range float values are not JSON compliant",
+        ),
+        (body_with(at="yesterday"), "at is 'yesterday', allowed is an instant as ISO 8601 writes it, or null"),
+        (body_with(at="2026-11-21T07:30:00"), "at is datetime.datetime(2026, 11, 21, 7, 30), allowed is an aware"),
+        (body_with(at="0001-01-01T00:00:00+12:00"), "at is datetime.datetime(1, 1, 1, 0, 0, tzinfo="),
+        (body_with(at=7), "at is 7, allowed is an instant as ISO 8601 writes it, or null"),
+        (body_with(trace=None), f"trace is None, allowed is {TRACE}"),
+        (body_with(trace={"traceparent": 1}), f"trace is {{'traceparent': 1}}, allowed is {TRACE}"),
     ],
 )
 def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: str, message: str) -> None:
@@ -344,7 +347,7 @@ def test_no_body_is_an_error_of_another_kind(body: str) -> None:
 def test_a_changed_field_is_an_envelope_still_or_an_envelope_error(name: str, value: object) -> None:
     """The consumer's poison path has to know one error only."""
     try:
-        decoded = decode(changed(**{name: value}))
+        decoded = decode(body_with(**{name: value}))
     except EnvelopeError as refused:
         assert str(refused).startswith((f"{name} is ", f"{name} has ", "hash is ", "trace["))  # noqa: PT017
     else:

@@ -16,13 +16,13 @@ from tests.support.histories.recorded_services import (
     VISIBILITY_SECONDS,
     Shop,
     anomalies,
-    judged,
+    judge_groups,
     queue_arn,
-    recorded,
+    read_recording,
 )
 
 
-def _died_and_came_back(folder: Path, *, is_move_recorded: bool = True) -> list[Event]:
+def _record_return_from_dlq(folder: Path, *, is_move_recorded: bool = True) -> list[Event]:
     """Return the recording of an order that dies, is seen in the DLQ, moved back and billed."""
     shop = Shop()
     arn = queue_arn(shop.sqs, shop.dead_url)
@@ -39,24 +39,24 @@ def _died_and_came_back(folder: Path, *, is_move_recorded: bool = True) -> list[
         shop.simulator.advance(60)
         mover.list_message_move_tasks(SourceArn=arn)
         shop.bill()
-    return recorded(folder)
+    return read_recording(folder)
 
 
 def test_a_move_task_is_on_record_with_its_end_and_what_it_brings_is_lawful(tmp_path: Path) -> None:
-    events = _died_and_came_back(tmp_path)
+    events = _record_return_from_dlq(tmp_path)
     (move,) = (event for event in events if event.kind == Kind.REDRIVEN)
 
     assert (move.queue, move.outcome, move.moved_count, move.error) == (DEAD, "ok", 1, None)
     assert move.detail == '{"destination": null}'
     assert (move.responded_at_us or 0) > (move.invoked_at_us or 0) + 60_000_000
-    assert judged(events)["ann"].violations == ()
-    assert judged(events)["ann"].unknowns == ()
+    assert judge_groups(events)["ann"].violations == ()
+    assert judge_groups(events)["ann"].unknowns == ()
 
 
 @pytest.mark.parametrize("body_hash", ["as published", "unlike any"])
 def test_what_a_move_task_brings_has_ids_of_its_own_and_is_no_phantom(tmp_path: Path, body_hash: str) -> None:
     """AWS does not say which deduplication id it gets. Its body tells which message it is; else nobody knows."""
-    events = _died_and_came_back(tmp_path)
+    events = _record_return_from_dlq(tmp_path)
     moved_us = next(event.invoked_at_us or 0 for event in events if event.kind == Kind.REDRIVEN)
     events = [
         replace(event, deduplication_id="fresh", idx=7, body_hash=event.body_hash if "as" in body_hash else body_hash)
@@ -65,7 +65,7 @@ def test_what_a_move_task_brings_has_ids_of_its_own_and_is_no_phantom(tmp_path: 
         for event in events
     ]
 
-    found = judged(events)["ann"]
+    found = judge_groups(events)["ann"]
 
     assert found.violations == ()
     assert [*found.unknowns] == (
@@ -75,10 +75,10 @@ def test_what_a_move_task_brings_has_ids_of_its_own_and_is_no_phantom(tmp_path: 
 
 def test_a_dead_letter_that_comes_back_without_a_move_task_on_record_escaped(tmp_path: Path) -> None:
     """Unless others may have brought it: then nobody knows."""
-    events = _died_and_came_back(tmp_path, is_move_recorded=False)
+    events = _record_return_from_dlq(tmp_path, is_move_recorded=False)
 
-    assert anomalies(judged(events)) == {"F13"}
-    found = judged(events, is_publishing_recorded=False)["ann"]
+    assert anomalies(judge_groups(events)) == {"F13"}
+    found = judge_groups(events, is_publishing_recorded=False)["ann"]
     assert (found.violations, found.unknowns) == (
         (),
         ("group ann: 1 dead letter(s) came back, and the move task may not be on record",),
@@ -87,7 +87,7 @@ def test_a_dead_letter_that_comes_back_without_a_move_task_on_record_escaped(tmp
 
 def test_a_copy_that_a_tool_sent_for_a_dead_letter_has_not_escaped(tmp_path: Path) -> None:
     """Its deduplication id names the dead letter, as `sluice dlq redrive` has it; the tool is not recorded."""
-    events = _died_and_came_back(tmp_path, is_move_recorded=False)
+    events = _record_return_from_dlq(tmp_path, is_move_recorded=False)
     dead = next(event for event in events if event.kind == Kind.RECEIVED and event.queue == DEAD)
     events = [
         replace(event, sqs_message_id="copy", deduplication_id=f"redrive:1:{dead.sqs_message_id}")
@@ -96,7 +96,7 @@ def test_a_copy_that_a_tool_sent_for_a_dead_letter_has_not_escaped(tmp_path: Pat
         for event in events
     ]
 
-    assert "F13" not in anomalies(judged(events))
+    assert "F13" not in anomalies(judge_groups(events))
 
 
 def test_how_a_move_task_ended_is_not_known_before_it_is_listed(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_how_a_move_task_ended_is_not_known_before_it_is_listed(tmp_path: Path) 
         shop.simulator.advance(5)
         shop.sqs.start_message_move_task(**slow)
 
-    moves = [event for event in recorded(tmp_path) if event.kind == Kind.REDRIVEN]
+    moves = [event for event in read_recording(tmp_path) if event.kind == Kind.REDRIVEN]
 
     assert [(move.queue, move.outcome, move.error, move.responded_at_us is not None) for move in moves] == [
         (DEAD, "ok", None, True),

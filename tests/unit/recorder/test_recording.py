@@ -35,8 +35,8 @@ from tests.support.histories.recorded_services import (
     Shop,
     anomalies,
     doubts,
-    judged,
-    recorded,
+    judge_groups,
+    read_recording,
 )
 from tests.support.processes.forked import forking
 
@@ -57,7 +57,7 @@ def test_a_purge_is_written_down_before_it_is_called_and_when_it_is_answered(tmp
     with _record(shop, tmp_path / "purged"):
         shop.sqs.purge_queue(QueueUrl=shop.url)
 
-    _, _, purge, _ = recorded(tmp_path / "purged")
+    _, _, purge, _ = read_recording(tmp_path / "purged")
 
     assert (purge.kind, purge.queue, purge.outcome, purge.message_group_id) == (Kind.PURGED, QUEUE, "ok", None)
     assert purge.responded_at_us is not None
@@ -70,7 +70,7 @@ def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> 
         (handle,) = shop.receive()
         shop.sqs.delete_message(QueueUrl=shop.url, ReceiptHandle=handle)
 
-    opened, topology, publish, poll, receive, delete, closed = recorded(tmp_path / "tuesday")
+    opened, topology, publish, poll, receive, delete, closed = read_recording(tmp_path / "tuesday")
 
     assert [event.kind for event in (opened, topology, poll, closed)] == [
         Kind.OPENED,
@@ -99,7 +99,7 @@ def test_without_a_deduplication_id_the_body_tells_messages_apart(tmp_path: Path
         shop.order("ann", 1)
         shop.bill()
 
-    publish, receive = (event for event in recorded(tmp_path) if event.kind in (Kind.PUBLISHED, Kind.RECEIVED))
+    publish, receive = (event for event in read_recording(tmp_path) if event.kind in (Kind.PUBLISHED, Kind.RECEIVED))
 
     assert publish.deduplication_id is None
     assert receive.deduplication_id is not None
@@ -147,7 +147,7 @@ def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Pa
     client = _losing(shop, _TIMEOUT, attempts=2)
     with record(client, tmp_path, clock=shop.simulator.clock):
         client.receive_message(QueueUrl=shop.url)
-    polls = [event for event in recorded(tmp_path) if event.kind == Kind.POLL]
+    polls = [event for event in read_recording(tmp_path) if event.kind == Kind.POLL]
 
     assert [(poll.outcome, poll.error) for poll in polls] == [("ok", None), ("info", "Repeated")]
 
@@ -171,7 +171,7 @@ def test_a_send_without_an_answer_may_have_had_its_effect(
     with record(client, tmp_path, clock=shop.simulator.clock), pytest.raises(type(lost[-1])):
         client.send_message(QueueUrl=shop.url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d")
 
-    (sent,) = (event for event in recorded(tmp_path) if event.kind == Kind.PUBLISHED)
+    (sent,) = (event for event in read_recording(tmp_path) if event.kind == Kind.PUBLISHED)
 
     assert (sent.outcome, sent.error) == (outcome, error)
     assert sent.responded_at_us is None or outcome == "fail"
@@ -188,7 +188,7 @@ def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path,
         shop.order("ann", 3, deduplication_id="ann/3")
         shop.bill()
 
-    assert judged(recorded(tmp_path)) == dict.fromkeys(CUSTOMERS, Finding(violations=(), unknowns=()))
+    assert judge_groups(read_recording(tmp_path)) == dict.fromkeys(CUSTOMERS, Finding(violations=(), unknowns=()))
 
 
 def test_what_is_published_at_once_has_no_order_to_keep(tmp_path: Path) -> None:
@@ -198,11 +198,11 @@ def test_what_is_published_at_once_has_no_order_to_keep(tmp_path: Path) -> None:
         for number in (9, 1, 5, 2):
             shop.order("ann", number)
         shop.bill()
-    events = recorded(tmp_path)
+    events = read_recording(tmp_path)
     idxs = [event.idx for event in events if event.kind == Kind.PUBLISHED]
 
     assert idxs != sorted(idx for idx in idxs if idx is not None)
-    assert anomalies(judged(events)) == set()
+    assert anomalies(judge_groups(events)) == set()
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_broken_service_is_found_out(tmp_path: Path, saboteur: str, every: int
     with _record(shop, tmp_path):
         shop.trade(count=3)
 
-    assert shows <= anomalies(judged(recorded(tmp_path)))
+    assert shows <= anomalies(judge_groups(read_recording(tmp_path)))
 
 
 def test_a_repeat_under_another_deduplication_id_is_found_by_its_key(tmp_path: Path) -> None:
@@ -237,8 +237,8 @@ def test_a_repeat_under_another_deduplication_id_is_found_by_its_key(tmp_path: P
             shop.order("ann", 1, deduplication_id="second")
             shop.bill()
 
-    assert anomalies(judged(recorded(tmp_path / "plain"))) == set()
-    (violation,) = judged(recorded(tmp_path / "keyed"))["ann"].violations
+    assert anomalies(judge_groups(read_recording(tmp_path / "plain"))) == set()
+    (violation,) = judge_groups(read_recording(tmp_path / "keyed"))["ann"].violations
     assert violation.anomaly == "B1"
     assert (
         violation.sentence == "2 messages of what is one message under 2 deduplication ids, published within the window"
@@ -256,13 +256,13 @@ def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
             shop.simulator.advance(VISIBILITY_SECONDS + 1)
         shop.bill()
         shop.bill(shop.dead_url)
-    events = recorded(tmp_path)
+    events = read_recording(tmp_path)
     (dead,) = (event for event in events if event.kind == Kind.RECEIVED and event.queue == DEAD)
 
     assert dead.deduplication_id == dead.sqs_message_id
     assert dead.idx == stable_idx(dead.deduplication_id or "")
-    assert judged(events)["ann"].violations == ()
-    assert judged(events)["ann"].unknowns == ()
+    assert judge_groups(events)["ann"].violations == ()
+    assert judge_groups(events)["ann"].unknowns == ()
 
 
 def test_where_not_every_producer_is_recorded_a_message_from_nowhere_is_unknown(tmp_path: Path) -> None:
@@ -271,11 +271,11 @@ def test_where_not_every_producer_is_recorded_a_message_from_nowhere_is_unknown(
     with record(shop.sqs, tmp_path, clock=shop.simulator.clock):
         shop.order("ann", 1)
         shop.bill()
-    events = recorded(tmp_path)
+    events = read_recording(tmp_path)
 
-    assert anomalies(judged(events)) == {"A4"}
-    assert anomalies(judged(events, is_publishing_recorded=False)) == set()
-    assert list(doubts(judged(events, is_publishing_recorded=False))) == [
+    assert anomalies(judge_groups(events)) == {"A4"}
+    assert anomalies(judge_groups(events, is_publishing_recorded=False)) == set()
+    assert list(doubts(judge_groups(events, is_publishing_recorded=False))) == [
         "group ann: 1 message(s) received whose publishing may not be on record"
     ]
 
@@ -286,7 +286,7 @@ def test_a_receive_that_does_not_ask_for_its_group_is_of_no_group(tmp_path: Path
     with _record(shop, tmp_path):
         shop.order("ann", 1, deduplication_id="ann/1")
         shop.bill(requests=["ApproximateReceiveCount"])
-    received = [event for event in recorded(tmp_path) if event.kind in (Kind.RECEIVED, Kind.DELETED)]
+    received = [event for event in read_recording(tmp_path) if event.kind in (Kind.RECEIVED, Kind.DELETED)]
 
     assert [(event.kind, event.message_group_id) for event in received] == [("received", None), ("deleted", None)]
 
@@ -306,7 +306,7 @@ def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: P
             for customer in customers:
                 shop.order(customer, 1, deduplication_id=f"{name}/{customer}")
             shop.bill()
-        found[name] = recorded(tmp_path / name)
+        found[name] = read_recording(tmp_path / name)
     groups = {name: {event.message_group_id for event in events} - {None} for name, events in found.items()}
     of_kept = {
         name: sorted(event.kind for event in events if event.message_group_id in kept) for name, events in found.items()
@@ -318,7 +318,7 @@ def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: P
     assert of_kept["all"] == of_kept["sample"] != []
     assert polls["all"] == polls["sample"] > 0
     assert recording_detail(4) in {event.detail for event in found["sample"]}
-    assert {group for group, finding in judged(found["sample"]).items() if finding.violations} == kept
+    assert {group for group, finding in judge_groups(found["sample"]).items() if finding.violations} == kept
 
 
 # --- what must not happen to the host --------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path, caplog
         assert not recording.is_on
         assert shop.receive() == []
 
-    events = recorded(tmp_path)
+    events = read_recording(tmp_path)
     (line,) = caplog.messages
     assert "File too large" in line
     assert "calls go on unrecorded" in line
@@ -356,20 +356,20 @@ def test_a_key_that_fails_in_an_unheard_of_way_stops_the_recording_only(
 
     assert not recording.is_on
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert Kind.CLOSED not in {event.kind for event in recorded(tmp_path)}
+    assert Kind.CLOSED not in {event.kind for event in read_recording(tmp_path)}
 
 
 _forked = forking("tests.support.histories.recorded_services", "sluice.recorder.recorder")
 _of_processes = pytest.mark.xdist_group("processes")
 
 
-def _started(do: Callable[..., None], *arguments: Any) -> Any:
+def _start(do: Callable[..., None], *arguments: Any) -> Any:
     process = _forked.Process(target=do, args=arguments)
     process.start()
     return process
 
 
-def _ended(process: Any) -> int:
+def _wait_for_exit(process: Any) -> int:
     process.join(60)
     return int(process.exitcode)
 
@@ -383,9 +383,9 @@ def _trade_recorded(folder: Path) -> None:
 
 @_of_processes
 def test_two_processes_record_into_one_folder(tmp_path: Path) -> None:
-    assert [_ended(item) for item in [_started(_trade_recorded, tmp_path / "both") for _ in range(2)]] == [0, 0]
+    assert [_wait_for_exit(item) for item in [_start(_trade_recorded, tmp_path / "both") for _ in range(2)]] == [0, 0]
 
-    events = recorded(tmp_path / "both")
+    events = read_recording(tmp_path / "both")
 
     assert len({event.worker for event in events}) == 2
     assert len({event.clock_id for event in events}) == 1
@@ -433,9 +433,9 @@ def test_a_value_that_no_journal_holds_does_not_stop_the_recording(
 
 @_of_processes
 def test_a_killed_process_leaves_its_journal_open(tmp_path: Path) -> None:
-    assert _ended(_started(_die, tmp_path / "killed")) == -signal.SIGKILL
+    assert _wait_for_exit(_start(_die, tmp_path / "killed")) == -signal.SIGKILL
 
-    events = recorded(tmp_path / "killed")
+    events = read_recording(tmp_path / "killed")
 
     assert [(event.kind, event.outcome) for event in events][2:] == [("published", "ok"), ("published", "info")]
 
@@ -454,7 +454,7 @@ def _fork(folder: Path) -> None:
 
 @_of_processes
 def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None:
-    assert _ended(_started(_fork, tmp_path / "forked")) == 0
+    assert _wait_for_exit(_start(_fork, tmp_path / "forked")) == 0
 
     of_journal = {
         tuple(event["message_group_id"] for event in events if event["kind"] == Kind.PUBLISHED): events[-1]["kind"]
@@ -474,7 +474,7 @@ def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
 
-    assert [(event.kind, event.outcome) for event in recorded(tmp_path / "open")][2:] == [("published", "ok")]
+    assert [(event.kind, event.outcome) for event in read_recording(tmp_path / "open")][2:] == [("published", "ok")]
 
 
 def test_a_call_that_is_signed_and_sent_by_something_else_is_named(tmp_path: Path) -> None:
@@ -486,7 +486,7 @@ def test_a_call_that_is_signed_and_sent_by_something_else_is_named(tmp_path: Pat
         shop.sqs.generate_presigned_url("get_queue_url", Params={"QueueName": QUEUE})
         shop.order("ann", 1)
 
-    (opened, unseen) = (event for event in recorded(tmp_path) if event.kind == Kind.TOPOLOGY)
+    (opened, unseen) = (event for event in read_recording(tmp_path) if event.kind == Kind.TOPOLOGY)
     assert opened.detail == recording_detail(1)
     assert unseen.detail == unseen_detail("ReceiveMessage was signed by a client of boto3, and sent by something else")
 
@@ -557,5 +557,5 @@ def test_a_receive_whose_answer_was_cut_said_nothing(
             for _ in range(2):
                 sqs.receive_message(QueueUrl=f"{server.url}/1/{QUEUE}")
 
-    polls = [event for event in recorded(tmp_path / "cut") if event.kind == Kind.POLL]
+    polls = [event for event in read_recording(tmp_path / "cut") if event.kind == Kind.POLL]
     assert [(event.outcome, event.error) for event in polls] == [("info", "IncompleteRead"), ("ok", None)]

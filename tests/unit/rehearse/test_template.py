@@ -39,13 +39,13 @@ BY_HAND = PROJECT / "tests/support/templates/scaling"
 
 
 @functools.cache
-def _written(name: str) -> Template:
+def _load_by_hand(name: str) -> Template:
     (template,) = load_template(BY_HAND / name).values()
     return template
 
 
 def _read(name: str) -> dict[str, Any]:
-    return copy.deepcopy(dict(_written(name)))
+    return copy.deepcopy(dict(_load_by_hand(name)))
 
 
 def _sqs(name: str, queue: str, *, statistic: str = "Average", period_seconds: int = 60) -> MetricSource:
@@ -235,7 +235,7 @@ def test_a_published_backlog_is_read_from_yaml() -> None:
     )
 
 
-def _changed(template: dict[str, Any], *path: object, value: object) -> dict[str, Any]:
+def _change(template: dict[str, Any], *path: object, value: object) -> dict[str, Any]:
     """Return the template with something in it set, or without it where the value is None."""
     *way, last = path
     found: Any = template
@@ -264,7 +264,7 @@ ROLE = ("Resources", "WorkerRole", "Properties", "Policies", 0, "PolicyDocument"
     ],
 )
 def test_the_queue_is_told_by_the_role_and_else_by_the_environment(path: tuple[str], value: object, queue: str) -> None:
-    (service,) = read_services(_changed(_read("visible_steps.yaml"), *path, value=value))
+    (service,) = read_services(_change(_read("visible_steps.yaml"), *path, value=value))
 
     assert service.queue is not None
     assert service.queue.name == {"Jobs": "<AWS::StackName>-jobs.fifo"}.get(queue, queue)
@@ -517,7 +517,7 @@ ALARM, MATH = ("Resources", "ManyVisible", "Properties"), ("Resources", "NoneVis
     ],
 )
 def test_what_cannot_be_rehearsed_is_refused_in_a_line(path: tuple[object, ...], value: object, reason: str) -> None:
-    template = _changed(_read("visible_steps.yaml"), *path, value=value)
+    template = _change(_read("visible_steps.yaml"), *path, value=value)
 
     with pytest.raises(ConfigError) as refused:
         read_services(template)
@@ -557,7 +557,7 @@ def test_whatever_stands_in_a_template_it_is_read_or_refused_in_a_line(
     (name, path), refusal = place, ""
 
     try:
-        read_services(_changed(_read(name), *path, value=junk))
+        read_services(_change(_read(name), *path, value=junk))
     except ConfigError as refused:
         refusal = str(refused)
 

@@ -20,7 +20,7 @@ def _all(traffic: Traffic) -> Arrivals:
     return Arrivals(*(np.concatenate(part) for part in zip(*minutes, strict=True)))
 
 
-def _drawn(per_second: float = 50, minutes: int = 20, groups: int = 10, **settings: float) -> DrawnTraffic:
+def _drawn_traffic(per_second: float = 50, minutes: int = 20, groups: int = 10, **settings: float) -> DrawnTraffic:
     return DrawnTraffic(name="drawn", rates=constant(per_second, minutes), groups=groups, **settings)  # type: ignore[arg-type]
 
 
@@ -30,7 +30,7 @@ def _shares(group: Integers, groups: int) -> list[float]:
 
 def test_a_rate_is_kept_second_for_second_within_what_chance_does() -> None:
     """60,000 messages are a standard deviation of 245; a second's count varies as Poisson's does, by its mean."""
-    arrivals = _all(_drawn())
+    arrivals = _all(_drawn_traffic())
 
     counts = np.bincount(arrivals.sent_at.astype(int), minlength=1_200)
     assert len(arrivals.sent_at) == pytest.approx(60_000, abs=5 * 245)
@@ -51,9 +51,9 @@ def test_a_rate_that_changes_is_followed_and_is_never_negative() -> None:
 
 def test_groups_have_their_shares() -> None:
     """Even; by Zipf's law; and one with its own share, the others by the law."""
-    even = _shares(_all(_drawn()).group, 10)
-    skewed = _shares(_all(_drawn(skew=1)).group, 10)
-    hot = _shares(_all(_drawn(hot_share=0.6)).group, 10)
+    even = _shares(_all(_drawn_traffic()).group, 10)
+    skewed = _shares(_all(_drawn_traffic(skew=1)).group, 10)
+    hot = _shares(_all(_drawn_traffic(hot_share=0.6)).group, 10)
 
     harmonic = sum(1 / rank for rank in range(1, 11))
     assert even == pytest.approx([0.1] * 10, abs=0.01)
@@ -62,24 +62,24 @@ def test_groups_have_their_shares() -> None:
 
 
 def test_the_hottest_share_is_that_of_the_busiest_group() -> None:
-    assert _drawn().hottest_share == pytest.approx(0.1)
-    assert _drawn(hot_share=0.6).hottest_share == pytest.approx(0.6)
-    assert _drawn(skew=1, groups=2).hottest_share == pytest.approx(2 / 3)
+    assert _drawn_traffic().hottest_share == pytest.approx(0.1)
+    assert _drawn_traffic(hot_share=0.6).hottest_share == pytest.approx(0.6)
+    assert _drawn_traffic(skew=1, groups=2).hottest_share == pytest.approx(2 / 3)
 
 
 def test_one_group_has_everything_whatever_its_share() -> None:
-    assert set(_all(_drawn(groups=1, hot_share=0.6)).group.tolist()) == {0}
+    assert set(_all(_drawn_traffic(groups=1, hot_share=0.6)).group.tolist()) == {0}
 
 
 def test_poison_is_a_share_of_the_messages_and_fails_always() -> None:
-    fails = _all(_drawn(poison_share=0.1)).fails
+    fails = _all(_drawn_traffic(poison_share=0.1)).fails
 
     assert set(fails.tolist()) == {0, FAILS_ALWAYS}
     assert (fails == FAILS_ALWAYS).mean() == pytest.approx(0.1, abs=0.01)
 
 
 def test_the_same_seed_is_the_same_traffic_and_another_is_not() -> None:
-    first, again, other = (_all(_drawn(seed=seed, skew=1, poison_share=0.1)) for seed in (1, 1, 2))
+    first, again, other = (_all(_drawn_traffic(seed=seed, skew=1, poison_share=0.1)) for seed in (1, 1, 2))
 
     assert [part.tolist() for part in (first.sent_at, first.group, first.fails)] == [
         part.tolist() for part in (again.sent_at, again.group, again.fails)
@@ -87,14 +87,14 @@ def test_the_same_seed_is_the_same_traffic_and_another_is_not() -> None:
     assert len(first.sent_at) != len(other.sent_at)
 
 
-def _recorded(speed: float = 1.0) -> RecordedTraffic:
+def _recorded_traffic(speed: float = 1.0) -> RecordedTraffic:
     """Return five messages in 150 seconds; the fourth is sent as a minute begins."""
     sent_at = np.array([0.0, 30.0, 59.5, 120.0, 150.0])
     return RecordedTraffic(name="tuesday", sent_at=sent_at, group=np.array([0, 1, 0, 2, 0]), speed=speed)
 
 
 def test_a_recording_is_sent_as_it_came() -> None:
-    traffic = _recorded()
+    traffic = _recorded_traffic()
 
     arrivals = list(traffic.each_minute())
 
@@ -107,7 +107,7 @@ def test_a_recording_is_sent_as_it_came() -> None:
 
 def test_a_recording_is_sent_faster() -> None:
     """Twice as fast the fourth message comes after a minute, and the last after 75 seconds."""
-    traffic = _recorded(speed=2)
+    traffic = _recorded_traffic(speed=2)
 
     assert traffic.minutes == 2
     assert [arrivals.sent_at.tolist() for arrivals in traffic.each_minute()] == [[0, 15, 29.75], [60, 75]]

@@ -45,7 +45,7 @@ def _receive(template: Any, queue: object) -> None:
     document["Statement"] = [{"Effect": "Allow", "Action": "sqs:ReceiveMessage", "Resource": queue}]
 
 
-def _watched(service: ScaledService) -> str:
+def _watched_queue(service: ScaledService) -> str:
     (policy,) = service.policies
     (metric,) = policy.watched.metrics.values()
     return metric.dimensions["QueueName"]
@@ -92,7 +92,7 @@ def test_an_export_of_several_stages_is_that_of_the_own_stage() -> None:
 
     services = read_services(*templates.values(), names=tuple(templates))
 
-    assert [_watched(service) for service in services] == ["dev-jobs", "prod-jobs"]
+    assert [_watched_queue(service) for service in services] == ["dev-jobs", "prod-jobs"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_queue_whose_name_is_not_known_is_no_other_queue(arn: object, name: ob
     (service,) = read_services(template)
 
     assert service.queue is not None
-    assert _watched(service) == service.queue.name
+    assert _watched_queue(service) == service.queue.name
     assert len(service.assumed) == 2
     assert "is taken for a standard queue, as its name is not known; say it with --queue" in service.assumed[0]
     assert "looks at QueueName" in service.assumed[1]
@@ -151,14 +151,14 @@ def test_a_queue_that_is_known_is_another_one() -> None:
 
     (service,) = read_services(template)
 
-    assert (service.queue, _watched(service), service.assumed) == (
+    assert (service.queue, _watched_queue(service), service.assumed) == (
         QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300),
         "Returns",
         (),
     )
 
 
-def _nested(place: dict[str, Any]) -> tuple[Any, Any]:
+def _nest(place: dict[str, Any]) -> tuple[Any, Any]:
     """Return a template that deploys the other one and gives it the name of its queue."""
     child = _backlog()
     child["Parameters"] = {"Queue": {"Type": "String"}, "Arn": {"Type": "String"}}
@@ -176,14 +176,14 @@ def _nested(place: dict[str, Any]) -> tuple[Any, Any]:
 )
 def test_a_nested_stack_knows_what_it_is_given(place: dict[str, Any], name: str) -> None:
     """By CDK's metadata, or by the path that `aws cloudformation package` replaces."""
-    (service,) = read_services(*_nested(place), names=("out/root.json", f"out/{name}"))
+    (service,) = read_services(*_nest(place), names=("out/root.json", f"out/{name}"))
 
     assert service.queue == QueueSettings(name="jobs.fifo", is_fifo=True)
-    assert (_watched(service), service.assumed) == ("jobs.fifo", ())
+    assert (_watched_queue(service), service.assumed) == ("jobs.fifo", ())
 
 
 def test_outputs_of_a_nested_stack_are_known() -> None:
-    root, child = _nested({"TemplateURL": "queues.json"})
+    root, child = _nest({"TemplateURL": "queues.json"})
     queues = {"Resources": {"Jobs": root["Resources"]["Jobs"]}}
     queues["Outputs"] = {"Name": {"Value": {"Fn::GetAtt": "Jobs.QueueName"}}}
     workers = _backlog()
@@ -192,7 +192,7 @@ def test_outputs_of_a_nested_stack_are_known() -> None:
 
     (service,) = read_services(workers, queues, names=("root.json", "queues.json"))
 
-    assert _watched(service) == "jobs.fifo"
+    assert _watched_queue(service) == "jobs.fifo"
     assert child is not None
 
 
@@ -200,7 +200,7 @@ def _if(then: object, otherwise: object) -> dict[str, Any]:
     return {"Fn::If": ["IsProd", then, otherwise]}
 
 
-def _conditioned(change: Callable[[Any], None]) -> Any:
+def _add_condition(change: Callable[[Any], None]) -> Any:
     """Return a template with a condition on a parameter without default."""
     template = _backlog()
     template["Parameters"] = {"Env": {"Type": "String"}}
@@ -237,7 +237,7 @@ def _policy(resources: Any) -> None:
 @pytest.mark.parametrize("change", [_max_capacity, _scales_in, _settings, _statement, _policy])
 def test_a_parameter_that_a_bound_needs_is_refused_without_a_value(change: Callable[[Any], None]) -> None:
     """Wherever it stands: it is neither taken for true nor for false."""
-    template = _conditioned(change)
+    template = _add_condition(change)
 
     with pytest.raises(ConfigError, match="give it: --parameter Env=VALUE") as refused:
         read_services(template)
@@ -247,7 +247,7 @@ def test_a_parameter_that_a_bound_needs_is_refused_without_a_value(change: Calla
 
 
 def test_an_alternative_that_nothing_needs_is_not_asked_for() -> None:
-    template = _conditioned(lambda resources: resources["Service"]["Properties"].update(LoadBalancers=_if([1], [])))
+    template = _add_condition(lambda resources: resources["Service"]["Properties"].update(LoadBalancers=_if([1], [])))
 
     assert len(read_services(template)) == 1
 
@@ -267,11 +267,11 @@ def test_a_value_that_is_stored_elsewhere_is_asked_for() -> None:
 
 def test_a_parameter_that_no_template_has_is_refused() -> None:
     with pytest.raises(ConfigError, match="--parameter names 'Evn', which no template has; allowed is one of Env"):
-        read_services(_conditioned(_policy), parameters={"Evn": "prod"})
+        read_services(_add_condition(_policy), parameters={"Evn": "prod"})
 
 
 def test_a_service_that_a_condition_leaves_out_is_named_with_it() -> None:
-    template = _conditioned(lambda resources: resources["Target"].update(Condition="IsProd"))
+    template = _add_condition(lambda resources: resources["Target"].update(Condition="IsProd"))
 
     with pytest.raises(ConfigError) as refused:
         read_services(template, parameters={"Env": "dev"})

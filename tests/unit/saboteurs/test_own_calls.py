@@ -8,10 +8,10 @@ import boto3
 import pytest
 
 from sluice.saboteurs import sabotage
-from tests.support.endpoints.capturing_server import Captured, Reply, capturing
+from tests.support.endpoints.capturing_server import CapturedRequest, Reply, capturing
 
 
-def _one_message(request: Captured) -> Reply:
+def _one_message(request: CapturedRequest) -> Reply:
     is_receive = request.headers.get("x-amz-target", "").endswith("ReceiveMessage")
     message = {"MessageId": "m1", "ReceiptHandle": "h1", "Body": "b"}
     return Reply(body=json.dumps({"Messages": [message]} if is_receive else {}).encode())
@@ -38,7 +38,7 @@ def test_dropped_messages_are_deleted_by_the_same_user_at_the_same_endpoint(
     ]
 
 
-def _call(request: Captured) -> tuple[str, str, str]:
+def _call(request: CapturedRequest) -> tuple[str, str, str]:
     found = re.search(r"Credential=(\w+)/\d+/([\w-]+)/sqs", request.headers["authorization"])
     assert found is not None
     return request.headers["x-amz-target"].rpartition(".")[2], found[1], found[2]

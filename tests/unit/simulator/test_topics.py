@@ -9,7 +9,7 @@ from sluice.simulator.model import Refusal
 from tests.unit.simulator.service import Service, arn_of
 
 
-def _subscribed(service: Service, topic: str, url: str, **attributes: str) -> str:
+def _subscribe(service: Service, topic: str, url: str, **attributes: str) -> str:
     service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": service.allowing(topic)})
     answer = service.sns("Subscribe", TopicArn=topic, Protocol="sqs", Endpoint=arn_of(url), Attributes=attributes)
     return str(answer["SubscriptionArn"])
@@ -22,8 +22,8 @@ def test_a_fifo_topic_gives_no_group_to_a_standard_queue(service: Service) -> No
     """
     fifo, standard = service.topic(), str(service.sns("CreateTopic", Name="t")["TopicArn"])
     behind_fifo, behind_standard = service.standard_queue("a"), service.standard_queue("b")
-    _subscribed(service, fifo, behind_fifo)
-    _subscribed(service, standard, behind_standard)
+    _subscribe(service, fifo, behind_fifo)
+    _subscribe(service, standard, behind_standard)
 
     service.sns("Publish", TopicArn=fifo, Message="m", MessageGroupId="g", MessageDeduplicationId="1")
     service.sns("Publish", TopicArn=standard, Message="m", MessageGroupId="g")
@@ -61,7 +61,7 @@ def test_a_message_by_protocol_that_sns_would_not_take(service: Service, message
 def test_an_entry_that_is_no_string_is_ignored(service: Service) -> None:
     """API_Publish: `Non-string values will cause the key to be ignored`."""
     topic, url = service.topic(), service.queue()
-    _subscribed(service, topic, url, RawMessageDelivery="true")
+    _subscribe(service, topic, url, RawMessageDelivery="true")
 
     service.sns("Publish", TopicArn=topic, Message='{"default": "d", "sqs": 5}', MessageStructure="json",
                 MessageGroupId="g", MessageDeduplicationId="1")  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_subject_is_short_and_of_one_line(service: Service, subject: str, *, i
 def test_a_redrive_policy_of_a_subscription_that_is_no_json_object(service: Service, value: str) -> None:
     """Recorded of test_validate_set_sub_attributes, 2025-10-06: the first words."""
     topic, url = service.topic(), service.queue()
-    subscription = _subscribed(service, topic, url)
+    subscription = _subscribe(service, topic, url)
 
     with pytest.raises(Refusal, match="Invalid parameter: RedrivePolicy: "):
         service.sns("SetSubscriptionAttributes", SubscriptionArn=subscription, AttributeName="RedrivePolicy",
@@ -101,7 +101,7 @@ def test_a_redrive_policy_of_a_subscription_that_is_no_json_object(service: Serv
 def test_a_filter_policy_is_refused_in_the_words_of_the_call(service: Service) -> None:
     """Recorded: Subscribe names the parameter (2024-05-14), SetSubscriptionAttributes does not."""
     topic, url = service.topic(), service.queue()
-    subscription = _subscribed(service, topic, url)
+    subscription = _subscribe(service, topic, url)
     refused: list[str] = []
 
     for operation, params in _with_filter_policy(topic, subscription, arn_of(service.queue("r.fifo"))):
@@ -124,7 +124,7 @@ def _with_filter_policy(topic: str, subscription: str, endpoint: str) -> list[tu
 
 def test_unsubscribing_after_the_topic_was_deleted_is_no_mistake(service: Service) -> None:
     topic, url = service.topic(), service.queue()
-    subscription = _subscribed(service, topic, url)
+    subscription = _subscribe(service, topic, url)
     service.sns("DeleteTopic", TopicArn=topic)
 
     assert service.sns("Unsubscribe", SubscriptionArn=subscription) == {}

@@ -217,13 +217,13 @@ def test_a_relay_that_hears_nothing_of_its_own_commit_polls_and_names_the_pooler
     """Through a pooler in transaction mode LISTEN is one server's, and what is read comes from another."""
     listening = engines.listening
 
-    def pooled(engine: Engine, channel: str) -> psycopg.Connection[Any]:
+    def listen_through_pooler(engine: Engine, channel: str) -> psycopg.Connection[Any]:
         listening(engine, channel).close()
         return listening(engine, "nothing")
 
     monkeypatch.setattr(commit_wait, "_SELF_TEST_SECONDS", 0.1 if is_pooled else 20)
     if is_pooled:
-        monkeypatch.setattr(engines, "listening", pooled)
+        monkeypatch.setattr(engines, "listening", listen_through_pooler)
     with closing(CommitWait(postgres, "events.fifo", Stop())) as wait, capture_logs() as logged:
         wait.wait(0)
         wait.wait(0)

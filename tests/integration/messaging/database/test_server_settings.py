@@ -159,7 +159,7 @@ def _deliver(engine: Engine) -> tuple[list[tuple[str, int]], list[tuple[str, int
     inbox = World(engine)
     inbox.send(*_GROUPS)
     inbox.work_off(inbox.worker(poll_seconds=0), steps_max=20)
-    received = world.received()
+    received = world.receive_all()
     assert {decode(message["Body"]).event.data for message in received} == {_TEXT}
     return places([message["Body"] for message in received]), inbox.effects()
 

@@ -86,7 +86,7 @@ def test_x3_what_a_power_cut_may_take_back_is_not_written(path: Path, synchronou
     theirs = create_engine(f"sqlite:///{path}")
 
     @event.listens_for(theirs, "connect")
-    def connected(connection: sqlite3.Connection, _: object) -> None:
+    def set_synchronous(connection: sqlite3.Connection, _: object) -> None:
         connection.execute(f"PRAGMA synchronous={synchronous}").close()
 
     with Session(theirs) as session:

@@ -19,7 +19,7 @@ from sluice.messaging import failpoints
 from sluice.messaging.database.audit import acts
 from sluice.messaging.inbox.tables import audit, redrives
 from tests.support.messaging.faulty_calls import Place
-from tests.support.messaging.inbox_harness import InboxHarness, arrived
+from tests.support.messaging.inbox_harness import InboxHarness, decoded_message
 from tests.support.processes.dead_letter_project import DeadLetterProject
 
 PLACES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
@@ -41,7 +41,7 @@ def _record_dead(inbox: Engine, ids: Mapping[Place, str]) -> None:
     """Record deaths as a worker does whose attempts are used up."""
     with inbox.begin() as connection:
         for (group, seq), sqs_message_id in ids.items():
-            came = replace(arrived(seq, group=group, id=f"{group}-{seq}"), sqs_message_id=sqs_message_id)
+            came = replace(decoded_message(seq, group=group, id=f"{group}-{seq}"), sqs_message_id=sqs_message_id)
             assert InboxHarness(inbox).inbox.record_dead(connection, came, "the bank is away", is_permanent=False)
 
 
@@ -65,15 +65,15 @@ def test_a_run_that_is_killed_anywhere_loses_nothing_and_the_next_run_finishes(
 
     number = "" if failpoint == "after_begin" else ":2"
     with project.process("automatic-redrive", failpoint=failpoint + number) as killed:
-        assert killed.ended() == -signal.SIGKILL
+        assert killed.wait_for_exit() == -signal.SIGKILL
     assert project.survivors() == PLACES
     with inbox.begin() as connection:
         connection.execute(update(redrives).values(held_until_us=1))  # its lease is over
     ended = project.finish("automatic-redrive")
 
     assert ended.exit_code == 0, ended.output
-    assert project.seen(project.queue) == PLACES
-    assert project.seen(project.dead) == []
+    assert project.peek(project.queue) == PLACES
+    assert project.peek(project.dead) == []
     assert _acts(inbox) == [("automatic-redrive", group, seq) for group, seq in PLACES]
 
 
@@ -81,17 +81,17 @@ def test_a_process_brings_back_and_the_next_one_sees_what_died_again(project: De
     """Then neither that message nor another one comes back, and a third process is refused."""
     _record_dead(inbox, project.dead_letter(("a", 1)))
     with project.process("automatic-redrive") as first:
-        assert first.ended() == 0
+        assert first.wait_for_exit() == 0
     _record_dead(inbox, project.die())
     _record_dead(inbox, project.dead_letter(("b", 1)))
 
     with project.process("automatic-redrive") as second:
-        assert second.ended() == 1
+        assert second.wait_for_exit() == 1
     with project.process("automatic-redrive") as third:
-        assert third.ended() == 2
+        assert third.wait_for_exit() == 2
 
-    assert project.seen(project.queue) == []
-    assert project.seen(project.dead) == [("a", 1), ("b", 1)]
+    assert project.peek(project.queue) == []
+    assert project.peek(project.dead) == [("a", 1), ("b", 1)]
     assert _acts(inbox) == [("automatic-redrive", "a", 1), ("automatic-off", "a", 1)]
 
 
@@ -103,5 +103,5 @@ def test_what_a_move_task_brought_back_is_no_matter_of_the_guards(project: DeadL
     ended = project.finish("automatic-redrive")
 
     assert (ended.exit_code, json.loads(ended.stdout)["moved"]) == (0, 0)
-    assert project.seen(project.queue) == PLACES
+    assert project.peek(project.queue) == PLACES
     assert _acts(inbox) == []

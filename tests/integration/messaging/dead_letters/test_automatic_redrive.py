@@ -22,7 +22,7 @@ from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue
 from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, DlqHarness, envelope
 from tests.support.messaging.faulty_calls import Place
-from tests.support.messaging.inbox_harness import InboxHarness, arrived
+from tests.support.messaging.inbox_harness import InboxHarness, decoded_message
 
 ONE = AutomaticRedrive()
 
@@ -59,7 +59,7 @@ class Billing:
     def _record(self, ids: dict[Place, str], *, is_permanent: bool) -> None:
         with self.engine.begin() as connection:
             for (group, seq), sqs_message_id in ids.items():
-                came = replace(arrived(seq, group=group, id=f"{group}-{seq}"), sqs_message_id=sqs_message_id)
+                came = replace(decoded_message(seq, group=group, id=f"{group}-{seq}"), sqs_message_id=sqs_message_id)
                 assert self._inbox.record_dead(connection, came, "the bank is away", is_permanent=is_permanent)
         self._harness.kill()
 
@@ -71,12 +71,12 @@ class Billing:
         """Let a worker handle what was brought back; what it does not delete dies in the end."""
         assert list(self._waiting()) == list(places)
         if is_deleted:
-            self._harness.drained(QUEUE)
+            self._harness.drain(QUEUE)
         else:
             self._harness.kill()
         with self.engine.begin() as connection:
             for group, seq in places:
-                came = replace(arrived(seq, group=group, id=f"{group}-{seq}"), sqs_message_id="a copy")
+                came = replace(decoded_message(seq, group=group, id=f"{group}-{seq}"), sqs_message_id="a copy")
                 admission = self._inbox.admit(connection, came)
                 self._inbox.mark(connection, came.envelope, admission)
 
@@ -166,7 +166,7 @@ def test_a_copy_that_died_without_a_record_is_poison_whatever_is_recorded_of_the
 ) -> None:
     """An operator brought it back, and it may have killed its worker."""
     billing.die(("a", 1))
-    (dead,) = harness.drained(DEAD)
+    (dead,) = harness.drain(DEAD)
     harness.send(DEAD, envelope("a", 1), MessageBody=dead["Body"])
 
     code, printed = billing.run()
@@ -187,7 +187,7 @@ def test_poison_stays_and_what_is_behind_it_in_its_group(billing: Billing, harne
     assert (code, printed["moved"]) == (0, 2)
     assert printed["left"] == {"poison": 3}
     assert harness.places(QUEUE) == [("a", 1), ("b", 1)]
-    left = [message["Body"] for message in harness.drained(DEAD)]
+    left = [message["Body"] for message in harness.drain(DEAD)]
     assert left == [envelope("a", 2).body, envelope("a", 3).body, "{}", envelope("d", 1).body]
 
 

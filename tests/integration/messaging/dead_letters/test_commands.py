@@ -22,7 +22,7 @@ from sluice.messaging.inbox import operations
 from sluice.messaging.sqs import queue
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, UNDELIVERED, DlqHarness, envelope
-from tests.support.messaging.inbox_harness import InboxHarness, arrived
+from tests.support.messaging.inbox_harness import InboxHarness, decoded_message
 
 REASON = ("--reason", "the data was wrong")
 
@@ -97,7 +97,7 @@ def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
 def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database: Engine) -> None:
     died = harness.send(DEAD, envelope("a", 1))
     with database.begin() as connection:
-        dead = replace(arrived(1, receive_count=2), sqs_message_id=died)
+        dead = replace(decoded_message(1, receive_count=2), sqs_message_id=died)
         assert InboxHarness(database).inbox.record_dead(connection, dead, "no such customer", is_permanent=True)
     harness.send(DEAD, envelope("b", 1), MessageBody='{"sluice": 2}')
 
@@ -187,11 +187,11 @@ def test_d10_ctrl_c_gives_back_what_was_seen(run: Run, harness: DlqHarness, monk
     harness.record_dead(("a", 1), ("b", 1))
     receive = harness.line.edit_answer
 
-    def interrupted(*arguments: Any, **named: Any) -> None:
+    def interrupt_and_receive(*arguments: Any, **named: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         receive(*arguments, **named)
 
-    monkeypatch.setattr(harness.line, "edit_answer", interrupted)
+    monkeypatch.setattr(harness.line, "edit_answer", interrupt_and_receive)
     before = signal.getsignal(signal.SIGINT)
 
     ended = run("inspect", "--limit", "1")
@@ -239,7 +239,7 @@ def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> Non
         f"would send what matches of about 3 messages of {DEAD} to {QUEUE}; of the first 3 to be had 2 match;"
         " add --yes to do it\n"
     )
-    assert (harness.counts(DEAD), harness.line.sent) == ((3, 0), [])
+    assert (harness.counts(DEAD), harness.line.send_calls) == ((3, 0), [])
 
 
 def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
@@ -395,10 +395,10 @@ def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarne
 
     would = f"would replace message 2 of group a of {DEAD} and send it to {QUEUE}; add --yes to do it\n"
     assert run(*act).stdout == would
-    assert (harness.counts(DEAD), harness.line.sent, _audit(run)) == ((2, 0), [], [])
+    assert (harness.counts(DEAD), harness.line.send_calls, _audit(run)) == ((2, 0), [], [])
     assert run(*act, "--yes").exit_code == 0
 
-    (message,) = harness.drained(QUEUE)
+    (message,) = harness.drain(QUEUE)
     replaced = decode(message["Body"])
     assert (replaced.event.id, replaced.event.group, replaced.seq, replaced.epoch) == ("a-2", "a", 2, 1)
     assert replaced.event.data == {"n": "right"}
@@ -427,14 +427,14 @@ def test_what_replaces_a_message_is_no_larger_than_its_queue_takes(
 
     with pytest.raises(EnvelopeError) as refused:
         run("replace", "a", "2", *too_large, *REASON, "--yes")
-    assert (harness.line.sent, _audit(run)) == ([], [])
+    assert (harness.line.send_calls, _audit(run)) == ([], [])
     assert run("replace", "a", "2", *_data(tmp_path, json.dumps("x" * room)), *REASON, "--yes").exit_code == 0
 
     assert str(refused.value) == (
         "the message would have 262145 bytes with its attributes, allowed are 262144, the environment's"
         " event_bytes_max; keep what is large elsewhere and send where it is"
     )
-    assert len(harness.drained(QUEUE)) == 1
+    assert len(harness.drain(QUEUE)) == 1
 
 
 def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, harness: DlqHarness) -> None:
@@ -445,7 +445,7 @@ def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, harness: Dl
         run(*act, input=envelope("b", 1).body)
     with pytest.raises(EnvelopeError, match="sluice is None"):
         run(*act, input="{}")
-    assert (harness.counts(DEAD), harness.line.sent, _audit(run)) == ((1, 0), [], [])
+    assert (harness.counts(DEAD), harness.line.send_calls, _audit(run)) == ((1, 0), [], [])
     assert run(*act, input=envelope("a", 1).body).exit_code == 0
 
     assert harness.places(QUEUE) == [("a", 1)]
@@ -464,7 +464,7 @@ def test_replace_of_a_held_message_stays_in_the_inbox(
         row = operations.parked_message(connection, "billing", "a", 3)
     assert row is not None
     assert (decode(row.body).event.data, row.held_at_us, row.attempts) == (None, None, 0)
-    assert harness.line.sent == []
+    assert harness.line.send_calls == []
 
 
 def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHarness, tmp_path: Path) -> None:

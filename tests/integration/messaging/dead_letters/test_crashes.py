@@ -51,13 +51,13 @@ def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(
     dead_letter_project.dead_letter(*DATABASES)
 
     with dead_letter_project.process("redrive", "--run", "r1", "--yes", failpoint=f"{failpoint}:2") as killed:
-        assert killed.ended() == -signal.SIGKILL
+        assert killed.wait_for_exit() == -signal.SIGKILL
     assert dead_letter_project.survivors() == DATABASES
     ended = dead_letter_project.finish("redrive", "--run", "r1", "--yes")
 
     assert ended.exit_code == 0, ended.output
-    assert dead_letter_project.seen(dead_letter_project.queue) == DATABASES
-    assert dead_letter_project.seen(dead_letter_project.dead) == []
+    assert dead_letter_project.peek(dead_letter_project.queue) == DATABASES
+    assert dead_letter_project.peek(dead_letter_project.dead) == []
 
 
 @pytest.mark.parametrize("failpoint", _deaths("after_send"))
@@ -71,13 +71,13 @@ def test_d3_a_replace_killed_anywhere_is_finished_by_a_rerun(
     act = ("replace", "a", "1", "--data", str(data), "--reason", "it was wrong", "--yes")
 
     with dead_letter_project.process(*act, failpoint=failpoint) as killed:
-        assert killed.ended() == -signal.SIGKILL
+        assert killed.wait_for_exit() == -signal.SIGKILL
     assert dead_letter_project.survivors() == DATABASES
     if failpoint != "after_delete":
         assert dead_letter_project.finish(*act).exit_code == 0
 
-    assert dead_letter_project.seen(dead_letter_project.queue) == [("a", 1)]
-    assert dead_letter_project.seen(dead_letter_project.dead) == DATABASES[1:]
+    assert dead_letter_project.peek(dead_letter_project.queue) == [("a", 1)]
+    assert dead_letter_project.peek(dead_letter_project.dead) == DATABASES[1:]
     with database.connect() as connection:
         rows = acts(connection, audit.c.consumer, "billing", most=10)
     assert {json.loads(row["detail"])["body"] for row in rows} == {envelope("a", 1).body}
@@ -89,16 +89,16 @@ def test_d10_a_terminated_redrive_gives_back_what_it_holds(dead_letter_project: 
 
     with dead_letter_project.process("redrive", "--rate", "0.5", "--yes", "--hold", "600") as slow:
         eventually(
-            lambda: dead_letter_project.seen(dead_letter_project.queue),
+            lambda: dead_letter_project.peek(dead_letter_project.queue),
             timeout_seconds=PATIENCE_SECONDS,
             describe="the first message",
         )
         slow.send(signal.SIGTERM)
-        assert slow.ended() == 1
+        assert slow.wait_for_exit() == 1
 
     assert dead_letter_project.in_flight(dead_letter_project.dead) == 0
     assert (
-        sorted(dead_letter_project.seen(dead_letter_project.queue) + dead_letter_project.seen(dead_letter_project.dead))
+        sorted(dead_letter_project.peek(dead_letter_project.queue) + dead_letter_project.peek(dead_letter_project.dead))
         == DATABASES
     )
 
@@ -111,5 +111,5 @@ def test_a_native_redrive_on_localstack(dead_letter_project: DeadLetterProject) 
     ended = dead_letter_project.finish("redrive", "--engine", "native", "--yes")
 
     assert (ended.exit_code, ended.stdout) == (0, "completed, about 4 moved\n")
-    assert dead_letter_project.seen(dead_letter_project.queue) == DATABASES
-    assert dead_letter_project.seen(dead_letter_project.dead) == []
+    assert dead_letter_project.peek(dead_letter_project.queue) == DATABASES
+    assert dead_letter_project.peek(dead_letter_project.dead) == []

@@ -12,7 +12,7 @@ from sluice.messaging.errors import DeadLetterError, EnvelopeError
 from sluice.messaging.inbox import operations
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import audit, groups
-from tests.support.messaging.inbox_harness import DROP, HANDLE, PARK, InboxHarness, arrived
+from tests.support.messaging.inbox_harness import DROP, HANDLE, PARK, InboxHarness, decoded_message
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def late(inbox: Engine) -> InboxHarness:
     return made
 
 
-def _audited(harness: InboxHarness) -> list[dict[str, Any]]:
+def _audit_rows(harness: InboxHarness) -> list[dict[str, Any]]:
     with harness.engine.connect() as connection:
         return acts(connection, audit.c.consumer, "billing", most=10)
 
@@ -76,7 +76,7 @@ def test_retry_has_a_held_message_tried_again_as_it_is(held: InboxHarness) -> No
 
     message = held.peek()
     assert message is not None
-    assert (message.envelope.body, message.attempts) == (arrived(3).body, 0)
+    assert (message.envelope.body, message.attempts) == (decoded_message(3).body, 0)
     assert held.drain() == [3, 4]
     assert not held.is_parked()
 
@@ -89,14 +89,14 @@ def test_replace_has_a_held_message_tried_again_with_other_data(held: InboxHarne
     assert message.envelope.event.data == {"n": "right"}
     assert (message.envelope.event.id, message.envelope.seq, message.envelope.epoch) == ("a-1-3", 3, 1)
     assert decode(message.envelope.body) == message.envelope
-    (row,) = _audited(held)
+    (row,) = _audit_rows(held)
     assert (row["action"], row["group_id"], row["seq"], row["reason"]) == ("replace", "a", 3, "is lost")
     assert json.loads(row["detail"]) == {
         "event_id": "a-1-3",
         "sqs_message_id": "sqs-a-1-3",
         "attempts": 1,
         "last_error": "boom",
-        "body": arrived(3).body,
+        "body": decoded_message(3).body,
     }
 
 
@@ -105,7 +105,7 @@ def test_data_that_cannot_be_sent_replaces_nothing(held: InboxHarness) -> None:
         _replace(held, {"n": float("nan")})
 
     assert held.peek() is None
-    assert _audited(held) == []
+    assert _audit_rows(held) == []
 
 
 def test_skip_gives_up_what_is_held(held: InboxHarness) -> None:
@@ -117,8 +117,8 @@ def test_skip_gives_up_what_is_held(held: InboxHarness) -> None:
     assert held.drain() == [4]
     assert not held.is_parked()
     assert held.come(3, 5) == [DROP, HANDLE]
-    assert held.known() == [(3, 3, "skipped", False)]
-    assert json.loads(_audited(held)[0]["detail"])["body"] == arrived(3).body
+    assert held.number_records() == [(3, 3, "skipped", False)]
+    assert json.loads(_audit_rows(held)[0]["detail"])["body"] == decoded_message(3).body
 
 
 def test_skip_gives_up_what_a_parked_group_waits_for(parking: InboxHarness) -> None:
@@ -141,7 +141,7 @@ def test_skip_gives_up_what_came_from_nowhere(parking: InboxHarness) -> None:
     assert parking.drain() == []
     parking.skip(3)
 
-    assert parking.known() == [(2, 2, "skipped", False), (3, 3, "skipped", False)]
+    assert parking.number_records() == [(2, 2, "skipped", False), (3, 3, "skipped", False)]
     assert parking.drain() == [4]
 
 
@@ -195,7 +195,7 @@ def test_after_a_restore_one_act_gives_up_all_that_does_not_come_again(parking: 
     assert (of_earlier, of_b, of_all) == ((0, 0), (1, 0), (4, 1))
     assert parking.drain() == [4, 6, 7, 3, 4]
     assert [parking.is_parked(group) for group in ("a", "b", "dead")] == [False, False, True]
-    assert {act["action"] for act in _audited(parking)} == {"skip"}
+    assert {act["action"] for act in _audit_rows(parking)} == {"skip"}
 
 
 def test_skip_closes_a_dead_number_the_group_has_passed(recording: InboxHarness) -> None:
@@ -206,7 +206,7 @@ def test_skip_closes_a_dead_number_the_group_has_passed(recording: InboxHarness)
 
     recording.skip(2)
 
-    assert recording.known() == [(2, 2, "skipped", False)]
+    assert recording.number_records() == [(2, 2, "skipped", False)]
     assert recording.come(2) == [DROP]
 
 
@@ -216,7 +216,7 @@ def test_a_tombstone_after_a_skip_is_one_number_still(parking: InboxHarness) -> 
 
     assert parking.come(2, type=TOMBSTONE, id="stone") == [DROP]
     assert parking.drain() == [3]
-    assert parking.known() == [(2, 2, "skipped", False)]
+    assert parking.number_records() == [(2, 2, "skipped", False)]
 
 
 @pytest.mark.parametrize(
@@ -237,14 +237,14 @@ def test_a_tombstone_after_a_skip_is_one_number_still(parking: InboxHarness) -> 
 def test_an_act_on_a_number_that_is_not_so_is_refused(
     held: InboxHarness, act: Any, group: str, seq: int, message: str
 ) -> None:
-    before = held.known()
+    before = held.number_records()
 
     with pytest.raises(DeadLetterError) as refused, held.engine.begin() as connection:
         act(held.operator, connection, group, seq)
 
     assert str(refused.value).startswith(message)
     assert str(refused.value).endswith("see `dlq ls`")
-    assert (held.known(), _audited(held), held.peek()) == (before, [], None)
+    assert (held.number_records(), _audit_rows(held), held.peek()) == (before, [], None)
 
 
 def test_a_number_is_given_up_once(held: InboxHarness) -> None:
@@ -295,7 +295,7 @@ def test_a_lowered_baseline_makes_what_is_before_it_missing(late: InboxHarness) 
     assert (group["first_seq"], group["last_seq"], count) == (3, 6, 1)
     assert late.come(3, 4, 3) == [HANDLE, HANDLE, DROP]
     assert _open(late) == []
-    (row,) = _audited(late)
+    (row,) = _audit_rows(late)
     assert (row["action"], row["seq"], json.loads(row["detail"])) == (
         "lower-baseline",
         3,

@@ -19,14 +19,14 @@ def queue_arn(harness: DlqHarness) -> str:
     return Destination(harness.tools_sqs, QUEUE).arn
 
 
-def _followed(harness: DlqHarness, tasks: MoveTasks) -> list[MoveTask]:
+def _follow(harness: DlqHarness, tasks: MoveTasks) -> list[MoveTask]:
     return list(tasks.follow(clock=harness.clock, every_seconds=1))
 
 
 def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: MoveTasks, queue_arn: str) -> None:
     tasks.start(queue_arn, rate=1)
 
-    seen = _followed(harness, tasks)
+    seen = _follow(harness, tasks)
 
     assert [(task.status, task.moved) for task in seen] == [("RUNNING", 1), ("RUNNING", 2), ("COMPLETED", 3)]
     assert {(task.rate, task.to_move, task.destination_arn) for task in seen} == {(1, 3, queue_arn)}
@@ -37,12 +37,12 @@ def test_the_end_of_an_earlier_task_is_not_taken_for_that_of_this_one(
     harness: DlqHarness, tasks: MoveTasks, queue_arn: str
 ) -> None:
     tasks.start(queue_arn, rate=None)
-    assert [task.status for task in _followed(harness, tasks)] == ["COMPLETED"]
+    assert [task.status for task in _follow(harness, tasks)] == ["COMPLETED"]
     harness.kill()
 
     tasks.start(queue_arn, rate=1)
 
-    assert [task.status for task in _followed(harness, tasks)] == ["RUNNING", "RUNNING", "COMPLETED"]
+    assert [task.status for task in _follow(harness, tasks)] == ["RUNNING", "RUNNING", "COMPLETED"]
 
 
 def test_a_task_that_is_never_listed_is_not_waited_for_for_ever(harness: DlqHarness, tasks: MoveTasks) -> None:
@@ -50,7 +50,7 @@ def test_a_task_that_is_never_listed_is_not_waited_for_for_ever(harness: DlqHarn
     started = harness.clock.monotonic()
 
     with pytest.raises(TransientError, match="tells of no such task; see `dlq status`"):
-        _followed(harness, tasks)
+        _follow(harness, tasks)
     assert harness.clock.monotonic() - started < 20
 
 
@@ -64,7 +64,7 @@ def test_a_task_that_is_being_cancelled_cannot_be_cancelled_again(
     assert tasks.cancel(running) == 1
 
     assert tasks.running() is None
-    assert [task.status for task in _followed(harness, tasks)][-1] == "CANCELLED"
+    assert [task.status for task in _follow(harness, tasks)][-1] == "CANCELLED"
     assert (harness.counts(QUEUE), harness.counts(DEAD)) == ((1, 0), (2, 0))
 
 

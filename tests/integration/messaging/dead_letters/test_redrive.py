@@ -24,7 +24,7 @@ from tests.support.messaging.dlq_harness import (
     move_deleting_first,
     move_ignoring_failures,
 )
-from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
+from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
 
 POINTS = ("before_send", "after_send", "before_delete", "after_delete")
 
@@ -56,7 +56,7 @@ def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHar
 
     assert harness.clock.monotonic() - started < 300
     assert harness.places(QUEUE) == [("a", 1), ("a", 2)]
-    ids = [sent["MessageDeduplicationId"] for sent in harness.line.sent]
+    ids = [sent["MessageDeduplicationId"] for sent in harness.line.send_calls]
     assert len(set(ids)) == 2
     assert len(dead_letter_queue.deduplication_id("redrive", "x" * 19, "i" * 100)) == 128
 
@@ -84,7 +84,7 @@ def test_d7_a_message_comes_back_as_it_was(harness: DlqHarness) -> None:
 
     harness.redrive().work()
 
-    (message,) = harness.drained(QUEUE)
+    (message,) = harness.drain(QUEUE)
     assert message["Body"] == envelope("a", 1, data={"ü": "\n\t✓"}).body
     assert message["MessageAttributes"] == attributes
     assert message["Attributes"]["MessageGroupId"] == "a"
@@ -97,7 +97,7 @@ def test_d7_what_is_no_envelope_comes_back_as_well(harness: DlqHarness) -> None:
 
     result = harness.redrive().work()
 
-    assert [message["Body"] for message in harness.drained(QUEUE)] == ["<xml/>"]
+    assert [message["Body"] for message in harness.drain(QUEUE)] == ["<xml/>"]
     assert result.moved == [("a", None)]
 
 
@@ -110,7 +110,7 @@ def test_d8_what_dies_again_is_left_and_the_run_ends(harness: DlqHarness) -> Non
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
 
-    assert len(harness.line.sent) == 3
+    assert len(harness.line.send_calls) == 3
     assert (len(result.moved), result.left_counts(), result.is_whole) == (3, {"bounced": 3}, True)
     assert harness.counts(DEAD) == (3, 0)
 
@@ -122,7 +122,7 @@ def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(harness: DlqHar
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
 
-    assert (len(harness.line.sent), result.left_counts()) == (2, {"bounced": 2})
+    assert (len(harness.line.send_calls), result.left_counts()) == (2, {"bounced": 2})
 
 
 def test_d8_a_run_that_forgets_its_copies_goes_on(harness: DlqHarness) -> None:
@@ -133,7 +133,7 @@ def test_d8_a_run_that_forgets_its_copies_goes_on(harness: DlqHarness) -> None:
 
     run.work()
 
-    assert len(harness.line.sent) == 20
+    assert len(harness.line.send_calls) == 20
 
 
 def test_d8_a_further_run_takes_up_what_died_again(harness: DlqHarness) -> None:
@@ -189,7 +189,7 @@ def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(harnes
 
     result = harness.redrive().work()
 
-    sent = [sent["MessageBody"] for sent in harness.line.sent]
+    sent = [sent["MessageBody"] for sent in harness.line.send_calls]
     expected = [("a", 1), ("b", 1), ("a", 1), ("a", 2), ("a", 3)]
     assert sent == [envelope(group, seq).body for group, seq in expected]
     assert (len(result.moved), result.left) == (4, {})
@@ -203,7 +203,7 @@ def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
 
     assert result.left_counts() == {"failed": 2, "behind": 1}
     assert "AccessDenied" in (result.error or "")
-    assert len(harness.line.sent) == 2
+    assert len(harness.line.send_calls) == 2
     assert harness.counts(DEAD) == (3, 0)
 
 
@@ -214,7 +214,7 @@ def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarne
 
     result = harness.redrive().work()
 
-    assert (len(harness.line.sent), result.is_whole) == (10, False)
+    assert (len(harness.line.send_calls), result.is_whole) == (10, False)
     assert harness.counts(DEAD) == (25, 0)
 
 
@@ -235,7 +235,7 @@ def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) ->
 
     result = harness.redrive().work()
 
-    assert len(harness.line.sent) == 2
+    assert len(harness.line.send_calls) == 2
     assert (len(result.moved), result.left, harness.counts(DEAD)) == (2, {}, (0, 0))
 
 
@@ -250,7 +250,7 @@ def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point:
     places = {("a", 1), ("a", 2), ("b", 1)}
     harness.record_dead(*sorted(places))
 
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKill):
         harness.redrive(failpoint=failing_at(point, count)).work()
 
     assert _survivors(harness) == places
@@ -260,7 +260,7 @@ def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point:
 @pytest.mark.parametrize("point", POINTS)
 def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point: str, count: int) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKill):
         harness.redrive(failpoint=failing_at(point, count)).work()
 
     harness.redrive().work()
@@ -272,7 +272,7 @@ def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point:
 def test_d4_under_another_id_it_would_come_twice(harness: DlqHarness) -> None:
     """The control: then only the inbox drops the second."""
     harness.record_dead(("a", 1))
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKill):
         harness.redrive(failpoint=failing_at("after_send")).work()
 
     harness.redrive(run="r2").work()
@@ -285,7 +285,7 @@ def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch:
     harness.record_dead(("a", 1), ("b", 1))
     monkeypatch.setattr(dead_letter_queue, "move", move_deleting_first)
 
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKill):
         harness.redrive(failpoint=failing_at("before_send")).work()
 
     assert _survivors(harness) == {("b", 1)}
@@ -347,7 +347,7 @@ def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
 
 def test_a_stopped_run_gives_back_what_it_holds(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
-    run = harness.redrive(is_stopped=lambda: bool(harness.line.sent))
+    run = harness.redrive(is_stopped=lambda: bool(harness.line.send_calls))
 
     result = run.work()
 
@@ -375,7 +375,7 @@ def test_a_slow_run_begins_nothing_with_a_letter_that_may_be_somebody_elses(harn
 
     assert (result.moved, result.left) == ([("a", 1), ("a", 2), ("a", 3)], {})
     assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
-    assert len(harness.line.sent) == 3
+    assert len(harness.line.send_calls) == 3
 
 
 def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:

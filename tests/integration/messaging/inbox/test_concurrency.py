@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, text
 
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.inbox.sequence import Action, Decision, State
-from tests.support.messaging.inbox_harness import InboxHarness, arrived, handled, taken
+from tests.support.messaging.inbox_harness import InboxHarness, decoded_message, handle_message, take_up_next
 from tests.support.messaging.outbox.postgres_interleaving import is_waiting
 
 _SECONDS_MAX = 20
@@ -33,12 +33,12 @@ def _waiting[T](engine: Engine, act: Callable[[Connection], T]) -> Iterator[Futu
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
         connection.execute(text(f"SET LOCAL lock_timeout = '{_SECONDS_MAX}s'"))
 
-        def acted() -> T:
+        def act_and_commit() -> T:
             done = act(connection)
             connection.commit()
             return done
 
-        acting = pool.submit(acted)
+        acting = pool.submit(act_and_commit)
         eventually(
             lambda: is_waiting(watcher, pid) or acting.done(),
             timeout_seconds=_SECONDS_MAX,
@@ -57,11 +57,11 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
 ) -> None:
     harness = InboxHarness(on_postgres)
     harness.come(*range(1, seq))
-    copy = arrived(seq, copy="-again")
+    copy = decoded_message(seq, copy="-again")
 
     with on_postgres.connect() as first:
-        assert handled(harness.inbox, first, arrived(seq)) == _HANDLED
-        with _waiting(on_postgres, lambda connection: handled(harness.inbox, connection, copy)) as acting:
+        assert handle_message(harness.inbox, first, decoded_message(seq)) == _HANDLED
+        with _waiting(on_postgres, lambda connection: handle_message(harness.inbox, connection, copy)) as acting:
             first.commit() if is_committed else first.rollback()
             assert acting.result(_SECONDS_MAX) == second
 
@@ -73,8 +73,8 @@ def test_d9_a_live_message_waits_for_the_drainer(
     parking: InboxHarness, expected: Decision, *, is_committed: bool
 ) -> None:
     with parking.engine.connect() as drainer:
-        assert taken(parking.inbox, drainer) is not None
-        with _waiting(parking.engine, lambda live: handled(parking.inbox, live, arrived(3))) as acting:
+        assert take_up_next(parking.inbox, drainer) is not None
+        with _waiting(parking.engine, lambda live: handle_message(parking.inbox, live, decoded_message(3))) as acting:
             drainer.commit() if is_committed else drainer.rollback()
             assert acting.result(_SECONDS_MAX) == expected
 
@@ -99,7 +99,7 @@ def test_of_two_drainers_the_second_goes_on_with_another_group(parking: InboxHar
 def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: InboxHarness) -> None:
     with parking.engine.connect() as live, parking.engine.connect() as drainer:
         drainer.execute(text("SET LOCAL lock_timeout = '1ms'"))
-        assert handled(parking.inbox, live, arrived(2, copy="-again")) == _HANDLED
+        assert handle_message(parking.inbox, live, decoded_message(2, copy="-again")) == _HANDLED
         assert parking.inbox.next_parked(drainer, "a") is None
         live.commit()
 
@@ -109,7 +109,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
 
 def test_a_skip_waits_for_the_message_it_is_about(parking: InboxHarness) -> None:
     with parking.engine.connect() as drainer:
-        assert taken(parking.inbox, drainer) is not None
+        assert take_up_next(parking.inbox, drainer) is not None
 
         def skip(connection: Connection) -> str:
             with pytest.raises(Exception, match="is handled") as raised:

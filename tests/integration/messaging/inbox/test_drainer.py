@@ -7,7 +7,7 @@ from sluice.messaging.handlers import Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import parked
-from tests.support.messaging.faulty_calls import Killed, failing_at
+from tests.support.messaging.faulty_calls import ProcessKill, failing_at
 from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, create_tables
 
 _PARK = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
@@ -24,7 +24,7 @@ def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: Worl
     world.says["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
     world.work_off(worker)
-    assert (world.parked(), worker.drainer.step()) == ([("a", 2), ("a", 3)], 0)
+    assert (world.parked_places(), worker.drainer.step()) == ([("a", 2), ("a", 3)], 0)
 
     world.redrive()
     world.work_off(worker)
@@ -32,7 +32,7 @@ def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: Worl
 
     assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
     assert not any(call.is_late for call in world.calls)
-    assert (world.parked(), world.left(), world.dead()) == ([], [], [])
+    assert (world.parked_places(), world.bodies_left(), world.dead()) == ([], [], [])
 
 
 @pytest.mark.parametrize("step", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
@@ -46,16 +46,16 @@ def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
         try:
             workers[-1].lane.step()
             workers[-1].drainer.step()
-        except Killed:
+        except ProcessKill:
             workers.append(world.worker())
             world.simulator.advance(TIMEOUT_SECONDS)
-        if world.parked() == [("a", 2), ("a", 3)] and not is_redriven:
+        if world.parked_places() == [("a", 2), ("a", 3)] and not is_redriven:
             is_redriven = True
             world.redrive()
 
     assert len(workers) == 2, "nobody died"
     assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
-    assert (world.parked(), world.left(), world.dead()) == ([], [], [])
+    assert (world.parked_places(), world.bodies_left(), world.dead()) == ([], [], [])
 
 
 @pytest.mark.parametrize("step", ["in_drain", "before_drain_commit"])
@@ -64,7 +64,7 @@ def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> N
     world.park("a", behind=2)
 
     for _ in range(MAX_ATTEMPTS):
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKill):
             world.worker(failpoint=failing_at(step)).drainer.step()
         world.simulator.advance(3)
 
@@ -108,7 +108,7 @@ def test_what_is_refused_is_held_at_once(world: World) -> None:
     assert worker.drainer.step() == 0
 
     assert world.inbox.counts(world.engine)["held_messages"] == 1
-    assert (world.effects(), world.parked()) == ([("a", 1)], [("a", 2), ("a", 3)])
+    assert (world.effects(), world.parked_places()) == ([("a", 1)], [("a", 2), ("a", 3)])
 
 
 def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: World) -> None:
@@ -120,7 +120,7 @@ def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: W
 
     world.says["a", 2] = [end]
     assert worker.drainer.step() == 0
-    assert (world.effects(), world.parked()) == ([("a", 1)], [("a", 2), ("a", 3)])
+    assert (world.effects(), world.parked_places()) == ([("a", 1)], [("a", 2), ("a", 3)])
 
     assert world.worker().drainer.step() == 2
     assert [call.attempt for call in world.calls] == [1, 1, 1]

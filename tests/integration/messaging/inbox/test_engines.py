@@ -10,17 +10,17 @@ from sqlalchemy.exc import DBAPIError
 from sluice.messaging.database import failures
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
-from tests.support.messaging.inbox_harness import InboxHarness, arrived, handled
+from tests.support.messaging.inbox_harness import InboxHarness, decoded_message, handle_message
 
 _END = text("SELECT pg_terminate_backend(:pid, 5000)")
 _PID = text("SELECT pg_backend_pid()")
 _GROUPS = ["a", "';--", "\\'", "$1", "%s%(a)s", "a" * 120]
 
 
-def _admitted(engine: Engine) -> list[Any]:
+def _admit_messages(engine: Engine) -> list[Any]:
     """Return what was decided of some messages, without what differs by nature."""
     inbox, found = Inbox(Policy(consumer="billing")), []
-    for came in (arrived(seq, group=group) for group in _GROUPS for seq in (1, 2, 2, 4)):
+    for came in (decoded_message(seq, group=group) for group in _GROUPS for seq in (1, 2, 2, 4)):
         with engine.begin() as connection:
             admission = inbox.admit(connection, came)
             is_marked = inbox.mark(connection, came.envelope, admission)
@@ -31,14 +31,14 @@ def _admitted(engine: Engine) -> list[Any]:
 def test_somebody_elses_engine_decides_alike(on_postgres: Engine) -> None:
     theirs = create_engine(on_postgres.url)
     try:
-        expected = _admitted(theirs)
+        expected = _admit_messages(theirs)
     finally:
         theirs.dispose()
     with on_postgres.begin() as connection:
         connection.execute(text("DELETE FROM sluice_inbox_group"))
         connection.execute(text("DELETE FROM sluice_inbox_exception"))
 
-    found = _admitted(on_postgres)
+    found = _admit_messages(on_postgres)
 
     assert found == expected
     assert {decided.position.last_seq for decided, _ in found} == {0, 1, 2}
@@ -54,24 +54,24 @@ def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgr
         for pid in pids:
             other.execute(_END, {"pid": pid})
         with pytest.raises(DBAPIError) as caught:
-            inbox.admit(broken, arrived(1))
+            inbox.admit(broken, decoded_message(1))
         is_invalidated = broken.invalidated
 
     assert (caught.value.connection_invalidated, is_invalidated) == (True, True)
     assert failures.may_pass(caught.value)
     with on_postgres.begin() as connection:
-        handled(inbox, connection, arrived(1))
+        handle_message(inbox, connection, decoded_message(1))
     assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
 
 
 def test_what_no_transaction_was_begun_for_is_in_one_nevertheless(on_postgres: Engine) -> None:
     inbox = Inbox(Policy(consumer="billing"))
     with on_postgres.connect() as connection:
-        handled(inbox, connection, arrived(1))
+        handle_message(inbox, connection, decoded_message(1))
         connection.rollback()
-        handled(inbox, connection, arrived(1))
+        handle_message(inbox, connection, decoded_message(1))
         connection.commit()
-        handled(inbox, connection, arrived(2))
+        handle_message(inbox, connection, decoded_message(2))
 
     assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
 
@@ -81,7 +81,7 @@ def test_a_column_of_another_type_costs_no_message(on_postgres: Engine) -> None:
     inbox = Inbox(Policy(consumer="billing"))
     with on_postgres.connect() as connection:
         for seq in (1, 2, 3):
-            handled(inbox, connection, arrived(seq))
+            handle_message(inbox, connection, decoded_message(seq))
             connection.commit()
             if seq == 1:
                 with on_postgres.begin() as other:

@@ -21,8 +21,8 @@ from tests.support.messaging.inbox_harness import (
     RELEASE_TO_DLQ,
     START_US,
     InboxHarness,
-    arrived,
-    handled,
+    decoded_message,
+    handle_message,
 )
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 
@@ -31,30 +31,30 @@ def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
-    assert (harness.numbers(), harness.known()) == ((1, 1, 3), [])
+    assert (harness.numbers(), harness.number_records()) == ((1, 1, 3), [])
 
 
 def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert harness.decide(3) == Decision(State.GAP, HANDLE)
-    assert (harness.numbers(), harness.known()) == ((1, 1, 3), [(1, 2, "gap", True)])
+    assert (harness.numbers(), harness.number_records()) == ((1, 1, 3), [(1, 2, "gap", True)])
 
     assert harness.decide(1) == Decision(State.FILLED, HANDLE)
     assert harness.come(1, 3) == [DROP, DROP]
-    assert harness.known() == [(1, 1, "filled", False), (2, 2, "gap", True)]
+    assert harness.number_records() == [(1, 1, "filled", False), (2, 2, "gap", True)]
 
 
 def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_gaps=True)
 
     assert harness.come(2, 3) == [PARK, PARK]
-    assert (harness.numbers(), harness.waits_for(), harness.known()) == ((1, 1, 0), 1, [])
+    assert (harness.numbers(), harness.waits_for(), harness.number_records()) == ((1, 1, 0), 1, [])
     assert harness.drain() == []
 
     assert harness.decide(1) == Decision(State.CONTIGUOUS, HANDLE)
     assert harness.drain() == [2, 3]
-    assert (harness.numbers(), harness.is_parked(), harness.known()) == ((1, 1, 3), False, [])
+    assert (harness.numbers(), harness.is_parked(), harness.number_records()) == ((1, 1, 3), False, [])
 
 
 def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engine: Engine) -> None:
@@ -76,7 +76,11 @@ def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) ->
 
     assert harness.drain() == []
     assert declared.drain() == [41, 42]
-    assert (declared.numbers("old"), declared.known("old"), declared.is_parked("old")) == ((1, 41, 42), [], False)
+    assert (declared.numbers("old"), declared.number_records("old"), declared.is_parked("old")) == (
+        (1, 41, 42),
+        [],
+        False,
+    )
     assert declared.waits_for("dead") == 1
 
 
@@ -99,7 +103,7 @@ def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consume
     """It is the group's baseline from its second attempt on, and what is behind it does not pass it."""
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     with engine.begin() as connection:
-        late.inbox.begin_group(connection, arrived(41, receive_count=2))
+        late.inbox.begin_group(connection, decoded_message(41, receive_count=2))
 
     assert late.come(42) == [PARK]
     assert late.drain() == []
@@ -114,7 +118,7 @@ def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(e
 
     assert harness.decide(11, epoch=2, first=11) == Decision(State.CONTIGUOUS, HANDLE)
 
-    assert harness.known() == [(10, 10, "gap", True)]
+    assert harness.number_records() == [(10, 10, "gap", True)]
     assert harness.decide(10, first=8) == Decision(State.FILLED, HANDLE)
     assert harness.come(10, first=8) == [DROP]
 
@@ -125,7 +129,7 @@ def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engin
     harness.come(1, 2)
     harness.clock.sleep(200)
     with ThreadPoolExecutor(1) as pool, on_postgres.connect() as working:
-        harness.inbox.admit(working, arrived(4))
+        harness.inbox.admit(working, decoded_message(4))
         forgetting = pool.submit(_forget, harness)
         await_lock_wait(on_postgres)
         working.commit()
@@ -164,14 +168,14 @@ def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(en
     assert harness.come(5) == [DROP]
     harness.clock.sleep(200)
     assert _forget(harness) == 1
-    assert (harness.numbers(), harness.known()) == (None, [])
+    assert (harness.numbers(), harness.number_records()) == (None, [])
 
 
 def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(engine: Engine) -> None:
     harness = InboxHarness(engine, joined_at_us=START_US)
 
     assert harness.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
-    assert (harness.numbers(), harness.known()) == ((1, 41, 41), [])
+    assert (harness.numbers(), harness.number_records()) == ((1, 41, 41), [])
 
     assert [harness.decide(seq) for seq in (1, 2, 40)] == [Decision(State.FILLED, HANDLE)] * 3
     assert harness.come(1, 2, 40, 41) == [DROP] * 4
@@ -183,7 +187,7 @@ def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert harness.come(1, 5) == [HANDLE, HANDLE]
-    assert (harness.numbers(), harness.known()) == ((1, 1, 5), [(2, 4, "gap", True)])
+    assert (harness.numbers(), harness.number_records()) == ((1, 1, 5), [(2, 4, "gap", True)])
     assert harness.inbox.counts(engine)["open_exceptions"] == 1
 
 
@@ -195,7 +199,7 @@ def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -
 
     assert restarted.decide(3) == Decision(State.FILLED, HANDLE)
 
-    assert harness.known() == [(2, 2, "gap", True), (3, 3, "filled", False), (4, 4, "gap", True)]
+    assert harness.number_records() == [(2, 2, "gap", True), (3, 3, "filled", False), (4, 4, "gap", True)]
     with engine.connect() as connection:
         times = select(exceptions.c.seen_at_us, exceptions.c.closed_at_us).order_by(exceptions.c.seq)
         assert [tuple(row) for row in connection.execute(times)] == [
@@ -212,7 +216,7 @@ def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
     harness.come(1)
 
     with engine.connect() as connection:
-        handled(harness.inbox, connection, arrived(2))
+        handle_message(harness.inbox, connection, decoded_message(2))
         connection.rollback()
 
     assert harness.numbers() == (1, 1, 1)
@@ -245,7 +249,7 @@ def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> 
 
     assert billing.come(1, 3, 1) == [HANDLE, HANDLE, DROP]
     assert shipping.come(1, 2, 3, 1) == [HANDLE, HANDLE, HANDLE, DROP]
-    assert (billing.known(), shipping.known()) == ([(2, 2, "gap", True)], [])
+    assert (billing.number_records(), shipping.number_records()) == ([(2, 2, "gap", True)], [])
     assert shipping.inbox.counts(engine)["open_exceptions"] == 0
 
 
@@ -253,7 +257,7 @@ def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert harness.come(1) + harness.come(2, type=TOMBSTONE, id="stone") + harness.come(3) == [HANDLE] * 3
-    assert harness.known() == [(2, 2, "skipped", False)]
+    assert harness.number_records() == [(2, 2, "skipped", False)]
     assert harness.decide(2, type=TOMBSTONE, id="stone", copy="-again") == Decision(State.SKIPPED, DROP)
 
 
@@ -263,7 +267,7 @@ def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
     harness.record_dead(5)
 
     assert harness.come(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
-    assert harness.known() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
+    assert harness.number_records() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
 
 
 def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine: Engine) -> None:
@@ -272,7 +276,7 @@ def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine
 
     harness.skip(3)
 
-    assert harness.known() == [(2, 2, "gap", True), (3, 3, "skipped", False), (4, 4, "gap", True)]
+    assert harness.number_records() == [(2, 2, "gap", True), (3, 3, "skipped", False), (4, 4, "gap", True)]
     assert harness.come(3, 4) == [DROP, HANDLE]
 
 
@@ -290,7 +294,7 @@ def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine
 
 def test_g1_only_the_producers_number_counts() -> None:
     """SQS's SequenceNumber has holes; what a worker knows of a message does not even hold it."""
-    assert not [name for name in arrived(1).arrival.__dataclass_fields__ if "sequence" in name]
+    assert not [name for name in decoded_message(1).arrival.__dataclass_fields__ if "sequence" in name]
 
 
 def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Engine) -> None:
@@ -298,10 +302,10 @@ def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Eng
     harness.come(1)
     assert harness.record_dead(2)
     assert harness.come(3) == [HANDLE]
-    assert harness.known() == [(2, 2, "dead", True)]
+    assert harness.number_records() == [(2, 2, "dead", True)]
 
     assert harness.decide(2, copy="-redriven") == Decision(State.LATE, HANDLE)
-    assert harness.known() == [(2, 2, "redriven", False)]
+    assert harness.number_records() == [(2, 2, "redriven", False)]
     assert harness.come(2, copy="-again") == [DROP]
 
 
@@ -319,7 +323,7 @@ def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile
     harness.come(1, 2)
 
     assert not harness.record_dead(2)
-    assert harness.known() == []
+    assert harness.number_records() == []
 
 
 def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
@@ -330,7 +334,7 @@ def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
     assert harness.record_dead(2)
     assert harness.record_dead(2)
     assert harness.record_dead(2, receive_count=2)
-    assert harness.known() == [(2, 2, "dead", True)]
+    assert harness.number_records() == [(2, 2, "dead", True)]
 
 
 def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
@@ -368,7 +372,7 @@ def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
         "parked",
         "young",
     ]
-    assert harness.known("closed") == []
+    assert harness.number_records("closed") == []
     assert harness.come(2, group="open") == [HANDLE]
 
 
@@ -377,14 +381,14 @@ def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, m
     monkeypatch.setattr("sluice.messaging.inbox.maintenance.FORGOTTEN_MAX", 3)
     harness = InboxHarness(engine, records_gaps=False)
     harness.come(*range(2, 16, 2))
-    assert len(harness.known()) == 7
+    assert len(harness.number_records()) == 7
     harness.clock.sleep(101)
 
     left = []
     for _ in range(3):
         with engine.begin() as connection:
             harness.inbox.forget(connection, keep_seconds=100)
-        left.append(len(harness.known()))
+        left.append(len(harness.number_records()))
 
     assert left == [4, 1, 0]
 
@@ -420,7 +424,7 @@ def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: se
 
     became = dict.fromkeys(range(2, 60), "gap")
     became |= {seq: "dead" if seq in dead else "filled" for seq in fills}
-    rows = harness.known()
+    rows = harness.number_records()
     assert [seq for first, last, _, _ in rows for seq in range(first, last + 1)] == list(became)
     assert {seq: state for first, last, state, _ in rows for seq in range(first, last + 1)} == became
     engine.dispose()

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, delete, insert, select, update
 
 from sluice.messaging.inbox.sequence import Decision, State
 from sluice.messaging.inbox.tables import exceptions, groups, parked
-from tests.support.messaging.inbox_harness import DROP, HANDLE, PARK, START_US, InboxHarness, arrived
+from tests.support.messaging.inbox_harness import DROP, HANDLE, PARK, START_US, InboxHarness, decoded_message
 
 _WAIT_SECONDS = 100
 
@@ -36,7 +36,7 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) 
     assert parking.drain() == [3, 4, 5]
 
     assert (parking.numbers(), parking.is_parked(), parking.set_aside()) == ((1, 1, 5), False, [])
-    assert parking.known() == [(2, 2, "redriven", False)]
+    assert parking.number_records() == [(2, 2, "redriven", False)]
     assert parking.come(6) == [HANDLE]
 
 
@@ -121,7 +121,7 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
 
     assert not parking.record_dead(3)
 
-    assert (parking.waits_for(), parking.set_aside(), parking.known()) == (2, [3], [(2, 2, "dead", True)])
+    assert (parking.waits_for(), parking.set_aside(), parking.number_records()) == (2, [3], [(2, 2, "dead", True)])
 
 
 def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -> None:
@@ -132,7 +132,7 @@ def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -
     waiting.clock.sleep(0.000_001)
 
     assert waiting.drain() == [4]
-    assert (waiting.known(), waiting.is_parked()) == ([(2, 3, "gap", True)], False)
+    assert (waiting.number_records(), waiting.is_parked()) == ([(2, 3, "gap", True)], False)
     assert waiting.decide(3) == Decision(State.FILLED, HANDLE)
 
 
@@ -149,7 +149,7 @@ def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting:
     assert waiting.drain() == []
     waiting.clock.sleep(1)
     assert waiting.drain() == [5]
-    assert waiting.known() == [(2, 2, "gap", True), (4, 4, "gap", True)]
+    assert waiting.number_records() == [(2, 2, "gap", True), (4, 4, "gap", True)]
 
 
 def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHarness) -> None:
@@ -157,7 +157,7 @@ def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHar
 
     assert waiting.come(2) == [HANDLE]
     assert waiting.drain() == [3]
-    assert (waiting.known(), waiting.is_parked()) == ([], False)
+    assert (waiting.number_records(), waiting.is_parked()) == ([], False)
 
 
 def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
@@ -169,7 +169,7 @@ def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
     harness.skip(2)
 
     assert harness.drain() == [3]
-    assert harness.known() == [(2, 2, "skipped", False)]
+    assert harness.number_records() == [(2, 2, "skipped", False)]
     assert harness.come(2) == [DROP]
 
 
@@ -230,7 +230,7 @@ def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends
     assert waiting.drain() == []
 
     assert (waiting.is_parked(), waiting.numbers()) == (False, (1, 1, 3))
-    assert waiting.known() == [(2, 2, "gap", True), (3, 3, "skipped", False)]
+    assert waiting.number_records() == [(2, 2, "gap", True), (3, 3, "skipped", False)]
     assert waiting.come(3, 4) == [DROP, HANDLE]
 
 
@@ -372,7 +372,7 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxH
     assert changed.drain() == [2, 4, 5]
 
     assert (changed.is_parked(), changed.come(6)) == (False, [HANDLE])
-    assert changed.known() == [(1, 1, "dead", True), (3, 3, "gap", True)]
+    assert changed.number_records() == [(1, 1, "dead", True), (3, 3, "gap", True)]
     assert changed.decide(1, copy="-redriven") == Decision(State.LATE, HANDLE)
 
 
@@ -389,7 +389,7 @@ def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engi
     waiting.clock.sleep(0.000_001)
 
     assert waiting.drain() == [3]
-    assert (waiting.known(), waiting.is_parked()) == ([(2, 2, "gap", True)], False)
+    assert (waiting.number_records(), waiting.is_parked()) == ([(2, 2, "gap", True)], False)
 
 
 def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
@@ -496,7 +496,7 @@ def _set(engine: Engine, state: _State, rows: _Rows, skipped: set[int]) -> None:
             place = {"epoch": state["epoch"], "seq": seq, "through": seq}
             connection.execute(insert(exceptions).values(consumer="billing", group_id="a", **place, **known))
         for epoch, seq, is_held, delay_us in rows:
-            message = arrived(seq, epoch=epoch)
+            message = decoded_message(seq, epoch=epoch)
             connection.execute(
                 insert(parked).values(
                     consumer="billing",

@@ -33,7 +33,7 @@ POLICIES = {
 }
 
 
-class TakesAnyParked(Inbox):
+class TakesAnyParkedMessage(Inbox):
     """Broken: takes up what was set aside although the message in front of it is not back (D2)."""
 
     def due(self, engine: Engine) -> list[str]:
@@ -83,7 +83,7 @@ def test_nor_does_it_fail_in_many_long_runs(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "broken", "message"),
     [
-        pytest.param("park and halt", {"inbox": TakesAnyParked}, "late|out of order"),
+        pytest.param("park and halt", {"inbox": TakesAnyParkedMessage}, "late|out of order"),
         pytest.param("skip and record", {"work": InboxApart}, "the inbox says otherwise"),
         pytest.param("skip and record", {"work": DeletesBefore}, "lost|otherwise"),
         pytest.param("skip and record", {"inbox": KnowsNoRepeat}, "twice|otherwise"),

@@ -69,7 +69,7 @@ def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World
     world.commit("a", "a")
     work(relay)
 
-    received = world.received()
+    received = world.receive_all()
     world.clock.sleep(8 * DAY)
     work(relay)
     world.clock.sleep(60 * DAY - 1)
@@ -84,7 +84,7 @@ def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World
 
     assert before == {"a": (began, 1, 2)}
     assert after == {}
-    envelopes = [decode(message["Body"]) for message in received + world.received()]
+    envelopes = [decode(message["Body"]) for message in received + world.receive_all()]
     assert [(envelope.seq, envelope.first) for envelope in envelopes] == [(1, 1), (2, 1), (1, 1)]
     assert [envelope.epoch - began for envelope in envelopes] == [0, 0, 68 * DAY + 129]
 
@@ -233,7 +233,7 @@ def test_a_writer_that_waits_for_the_deletion_makes_the_group_anew(patient: Engi
         with forgetting.begin():
             now = engines.now_us(forgetting, None) // 1_000_000
             assert Store(patient, TOPIC).forget_groups(forgetting, 60 * DAY) == 1
-            adding = pool.submit(_committed, writer)
+            adding = pool.submit(_add_and_commit, writer)
             await_lock_wait(patient)
         epoch, seq = adding.result(timeout=20)
 
@@ -254,7 +254,7 @@ def test_a_repeatable_reader_that_still_sees_the_group_makes_it_anew(patient: En
     assert _counters(patient) == {"a": (epoch, 1, 1)}
 
 
-def _committed(writer: Connection) -> tuple[int, int]:
+def _add_and_commit(writer: Connection) -> tuple[int, int]:
     with writer.begin():
         return _add(writer)
 
@@ -275,7 +275,7 @@ def test_p6_a_transaction_of_a_producer_that_stays_open_holds_no_relay_up(
     world = World(postgres)
     world.commit("a")
     work(world.relay())
-    world.received()
+    world.receive_all()
     with postgres.begin() as connection:
         if forget is _forget_groups:
             connection.execute(tables.messages.delete())

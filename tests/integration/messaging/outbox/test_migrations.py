@@ -35,7 +35,7 @@ _OPERATORS = PROJECT / "docs" / "guides" / "operators.md"
 def empty(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Engine]:
     """Yield an engine on a database without tables, once for each kind of database."""
     if request.param == "sqlite":
-        yield from _disposed(engines.engine(f"sqlite:///{database_folder / 'empty.db'}"))
+        yield from _disposing(engines.engine(f"sqlite:///{database_folder / 'empty.db'}"))
         return
     yield from _empty_postgres(request.getfixturevalue("postgres_url"))
 
@@ -45,13 +45,13 @@ def _empty_postgres(url: str) -> Iterator[Engine]:
     server = engines.engine(url)
     with server.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {name}"))
-    yield from _disposed(engines.engine(_dsn(server, options=f"-csearch_path={name}")))
+    yield from _disposing(engines.engine(_dsn(server, options=f"-csearch_path={name}")))
     with server.begin() as connection:
         connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
     server.dispose()
 
 
-def _disposed(engine: Engine) -> Iterator[Engine]:
+def _disposing(engine: Engine) -> Iterator[Engine]:
     yield engine
     engine.dispose()
 
@@ -69,7 +69,7 @@ def _require(engine: Engine, number: int) -> None:
         migrations.require(connection, version(number))
 
 
-def _recorded(engine: Engine) -> tuple[Any, ...]:
+def _recorded_version(engine: Engine) -> tuple[Any, ...]:
     with engine.connect() as connection:
         return tuple(connection.execute(text("SELECT part, version, readable_from FROM sluice_schema")).one())
 
@@ -85,7 +85,7 @@ def test_an_empty_database_gets_the_tables_of_this_version_at_once(empty: Engine
     assert _upgrade(empty, 3) == [3]
     assert _upgrade(empty, 3) == []
 
-    assert _recorded(empty) == ("outbox", 3, 2)
+    assert _recorded_version(empty) == ("outbox", 3, 2)
     _require(empty, 3)
 
 
@@ -112,8 +112,8 @@ def test_any_number_of_processes_upgrade_at_once(empty: Engine, number: int) -> 
 
     processes = [UpgradeProcess(_dsn(empty), last) for _ in range(_PROCESSES)]
 
-    assert [process.ended() for process in processes] == [0] * _PROCESSES
-    assert _recorded(empty)[1] == last
+    assert [process.wait_for_end() for process in processes] == [0] * _PROCESSES
+    assert _recorded_version(empty)[1] == last
     _require(empty, last)
 
 
@@ -125,17 +125,17 @@ def test_the_next_process_takes_up_what_a_killed_one_left(empty: Engine, before:
         _commit(empty)
     last = before + 1
 
-    assert UpgradeProcess(_dsn(empty), last, failpoint=name).ended() == KILLED
+    assert UpgradeProcess(_dsn(empty), last, failpoint=name).wait_for_end() == KILLED
     if name != "after_step" and before:
         _require(empty, before)
         with pytest.raises(
             OutboxError, match=f"tables are of version {before}, this code needs {last}; run `sluice sc"
         ):
             _require(empty, last)
-    assert UpgradeProcess(_dsn(empty), last).ended() == 0
+    assert UpgradeProcess(_dsn(empty), last).wait_for_end() == 0
 
     _require(empty, last)
-    assert _recorded(empty)[1] == last
+    assert _recorded_version(empty)[1] == last
 
 
 def test_code_too_old_for_the_tables_is_refused_and_changes_nothing(empty: Engine) -> None:
@@ -151,7 +151,7 @@ def test_code_too_old_for_the_tables_is_refused_and_changes_nothing(empty: Engin
         _require(empty, 1)
 
     assert str(upgraded.value) == str(required.value) == message
-    assert _recorded(empty) == ("outbox", 3, 2)
+    assert _recorded_version(empty) == ("outbox", 3, 2)
 
 
 def test_an_upgrade_that_running_code_would_not_survive_is_refused(empty: Engine) -> None:
@@ -161,7 +161,7 @@ def test_an_upgrade_that_running_code_would_not_survive_is_refused(empty: Engine
     with pytest.raises(ConfigError, match=r"which cannot use version 3; deploy a Sluice of version 2 first$"):
         _upgrade(empty, 3)
 
-    assert _recorded(empty)[1] == 1
+    assert _recorded_version(empty)[1] == 1
     _require(empty, 1)
 
 
@@ -179,7 +179,7 @@ def test_tables_of_the_hosts_own_migrations_are_taken_for_what_they_are(
     assert _upgrade(empty, code) == upgraded
 
     _require(empty, code)
-    assert _recorded(empty)[1] == code
+    assert _recorded_version(empty)[1] == code
 
 
 def test_tables_that_the_hosts_own_migrations_brought_further_are_recorded_and_not_changed(empty: Engine) -> None:
@@ -250,7 +250,7 @@ def test_the_sql_of_an_upgrade_leads_from_each_version_to_this_codes(empty: Engi
         for statement in migrations.upgrade_sql(kind, versioned, 1):
             connection.exec_driver_sql(statement)
 
-    assert _recorded(empty) == (versioned.part, versioned.version, versioned.readable_from)
+    assert _recorded_version(empty) == (versioned.part, versioned.version, versioned.readable_from)
     with empty.connect() as connection:
         migrations.require(connection, versioned)
     assert list(migrations.upgrade(empty, versioned)) == []
@@ -306,7 +306,7 @@ def _insert_unseen_by(engine: Engine, index: str, statement: str) -> None:
             connection.execute(text(sql), parameters)
 
 
-def _documented(name: str) -> str:
+def _documented_sql(name: str) -> str:
     block = re.search(rf"<!-- {name} -->\n```sql\n(.*?)```", _OPERATORS.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None, f"{_OPERATORS} has no block {name}"
     return block[1]
@@ -341,7 +341,7 @@ def test_second_counters_are_named_before_a_step_makes_their_index(collated: Eng
             list(migrations.upgrade(collated, versioned))
         refused.append(str(error.value))
     with collated.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.exec_driver_sql(_documented("second counters"))
+        connection.exec_driver_sql(_documented_sql("second counters"))
     upgraded = [list(migrations.upgrade(collated, versioned)) for versioned in _PARTS]
 
     advice = "allowed is one of each: a change of collation broke its index; see `A second counter` in"
@@ -395,7 +395,7 @@ def test_the_documented_way_for_large_tables_leaves_nothing_to_make(collated: En
     """The guide builds the indexes while everybody works; then the step makes none of theirs."""
     _commit(collated)
     with collated.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        for statement in filter(str.strip, _documented("large tables").split(";\n")):
+        for statement in filter(str.strip, _documented_sql("large tables").split(";\n")):
             connection.exec_driver_sql(statement)
     built = _index_files(collated)
 
@@ -420,7 +420,7 @@ def test_a_table_whose_keys_sqlite_takes_for_equal_is_refused(database_folder: P
     sql = schema.sql("sqlite", tables.metadata).replace(
         "group_id TEXT NOT NULL", "group_id TEXT COLLATE NOCASE NOT NULL"
     )
-    for engine in _disposed(engines.engine(f"sqlite:///{database_folder / 'theirs.db'}")):
+    for engine in _disposing(engines.engine(f"sqlite:///{database_folder / 'theirs.db'}")):
         with engine.begin() as connection:
             for statement in filter(str.strip, sql.split(";\n")):
                 connection.execute(text(statement))

@@ -39,7 +39,7 @@ def blocked(world: World) -> World:
     world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     work(world.relay())
     assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent"}
-    world.received()
+    world.receive_all()
     world.clock.sleep(3_600)  # the lease of the relay is over
     return world
 
@@ -50,7 +50,7 @@ def _row(world: World, group: str, seq: int) -> dict[str, Any]:
         return dict(connection.execute(tables.messages.select().where(*place)).mappings().one())
 
 
-def _audited(world: World) -> list[dict[str, Any]]:
+def _audit_rows(world: World) -> list[dict[str, Any]]:
     with world.engine.connect() as connection:
         return acts(connection, tables.audit.c.topic, TOPIC, most=10)
 
@@ -75,7 +75,7 @@ def test_skip_publishes_a_tombstone_with_the_number(blocked: World) -> None:
         OPERATOR.skip(connection, "a", 1)
     work(blocked.relay())
 
-    first, second = blocked.received()
+    first, second = blocked.receive_all()
     tombstone = decode(first["Body"])
     assert (tombstone.event.type, tombstone.event.group, tombstone.seq) == (TOMBSTONE, "a", 1)
     assert tombstone.event.data is None
@@ -83,7 +83,7 @@ def test_skip_publishes_a_tombstone_with_the_number(blocked: World) -> None:
     assert first["Attributes"]["MessageDeduplicationId"] == tombstone.event.id
     assert decode(second["Body"]).seq == 2
     assert _row(blocked, "a", 1)["event_id"] == before["event_id"]
-    assert json.loads(_audited(blocked)[0]["detail"]) == {
+    assert json.loads(_audit_rows(blocked)[0]["detail"]) == {
         "event_id": before["event_id"],
         "type": "order.placed",
         "last_error": "InvalidParameter: as told",
@@ -95,7 +95,7 @@ def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: Wo
     """Under its own id the topic would keep it back for five minutes; in order, it is the head of its group."""
     world.commit("a", "a")
     work(world.relay())
-    originals = world.received()
+    originals = world.receive_all()
     world.commit("a")
 
     with world.engine.begin() as connection:
@@ -103,7 +103,7 @@ def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: Wo
     world.clock.sleep(3_600)
     work(world.relay())
 
-    again, third = world.received()
+    again, third = world.receive_all()
     assert again["Body"] == originals[0]["Body"]
     assert again["Attributes"]["MessageDeduplicationId"] != originals[0]["Attributes"]["MessageDeduplicationId"]
     assert decode(third["Body"]).seq == 3
@@ -131,7 +131,7 @@ def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
     world.commit("a")
     work(world.relay())
 
-    assert sorted(_numbers(world.received())) == [
+    assert sorted(_numbers(world.receive_all())) == [
         ("a", began, 1, 1),
         ("a", began, 1, 2),
         ("a", began + 100, 3, 3),
@@ -144,7 +144,7 @@ def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
         theirs = tables.groups.c.topic == "others.fifo"
         columns = (tables.groups.c.epoch, tables.groups.c.first_seq, tables.groups.c.last_seq)
         assert connection.execute(select(*columns).where(theirs)).one() == (1, 1, 7)
-    assert json.loads(_audited(world)[0]["detail"]) == {"epoch": began + 100}
+    assert json.loads(_audit_rows(world)[0]["detail"]) == {"epoch": began + 100}
 
 
 def test_each_epoch_is_later_than_all_before(world: World) -> None:
@@ -170,7 +170,7 @@ def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
     with pytest.raises(OutboxError), blocked.engine.begin() as connection:
         OPERATOR.skip(connection, "a", 2)
 
-    found = _audited(blocked)
+    found = _audit_rows(blocked)
 
     assert [(entry["action"], entry["group_id"], entry["group_seq"]) for entry in found] == [
         ("epoch", None, None),
@@ -208,7 +208,7 @@ def test_an_act_on_a_message_that_is_not_so_is_refused(
 
     assert str(refused.value) == f"{refusal}; see `outbox ls --group {place[0]}`"
     assert blocked.statuses() == before
-    assert _audited(blocked) == []
+    assert _audit_rows(blocked) == []
 
 
 class Secrets:

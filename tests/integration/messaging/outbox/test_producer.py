@@ -49,7 +49,7 @@ def busy(postgres: Engine) -> Engine:
     return postgres
 
 
-class _Numbered:
+class _NumberedOutbox:
     """The outbox as it is, under group names of its own for each schedule."""
 
     def __init__(self, world: World) -> None:
@@ -62,14 +62,14 @@ class _Numbered:
         events = [Event(type="t", group=f"{self._schedule}-{group}", data=number) for group, number in written]
         self._world.outbox.write(connection, events)
 
-    def received(self) -> list[tuple[str, int, int]]:
-        envelopes = [decode(message["Body"]) for message in self._world.received()]
+    def received_numbers(self) -> list[tuple[str, int, int]]:
+        envelopes = [decode(message["Body"]) for message in self._world.receive_all()]
         return [(envelope.event.group.partition("-")[2], envelope.seq, envelope.event.data) for envelope in envelopes]
 
 
 def test_p1_p2_p3_every_commit_is_published_in_the_order_of_the_commits_of_its_group(busy: Engine) -> None:
     world = World(busy)
-    relay, outbox = world.relay(), _Numbered(world)
+    relay, outbox = world.relay(), _NumberedOutbox(world)
 
     @DRAWN
     @given(schedule=schedules())
@@ -79,7 +79,7 @@ def test_p1_p2_p3_every_commit_is_published_in_the_order_of_the_commits_of_its_g
         committed = play(busy, schedule, outbox, relay.step)
         work(relay)
 
-        received = outbox.received()
+        received = outbox.received_numbers()
         assert by_group([(group, number) for group, _, number in received]) == by_group(committed)
         assert all(
             seqs == list(range(1, len(seqs) + 1))
@@ -175,7 +175,7 @@ def test_p12_two_events_that_say_the_same_are_two_messages(engine: Engine) -> No
 
     work(world.relay())
 
-    received = [decode(message["Body"]) for message in world.received()]
+    received = [decode(message["Body"]) for message in world.receive_all()]
     assert [(envelope.seq, envelope.event.data) for envelope in received] == [(1, {"sum": 5}), (2, {"sum": 5})]
     assert received[0].event.content_hash == received[1].event.content_hash
 
@@ -237,7 +237,7 @@ def test_x4_nothing_needs_a_lock_that_sqlite_does_not_know(postgres: Engine) -> 
     world, statements = World(postgres), list[str]()
 
     @hooks.listens_for(postgres, "before_cursor_execute")
-    def executed(_1: object, _2: object, statement: str, *_: object) -> None:
+    def note_statement(_1: object, _2: object, statement: str, *_: object) -> None:
         statements.append(statement)
 
     world.commit("a", "b", "a")
@@ -265,7 +265,7 @@ def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> No
             session.rollback()
 
         expected = by_group([(f"{program}-{group}", added) for group, added in committed])
-        assert _stored(engine, f"{program}-") == {
+        assert _stored_numbers(engine, f"{program}-") == {
             group: [(seq, added) for seq, added in enumerate(numbers, start=1)] for group, numbers in expected.items()
         }
 
@@ -300,7 +300,7 @@ def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix:
                 levels = [[]]
 
 
-def _stored(engine: Engine, prefix: str) -> dict[str, list[tuple[int, int]]]:
+def _stored_numbers(engine: Engine, prefix: str) -> dict[str, list[tuple[int, int]]]:
     """Return group -> (number, data) of what is in the outbox under these group names."""
     rows = (
         select(tables.messages.c.body)
@@ -388,7 +388,7 @@ def test_a_single_event_is_stored_alike_by_our_connection_by_somebody_elses_and_
 _PROCESS = re.compile(rb"(K\0\0\0\x0c)....", re.DOTALL)  # BackendKeyData
 
 
-class _Pooled(DatabaseLine):
+class _PooledLine(DatabaseLine):
     """As through a pooler: whoever connects is told another process than the one that answers."""
 
     def _answer(self, there: socket.socket, here: socket.socket) -> None:
@@ -403,7 +403,7 @@ def test_the_plan_of_a_producers_statement_is_kept_unless_another_connection_may
     postgres: Engine, *, is_pooled: bool
 ) -> None:
     world = World(postgres)
-    with _Pooled(postgres) as line:
+    with _PooledLine(postgres) as line:
         url = (line.engine() if is_pooled else postgres).url.render_as_string(hide_password=False)
         producers = database_engine("us-east-1", url)
         counts = []

@@ -24,7 +24,7 @@ from sluice.messaging.outbox.operations import OutboxOperator
 from sluice.messaging.sqs.dead_letter_queue import DeadLetter
 from tests.integration.messaging.conftest import private_server
 from tests.support.command_line import command_line
-from tests.support.messaging.inbox_harness import arrived
+from tests.support.messaging.inbox_harness import decoded_message
 from tests.support.messaging.outbox.simulated_relays import work
 from tests.support.messaging.world import SETTINGS, TOPIC, World, create_tables, envelope
 
@@ -124,7 +124,7 @@ def _work(working: Engine, owner: Engine) -> None:
 
 def _redrive(redriving: Engine, owner: Engine) -> None:
     """Begin a run, bring a message back whose death is recorded, and end; an operator's switch writes the same."""
-    came = arrived(1)
+    came = decoded_message(1)
     with owner.begin() as connection:
         inbox = Inbox(Policy(consumer="billing"))
         assert inbox.record_dead(connection, came, "the bank is away", is_permanent=False)
@@ -157,7 +157,7 @@ def _operate(operating: Engine, owner: Engine) -> None:
     _produce(owner, owner)
     with owner.begin() as connection:
         connection.execute(text("UPDATE sluice_outbox SET status = 'quarantined' WHERE group_seq = 1"))
-        Inbox(Policy(consumer="billing")).record_dead(connection, arrived(1), "refused", is_permanent=True)
+        Inbox(Policy(consumer="billing")).record_dead(connection, decoded_message(1), "refused", is_permanent=True)
     with operating.begin() as connection:
         outbox = OutboxOperator(actor="me", reason="x", topic=TOPIC)
         outbox.skip(connection, "a", 1)

@@ -16,7 +16,7 @@ from sluice.messaging.outbox.store import Store
 _UNFINISHED = "CREATE INDEX sluice_outbox_unfinished ON sluice_outbox (topic, group_id, group_seq)"
 
 
-def made_from(engine: Engine, sql: str, metadata: MetaData = tables.metadata) -> list[str]:
+def make_tables(engine: Engine, sql: str, metadata: MetaData = tables.metadata) -> list[str]:
     """Make the tables anew from this SQL; return what differs."""
     with engine.begin() as connection:
         metadata.drop_all(connection)
@@ -27,11 +27,11 @@ def made_from(engine: Engine, sql: str, metadata: MetaData = tables.metadata) ->
         return schema.drift(connection, metadata)
 
 
-def changed(engine: Engine, before: str, after: str) -> list[str]:
+def differences_after(engine: Engine, before: str, after: str) -> list[str]:
     """Make the tables anew from the SQL that is printed, with one change; return what differs."""
     sql = schema.sql(engine.dialect.name, tables.metadata)
     assert before in sql
-    return made_from(engine, sql.replace(before, after, 1))
+    return make_tables(engine, sql.replace(before, after, 1))
 
 
 @pytest.mark.parametrize("metadata", [tables.metadata, inbox_tables.metadata], ids=["outbox", "inbox"])
@@ -40,11 +40,11 @@ def test_fresh_tables_do_not_differ(engine: Engine, metadata: MetaData) -> None:
         metadata.create_all(connection)
 
         assert schema.drift(connection, metadata) == []
-    assert made_from(engine, schema.sql(engine.dialect.name, metadata), metadata) == []
+    assert make_tables(engine, schema.sql(engine.dialect.name, metadata), metadata) == []
 
 
 def test_every_missing_table_is_told(engine: Engine) -> None:
-    assert made_from(engine, "") == [
+    assert make_tables(engine, "") == [
         "table sluice_outbox is missing",
         "table sluice_outbox_audit is missing",
         "table sluice_outbox_group is missing",
@@ -90,7 +90,7 @@ def test_every_missing_table_is_told(engine: Engine) -> None:
     ],
 )
 def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, message: str) -> None:
-    assert changed(engine, before, after) == [message]
+    assert differences_after(engine, before, after) == [message]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_column_too_small_for_what_goes_into_it_is_told(
     postgres: Engine, before: str, after: str, message: str
 ) -> None:
     """On Postgres: SQLite's columns take any length."""
-    assert changed(postgres, before, after) == [message]
+    assert differences_after(postgres, before, after) == [message]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_column_too_small_for_what_goes_into_it_is_told(
     ],
 )
 def test_what_a_host_may_have_otherwise_is_not_told(engine: Engine, before: str, after: str) -> None:
-    assert changed(engine, before, after) == []
+    assert differences_after(engine, before, after) == []
 
 
 def test_a_plan_made_while_the_outbox_was_small_is_not_kept(postgres: Engine) -> None:

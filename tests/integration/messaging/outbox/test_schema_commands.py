@@ -67,11 +67,11 @@ def _require_made(dsn: str) -> None:
 def test_many_tasks_start_at_once_and_one_of_them_was_killed(dsn: str, tmp_path: Path) -> None:
     """Killed between the two parts: the outbox's tables are committed, the inbox's are not."""
     with _apply(dsn, tmp_path / "killed.log", SLUICE_FAILPOINT="in_step:2") as killed:
-        assert killed.ended() == -signal.SIGKILL
+        assert killed.wait_for_exit() == -signal.SIGKILL
     with ExitStack() as stack:
         started = [stack.enter_context(_apply(dsn, tmp_path / f"{number}.log")) for number in range(4)]
-        assert [process.ended() for process in started] == [0] * 4
-        upgraded = [entry["part"] for process in started for entry in process.logged("upgraded")]
+        assert [process.wait_for_exit() for process in started] == [0] * 4
+        upgraded = [entry["part"] for process in started for entry in process.log_entries("upgraded")]
 
     assert upgraded == ["inbox"]
     _require_made(dsn)
@@ -105,7 +105,7 @@ def test_it_waits_for_a_database_that_is_away(dsn: str, tmp_path: Path) -> None:
         with _apply(dsn, tmp_path / "waiting.log", "--wait", "60") as waiting:
             logged = waiting.await_logged("the database does not answer yet")
             held.commit()
-            assert waiting.ended() == 0
+            assert waiting.wait_for_exit() == 0
     engine.dispose()
 
     assert "database is locked" in logged["error"]
@@ -127,7 +127,7 @@ def test_it_ends_when_its_task_is_stopped(tmp_path: Path) -> None:
     with _apply(_AWAY, tmp_path / "stopped.log", "--wait", "600") as waiting:
         waiting.await_logged("the database does not answer yet")
         waiting.send(signal.SIGTERM)
-        code, log = waiting.ended(), waiting.log
+        code, log = waiting.wait_for_exit(), waiting.log
 
     assert code == 2
     assert log.splitlines()[-1] == "sluice: stopped before the outbox's tables were upgraded; run it again"
@@ -182,12 +182,12 @@ def test_a_project_migrates_after_us_one_process_after_another(engine: Engine, t
     with ExitStack() as stack:
         started = [stack.enter_context(_apply(dsn, tmp_path / f"{number}.log", *migrate)) for number in range(3)]
         eventually(
-            lambda: sum(len(process.logged(_WAITS)) for process in started) == 2,
+            lambda: sum(len(process.log_entries(_WAITS)) for process in started) == 2,
             timeout_seconds=PATIENCE_SECONDS,
             describe="two of three to wait",
         )
         (tmp_path / "go").touch()
-        codes = [process.ended() for process in started]
+        codes = [process.wait_for_exit() for process in started]
 
     assert codes == [0] * 3, [process.log for process in started]
     with engine.connect() as connection:
@@ -234,12 +234,12 @@ def test_a_stopped_task_stops_its_migration(dsn: str, tmp_path: Path) -> None:
     with _apply(dsn, tmp_path / "log", "--migrate", shlex.join(["sh", "-c", command])) as process:
         eventually(begun.exists, timeout_seconds=PATIENCE_SECONDS, describe="the migration to begin")
         process.send(signal.SIGTERM)
-        assert process.ended() == 2
+        assert process.wait_for_exit() == 2
 
     assert stopped.exists()
     assert "ran; run it again" in process.log.splitlines()[-1]
     with _apply(dsn, tmp_path / "again", "--migrate", "true") as process:
-        assert process.ended() == 0
+        assert process.wait_for_exit() == 0
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

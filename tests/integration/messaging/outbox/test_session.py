@@ -51,7 +51,7 @@ def logged_messages(data: Any, *, group: str = "g", **more: Any) -> Event:
     return Event(type="t", group=group, data=data, **more)
 
 
-def stored(engine: Engine) -> list[tuple[str, str, int, Any]]:
+def stored_rows(engine: Engine) -> list[tuple[str, str, int, Any]]:
     m = tables.messages.c
     with engine.connect() as connection:
         rows = connection.execute(select(m.topic, m.group_id, m.group_seq, m.body).order_by(m.topic, m.id)).all()
@@ -72,12 +72,12 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
     is_pending = order in session.new
     with engine.begin() as other:
         other.execute(insert(Order).values(id=77))
-    before = stored(engine)
+    before = stored_rows(engine)
     session.commit()
 
     assert is_pending
     assert before == []
-    assert stored(engine) == [(TOPIC, "g", 1, 1)]
+    assert stored_rows(engine) == [(TOPIC, "g", 1, 1)]
     assert count_of_orders(engine) == 2
 
 
@@ -105,7 +105,7 @@ def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) 
     OUTBOX.add(session, logged_messages("committed"))
     session.commit()
 
-    assert stored(engine) == [(TOPIC, "g", 1, "committed")]
+    assert stored_rows(engine) == [(TOPIC, "g", 1, "committed")]
 
 
 def test_an_event_goes_with_its_savepoint(engine: Engine, session: Session) -> None:
@@ -121,7 +121,7 @@ def test_an_event_goes_with_its_savepoint(engine: Engine, session: Session) -> N
 
     session.commit()
 
-    assert [data for _, _, _, data in stored(engine)] == ["before", "kept", "after"]
+    assert [data for _, _, _, data in stored_rows(engine)] == ["before", "kept", "after"]
 
 
 def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine, session: Session) -> None:
@@ -138,7 +138,7 @@ def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine
     savepoint.rollback()
     session.commit()
 
-    assert stored(engine) == [(TOPIC, "g", 1, "first")]
+    assert stored_rows(engine) == [(TOPIC, "g", 1, "first")]
 
 
 def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
@@ -151,7 +151,7 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
     with pytest.warns(RuntimeWarning, match="neither committed nor rolled back: they are not published"):
         registry.remove()
 
-    assert stored(engine) == [(TOPIC, "g", 1, "kept")]
+    assert stored_rows(engine) == [(TOPIC, "g", 1, "kept")]
 
 
 def test_a_session_without_autobegin_begins(engine: Engine) -> None:
@@ -159,7 +159,7 @@ def test_a_session_without_autobegin_begins(engine: Engine) -> None:
         OUTBOX.add(session, logged_messages(1))
         session.commit()
 
-    assert stored(engine) == [(TOPIC, "g", 1, 1)]
+    assert stored_rows(engine) == [(TOPIC, "g", 1, 1)]
 
 
 def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, session: Session) -> None:
@@ -175,7 +175,7 @@ def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, sessi
     session.add_all([Order(), Order()])
     session.commit()
 
-    assert [seq for _, _, seq, _ in stored(engine)] == [1, 2, 3]
+    assert [seq for _, _, seq, _ in stored_rows(engine)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -197,7 +197,7 @@ def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: S
         "event e2 was added while its session commits, after the numbers were given; add it earlier, in before_flush"
         " for example"
     )
-    assert (stored(engine), count_of_orders(engine)) == ([], 0)
+    assert (stored_rows(engine), count_of_orders(engine)) == ([], 0)
 
 
 def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: Session) -> None:
@@ -213,7 +213,7 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
     assert str(refused.value) == (
         "a transaction with event e1 commits around an open savepoint; end the savepoint first"
     )
-    assert (stored(engine), count_of_orders(engine)) == ([], 0)
+    assert (stored_rows(engine), count_of_orders(engine)) == ([], 0)
 
 
 def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine: Engine, session: Session) -> None:
@@ -223,7 +223,7 @@ def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine:
 
     session.commit()
 
-    assert stored(engine) == [(TOPIC, "g", 1, 1)]
+    assert stored_rows(engine) == [(TOPIC, "g", 1, 1)]
 
 
 def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> None:
@@ -235,7 +235,7 @@ def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> 
     OUTBOX.add(session, logged_messages("lost"))
     session.rollback()
 
-    assert stored(engine) == [(OTHER, "g", 1, 0), (OTHER, "g", 2, 1), (TOPIC, "g", 1, 0), (TOPIC, "g", 2, 1)]
+    assert stored_rows(engine) == [(OTHER, "g", 1, 0), (OTHER, "g", 2, 1), (TOPIC, "g", 1, 0), (TOPIC, "g", 2, 1)]
 
 
 def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) -> None:
@@ -250,7 +250,7 @@ def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) ->
         session.commit()
     session.rollback()
 
-    assert (stored(engine), count_of_orders(engine)) == ([(TOPIC, "g", 1, "first")], 0)
+    assert (stored_rows(engine), count_of_orders(engine)) == ([(TOPIC, "g", 1, "first")], 0)
 
 
 def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: Session) -> None:
@@ -292,7 +292,7 @@ def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Ses
     OUTBOX.add(session, logged_messages("x" * room))
     session.commit()
 
-    assert [len(data) for _, _, _, data in stored(engine)] == [room]
+    assert [len(data) for _, _, _, data in stored_rows(engine)] == [room]
 
 
 def test_without_a_session_events_are_written_with_the_connection(engine: Engine) -> None:
@@ -304,7 +304,7 @@ def test_without_a_session_events_are_written_with_the_connection(engine: Engine
     with engine.connect() as connection:
         OUTBOX.write(connection, [logged_messages("lost")])
 
-    assert stored(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
+    assert stored_rows(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
 
 
 def test_events_of_any_size_together_are_written_in_parts_that_postgres_takes(postgres: Engine) -> None:

@@ -123,7 +123,7 @@ class _Strict(_Routing):
         return self.routes[mapper.class_]
 
 
-def _routed(kind: type[_Routing], *, is_swapped: bool = False) -> Callable[[World], Session]:
+def _routed_session(kind: type[_Routing], *, is_swapped: bool = False) -> Callable[[World], Session]:
     def make(world: World) -> Session:
         here, there = (world.other, world.engine) if is_swapped else (world.engine, world.other)
         kind.routes, kind.default = {Order: here, Note: there}, there
@@ -132,7 +132,7 @@ def _routed(kind: type[_Routing], *, is_swapped: bool = False) -> Callable[[Worl
     return make
 
 
-def _listened(world: World) -> Session:
+def _session_with_listener(world: World) -> Session:
     """Return a session on an engine of SQLAlchemy's, whose listener fails at the second commit."""
     theirs, count = create_engine(world.engine.url), iter(range(9))
     world.made.append(theirs)
@@ -154,14 +154,14 @@ def _of_theirs(world: World) -> Session:
 KINDS: dict[str, Callable[[World], Any]] = {
     "plain": lambda world: Session(world.engine),
     "engine of SQLAlchemy": _of_theirs,
-    "failing listener": _listened,
+    "failing listener": _session_with_listener,
     "scoped": lambda world: scoped_session(sessionmaker(world.engine)),
     "no autoflush": lambda world: Session(world.engine, autoflush=False, expire_on_commit=False),
     "binds": lambda world: Session(binds={Order: world.engine, Note: world.other}),
     "binds and bind": lambda world: Session(world.other, binds={Order: world.engine}),
-    "routing": _routed(_Routing),
-    "routing to the other": _routed(_Routing, is_swapped=True),
-    "strict routing": _routed(_Strict),
+    "routing": _routed_session(_Routing),
+    "routing to the other": _routed_session(_Routing, is_swapped=True),
+    "strict routing": _routed_session(_Strict),
     "joined": _of_connection("conditional_savepoint"),
     "joined in a savepoint": _of_connection("conditional_savepoint", is_nested=True),
     "joined, rollback only": _of_connection("rollback_only"),

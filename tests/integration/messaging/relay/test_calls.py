@@ -145,13 +145,13 @@ def test_a_relay_that_closes_waits_for_its_calls_and_marks_them(engine: Engine, 
 
 
 def test_what_a_call_raises_ends_the_relay(engine: Engine) -> None:
-    class Broken:
+    class BrokenPublish:
         def publish(self, _: Sequence[Head]) -> list[PublishOutcome]:
             raise ZeroDivisionError
 
     _commit(engine, ["a"])
     lease = Lease(engine, TOPIC, lease_seconds=30)
-    relay = Relay(Store(engine, TOPIC), lease, Broken(), settings=RelaySettings())
+    relay = Relay(Store(engine, TOPIC), lease, BrokenPublish(), settings=RelaySettings())
 
     def steps() -> None:
         for _ in range(_STEPS_MAX):
@@ -193,7 +193,7 @@ class _Ends(RelayHooks):
     def __init__(self) -> None:
         self.count = 0
 
-    def ended(self) -> None:
+    def after_end(self) -> None:
         self.count += 1
 
 

@@ -43,13 +43,13 @@ def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def shop(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[ShopHarness]:
-    with shop_harness.opened(engine, emulated, tmp_path) as made:
+    with shop_harness.open_shop(engine, emulated, tmp_path) as made:
         yield made
 
 
 def _assert_nothing_happened_but_the_trade(shop: ShopHarness) -> None:
     """Every commit was sent once and came once, in the order of its group; nothing was that was rolled back."""
-    assert shop.consume() == shop.committed()
+    assert shop.consume() == shop.committed_bodies()
     assert shop.findings() == {}
     assert {row["status"] for row in shop.rows()} == {tables.SENT}
     assert shop.differences() == []
@@ -75,7 +75,7 @@ def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(shop: ShopHa
     """Killed with -9 at the second batch, business goes on, another relay takes over: P10, P15, P17."""
     shop.trade(20, seed=1)
     with shop.relay(failpoint=f"{failpoint}:2") as killed:
-        assert killed.ended() == -signal.SIGKILL
+        assert killed.wait_for_exit() == -signal.SIGKILL
 
     shop.trade(5, seed=2)
     shop.let_another_finish()
@@ -88,7 +88,7 @@ def test_a_resend_under_a_new_id_would_be_seen(shop: ShopHarness) -> None:
     """Negative control: after a death between publishing and marking, new ids double what was on its way: P10."""
     shop.trade(20, seed=1)
     with shop.relay(failpoint="after_publish:2") as killed:
-        assert killed.ended() == -signal.SIGKILL
+        assert killed.wait_for_exit() == -signal.SIGKILL
 
     with shop.engine.begin() as connection:
         pending = tables.messages.c.status == tables.PENDING
@@ -97,7 +97,7 @@ def test_a_resend_under_a_new_id_would_be_seen(shop: ShopHarness) -> None:
             connection.execute(changed.values(deduplication_id=secrets.token_hex(8)))
     shop.let_another_finish()
 
-    assert shop.consume() != shop.committed()
+    assert shop.consume() != shop.committed_bodies()
     assert "B1" in {violation.anomaly for finding in shop.findings().values() for violation in finding.violations}
 
 
@@ -139,7 +139,7 @@ def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(shop: ShopHarne
                 describe="the second to stand by",
             )
             shop.await_sent()
-            assert second.logged("leading") == []
+            assert second.log_entries("leading") == []
 
             first.stop()
             followed = second.await_logged("leading")
@@ -149,7 +149,7 @@ def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(shop: ShopHarne
             second.stop()
 
     assert (led["token"], followed["token"]) == (1, 2)
-    assert len(first.logged("leading")) == len(second.logged("leading")) == 1
+    assert len(first.log_entries("leading")) == len(second.log_entries("leading")) == 1
     with shop.engine.connect() as connection:
         assert connection.scalars(select(tables.leases.c.expires_at_us)).all() == [0]
     _assert_nothing_happened_but_the_trade(shop)
@@ -181,7 +181,7 @@ def test_a_relay_outlives_a_restart_of_its_database(
     with engine.begin() as connection:
         tables.metadata.create_all(connection)
 
-    with shop_harness.opened(engine, emulated, tmp_path) as shop:
+    with shop_harness.open_shop(engine, emulated, tmp_path) as shop:
         shop.trade(20, seed=1)
         with shop.relay() as relay:
             shop.await_sent()
@@ -236,7 +236,7 @@ def test_what_got_no_answer_is_sent_again_under_its_id(
     ids = _ids_by_message(shop)
     assert max(len(tries) for tries in ids.values()) >= 3
     assert max(len(set(tries)) for tries in ids.values()) == 1
-    assert relay.logged("not published, will be tried again")
+    assert relay.log_entries("not published, will be tried again")
     _assert_nothing_happened_but_the_trade(shop)
 
 
@@ -263,16 +263,16 @@ def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: Sho
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
 def test_where_the_time_went_is_told_apart(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> None:
-    with shop_harness.opened(engine, emulated, tmp_path, TOPIC) as shop:
+    with shop_harness.open_shop(engine, emulated, tmp_path, TOPIC) as shop:
         done = shop.trade(20, seed=1)
         shop.end_groups()
         with shop.relay("--until-empty") as relay:
-            assert relay.ended() == 0
+            assert relay.wait_for_exit() == 0
         shop.consume()
 
         result = CliRunner().invoke(cli, ["delays", str(shop.history), "--json"], catch_exceptions=False)
 
-    count = done.committed.total() + len(shop.committed())
+    count = done.committed.total() + len(shop.committed_bodies())
     delays = json.loads(result.stdout)["delays"]
     assert {name: row["count"] for name, row in delays.items()} == dict.fromkeys(
         ("outbox wait", "API time", "receive wait"), count

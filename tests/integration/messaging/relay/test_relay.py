@@ -31,10 +31,10 @@ from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, RelayMetrics
 from tests.integration.messaging.relay.conftest import Endpoint
-from tests.support.messaging.faulty_calls import Fault, Killed, failing_at, seeded
+from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at, seeded_random
 from tests.support.messaging.outbox.simulated_relays import (
     ClaimsRows,
-    IgnoresFailed,
+    IgnoresFailures,
     MarksFirst,
     Meanwhile,
     NewIdOnResend,
@@ -111,7 +111,7 @@ def test_p5_rows_claimed_with_skip_locked_are_caught(postgres: Engine) -> None:
 
 
 def test_p5_n_relays_that_take_turns_keep_the_order(world: World) -> None:
-    rng = seeded(5)
+    rng = seeded_random(5)
     relays = [world.relay() for _ in range(5)]
     for _ in range(10):
         world.commit(*rng.choices("abc", k=3))
@@ -194,7 +194,7 @@ def test_p8_only_successful_entries_become_sent(world: World) -> None:
 
 def test_p8_failed_ignored_is_caught(world: World) -> None:
     with pytest.raises(AssertionError, match="not in the topic"):
-        failed_entries(world, lambda world, publish: world.relay(IgnoresFailed(publish)))
+        failed_entries(world, lambda world, publish: world.relay(IgnoresFailures(publish)))
 
 
 _CODES = st.sampled_from([("InternalError", False), ("Throttling", True), ("KMSThrottling", True)])
@@ -317,7 +317,7 @@ def test_p11_an_outage_of_more_than_five_minutes_makes_a_copy_with_the_same_even
         work(relay)
         world.clock.sleep(MINUTE)
 
-    bodies = [json.loads(message["Body"]) for message in world.received()]
+    bodies = [json.loads(message["Body"]) for message in world.receive_all()]
     assert [body["id"] for body in bodies] == [first.id, first.id, second.id]
     assert bodies[0] == bodies[1]
 
@@ -400,7 +400,7 @@ def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> 
 
     work(world.relay(Meanwhile(world.publisher(), sleep)))
 
-    ids = [json.loads(message["Body"])["id"] for message in world.received()]
+    ids = [json.loads(message["Body"])["id"] for message in world.receive_all()]
     assert ids == [first.id, second.id, first.id]
 
 
@@ -494,7 +494,7 @@ def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], 
     world.commit("a", "a", "b")
 
     for _ in range(3):
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKill):
             work(build(world, failing_at(step)))
         world.clock.sleep(PAST_LEASE_SECONDS)
         if "pending" not in world.statuses().values():
@@ -550,7 +550,7 @@ def test_x7_groups_that_failed_together_do_not_return_together(in_memory: World)
     in_memory.commit(*[f"g{number:03}" for number in range(100)])
     in_memory.line.faults = [Fault(unreachable=True)] * 20
     backoff = Backoff(base_seconds=10, cap_seconds=60, floor_seconds=2)
-    relay = in_memory.relay(settings=RelaySettings(backoff=backoff), rng=seeded(7))
+    relay = in_memory.relay(settings=RelaySettings(backoff=backoff), rng=seeded_random(7))
 
     work(relay)
     first = _delays_us(in_memory)
@@ -713,7 +713,7 @@ def test_a_relay_that_runs_rests_the_longer_nothing_comes_and_lets_go_in_the_end
     world.commit(*["a"] * 5)
     wait = Turns(world.clock, 100)
 
-    run(world.relay(), wait, SETTINGS, rng=seeded(3))
+    run(world.relay(), wait, SETTINGS, rng=seeded_random(3))
 
     assert world.databases() == [("a", seq) for seq in range(1, 6)]
     assert all(0.003 <= seconds <= 0.005 for seconds in wait.waited[:10])
@@ -726,7 +726,7 @@ def test_a_relay_that_commits_wake_up_rests_as_long_as_it_may(world: World) -> N
     world.commit("a")
     wait = Turns(world.clock, 5)
 
-    run(world.relay(), wait, SETTINGS, rng=seeded(3), is_notified=lambda: True)
+    run(world.relay(), wait, SETTINGS, rng=seeded_random(3), is_notified=lambda: True)
 
     assert all(3.75 <= seconds <= 6.25 for seconds in wait.waited)
 
@@ -741,7 +741,7 @@ def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
             raise OperationalError("BEGIN", None, Exception("the database is starting up"))
 
     wait = Turns(world.clock, 8)
-    run(world.relay(), wait, SETTINGS, rng=seeded(3))
+    run(world.relay(), wait, SETTINGS, rng=seeded_random(3))
 
     assert world.databases() == [("a", 1)]
     assert max(wait.waited[:5]) > 1 > max(wait.waited[5:])

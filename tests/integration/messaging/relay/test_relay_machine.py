@@ -19,17 +19,17 @@ from sluice.messaging import Event, failpoints
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.relay.calls import Publish
 from sluice.messaging.relay.relay import Relay
-from tests.support.messaging.faulty_calls import Fault, Killed, seeded
+from tests.support.messaging.faulty_calls import Fault, ProcessKill, seeded_random
 from tests.support.messaging.inbox_state_machine import run_machine
 from tests.support.messaging.outbox.simulated_relays import (
     ForgetsWhatItTook,
-    IgnoresFailed,
+    IgnoresFailures,
     MarksAllForOne,
     MarksFirst,
     Meanwhile,
     NewIdOnResend,
     PublishesInTransaction,
-    Shuffled,
+    ShuffledCalls,
     work,
 )
 from tests.support.messaging.world import QUEUES, SETTINGS, World, in_memory_world
@@ -55,11 +55,11 @@ type Build = Callable[[World, Publish, Failpoint], Relay]
 
 
 def _real(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
-    return world.relay(publish, failpoint=failpoint, rng=seeded(1))
+    return world.relay(publish, failpoint=failpoint, rng=seeded_random(1))
 
 
 def _with_several_calls(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
-    return world.relay(publish, failpoint=failpoint, rng=seeded(1), calls=Shuffled)
+    return world.relay(publish, failpoint=failpoint, rng=seeded_random(1), calls=ShuffledCalls)
 
 
 class Relays(RuleBasedStateMachine):
@@ -78,11 +78,11 @@ class Relays(RuleBasedStateMachine):
         self.relays = [self._relay(number) for number in range(3)]
 
     def _relay(self, number: int) -> Relay:
-        def reached(here: str) -> None:
+        def die_if_armed(here: str) -> None:
             if number in self.armed and self.armed[number][0] == here:
                 self.armed.pop(number)[1]()
 
-        return self.build(self.world, Meanwhile(self.world.publisher(), self._look), reached)
+        return self.build(self.world, Meanwhile(self.world.publisher(), self._look), die_if_armed)
 
     def _look(self, _: object) -> None:
         with closing(self.world.engine.raw_connection()) as connection:  # the one there is: it is in memory
@@ -96,7 +96,7 @@ class Relays(RuleBasedStateMachine):
         self.stepping.add(number)
         try:
             self.relays[number].step()
-        except Killed:
+        except ProcessKill:
             self.relays[number] = self._relay(number)
         finally:
             self.stepping.remove(number)
@@ -120,8 +120,8 @@ class Relays(RuleBasedStateMachine):
 
         def end() -> None:
             if step in {"after_publish", "before_mark"}:
-                self._doubt(self.world.line.requests[-Shuffled.most :])
-            raise Killed(step)
+                self._doubt(self.world.line.requests[-ShuffledCalls.most :])
+            raise ProcessKill(step)
 
         self.armed[number] = (step, end)
         self.step(number, 3)
@@ -131,7 +131,7 @@ class Relays(RuleBasedStateMachine):
         """Stop one relay there for a while, in which the others work; then it goes on as if nothing had been."""
 
         def sleep() -> None:
-            self._doubt(self.world.line.requests[-Shuffled.most :] if step == "after_publish" else [])
+            self._doubt(self.world.line.requests[-ShuffledCalls.most :] if step == "after_publish" else [])
             self.world.clock.sleep(seconds)
             for other in others:
                 if other != number:
@@ -169,7 +169,7 @@ class Relays(RuleBasedStateMachine):
         """Let everything that is left go out, and look into the queues."""
         self._drain()
         for queue in QUEUES:
-            self._check(self.world.received(queue))
+            self._check(self.world.receive_all(queue))
 
     def _drain(self) -> None:
         self.world.line.faults.clear()
@@ -234,7 +234,7 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
     ("build", "message"),
     [
         pytest.param(
-            lambda world, publish, failpoint: world.relay(IgnoresFailed(publish), failpoint=failpoint),
+            lambda world, publish, failpoint: world.relay(IgnoresFailures(publish), failpoint=failpoint),
             "not in the topic|lost",
             id="P8 Failed ignored",
         ),
@@ -257,7 +257,7 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
         ),
         pytest.param(
             lambda world, publish, failpoint: world.relay(
-                publish, failpoint=failpoint, kind=ForgetsWhatItTook, calls=Shuffled
+                publish, failpoint=failpoint, kind=ForgetsWhatItTook, calls=ShuffledCalls
             ),
             "two messages of one group on their way",
             id="P5 two calls of one group",
@@ -265,7 +265,7 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
         ),
         pytest.param(
             lambda world, publish, failpoint: world.relay(
-                publish, failpoint=failpoint, kind=MarksAllForOne, calls=Shuffled
+                publish, failpoint=failpoint, kind=MarksAllForOne, calls=ShuffledCalls
             ),
             "not in the topic|lost",
             id="P8 all marked for one",
@@ -276,14 +276,14 @@ def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
 def test_a_broken_relay_is_found_out(build: Build, message: str) -> None:
     """Negative controls: within two hundred runs."""
 
-    class Broken(Relays):
+    class BrokenRelays(Relays):
         """Relays of another kind."""
 
-    Broken.build = staticmethod(build)
-    seed(4)(Broken)  # which finds each of them soon
+    BrokenRelays.build = staticmethod(build)
+    seed(4)(BrokenRelays)  # which finds each of them soon
     with pytest.raises(AssertionError, match=message):
         run_machine(
-            Broken,
+            BrokenRelays,
             in_memory_world,
             max_examples=200,
             phases=(Phase.generate,),

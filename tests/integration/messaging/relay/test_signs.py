@@ -15,7 +15,7 @@ from sluice.messaging.errors import OutboxError
 from sluice.messaging.liveness import AliveFile, Liveness, Watch
 from sluice.messaging.relay.relay import RelaySettings, run
 from sluice.messaging.telemetry.metrics import RelayMetrics
-from tests.support.messaging.faulty_calls import seeded
+from tests.support.messaging.faulty_calls import seeded_random
 from tests.support.messaging.outbox.simulated_relays import Turns
 from tests.support.messaging.recorded_metrics import RecordedMetrics
 from tests.support.messaging.world import SETTINGS, World, in_memory_world
@@ -48,7 +48,7 @@ def test_after_every_wait_the_file_is_good_for_another_step(
         watch = Watch(
             Liveness(world.clock), AliveFile(path, world.clock), within_seconds=STEP_SECONDS, clock=world.clock
         )
-        run(world.relay(settings=settings), wait, settings, rng=seeded(3), watch=watch)
+        run(world.relay(settings=settings), wait, settings, rng=seeded_random(3), watch=watch)
         if is_away:
             event.remove(world.engine, "begin", refuse)
 
@@ -61,7 +61,7 @@ def test_what_was_published_since_the_last_measurement_is_written_at_the_end(wor
     world.commit("a", "b", "b")
     kept = RecordedMetrics()
 
-    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, rng=seeded(3))
+    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, rng=seeded_random(3))
 
     published = [put[metrics.OUTBOX_PUBLISHED] for put in kept]
     assert (published, list(kept[-1])) == ([0, 3], ["OutboxPublished"])
@@ -80,7 +80,7 @@ def test_it_is_written_when_the_relay_ends_by_an_error_too(world: World) -> None
 
     relay.step = fails  # type: ignore[method-assign]
     with pytest.raises(OutboxError):
-        run(relay, Turns(world.clock, 3), SETTINGS, rng=seeded(3))
+        run(relay, Turns(world.clock, 3), SETTINGS, rng=seeded_random(3))
 
     assert [put[metrics.OUTBOX_PUBLISHED] for put in kept] == [0, 1]
 
@@ -89,7 +89,7 @@ def test_a_relay_that_has_published_nothing_writes_nothing_at_the_end(world: Wor
     kept, leader = RecordedMetrics(), world.relay()
     leader.step()
 
-    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, rng=seeded(3))
+    run(world.relay(hooks=[RelayMetrics(kept, world.clock)]), Turns(world.clock, 3), SETTINGS, rng=seeded_random(3))
 
     assert kept == []
 
@@ -99,13 +99,13 @@ def test_a_relay_serves_its_metrics(tmp_path: Path) -> None:
         serving = process.await_logged("serving metrics")
         process.await_logged("leading")
 
-        def scraped() -> list[str]:
+        def scrape() -> list[str]:
             with urlopen(f"http://127.0.0.1:{serving['port']}/metrics", timeout=30) as answer:
                 lines = answer.read().decode().splitlines()
             found = [line for line in lines if not line.startswith("#")]
             return found if len(found) > 1 else []
 
-        found = eventually(scraped, timeout_seconds=30, describe="the leader's first measurement")
+        found = eventually(scrape, timeout_seconds=30, describe="the leader's first measurement")
         process.stop()
 
     assert serving["host"] == "127.0.0.1"
@@ -129,6 +129,6 @@ def test_an_address_where_nothing_can_be_served_is_refused(tmp_path: Path, addre
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with relay_process(tmp_path, "--prometheus", address.format(port=port)) as process:
-            assert process.ended() == 3
+            assert process.wait_for_exit() == 3
             assert process.log.splitlines()[-1].startswith(line.format(port=port))
             assert "Traceback" not in process.log

@@ -24,7 +24,7 @@ from sluice.messaging.relay.relay import run
 from tests.integration.messaging.relay.conftest import Endpoint
 from tests.support.command_line import KEYS, Run, command_line
 from tests.support.declaration import environment
-from tests.support.messaging.faulty_calls import Fault, seeded
+from tests.support.messaging.faulty_calls import Fault, seeded_random
 from tests.support.messaging.outbox.simulated_relays import Turns
 from tests.support.messaging.world import SETTINGS, World
 from tests.support.processes.messaging_process import MessagingProcess
@@ -182,7 +182,7 @@ def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
     world.line.faults = [Fault(failed={"b": ("InternalError", False), "c": ("InvalidParameter", True)})]
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Turns(world.clock, 300), SETTINGS, rng=seeded(3))
+        run(world.relay(), Turns(world.clock, 300), SETTINGS, rng=seeded_random(3))
 
     found = [entry for entry in logged if entry["event"] in ("leading", "standing by", "lease lost", "stopped")]
     assert _events(found) == ["leading", "stopped"]
@@ -207,7 +207,7 @@ def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
                 second.acquire()
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded(3))
+        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded_random(3))
 
     assert _events(logged) == ["standing by", "standing by", "stopped"]
     assert [(entry["leader"], entry["token"]) for entry in logged[:2]] == [("first", 1), ("second", 2)]
@@ -226,7 +226,7 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
                 other.acquire()
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded(3))
+        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded_random(3))
 
     assert _events(logged) == ["leading", "lease lost", "standing by", "stopped"]
     assert logged[2]["leader"] == "other"
@@ -236,14 +236,14 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
 def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: BaseException) -> None:
     """The next one need not wait until it runs out."""
 
-    class Broken:
+    class BrokenWait:
         def publish(self, _: object) -> list[PublishOutcome]:
             raise error
 
     world.commit("a")
 
     with structlog.testing.capture_logs() as logged, pytest.raises(type(error)):
-        run(world.relay(Broken()), Turns(world.clock, 5), SETTINGS, rng=seeded(3))
+        run(world.relay(BrokenWait()), Turns(world.clock, 5), SETTINGS, rng=seeded_random(3))
 
     assert _events(logged) == ["leading", "stopped"]
     assert world.lease().acquire()
@@ -280,14 +280,14 @@ def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine
     with _relay(engine, tmp_path, "--until-empty") as relay:
         relay.await_logged("not published, will be tried again")
         relay.send(signal.SIGTERM)
-        code, log = relay.ended(), relay.log
+        code, log = relay.wait_for_exit(), relay.log
     with _relay(engine, tmp_path) as usual:
         usual.await_logged("starting")
         usual.stop()
 
     assert code == 1
     assert log.splitlines()[-1] == "0 quarantined, 1 not published yet; see `outbox ls`"
-    assert relay.logged("the topic could not be looked at")
+    assert relay.log_entries("the topic could not be looked at")
 
 
 def test_a_relay_warns_of_events_for_other_topics(engine: Engine, tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_a_relay_warns_of_events_for_other_topics(engine: Engine, tmp_path: Path
         session.commit()
 
     with _relay(engine, tmp_path, "--until-empty") as relay:
-        assert relay.ended() == 0
+        assert relay.wait_for_exit() == 0
 
-    (warned,) = relay.logged("events wait for other topics, which this relay does not publish")
+    (warned,) = relay.log_entries("events wait for other topics, which this relay does not publish")
     assert (warned["level"], warned["pending"]) == ("warning", {"others.fifo": 1})
 
 
@@ -308,9 +308,9 @@ def test_until_empty_ends_beside_another_leader_when_nothing_is_left(engine: Eng
     assert leader.acquire()
 
     with _relay(engine, tmp_path, "--until-empty") as relay:
-        assert relay.ended() == 0
+        assert relay.wait_for_exit() == 0
 
-    (started,), (standing_by,), (stopped,) = map(relay.logged, ("starting", "standing by", "stopped"))
+    (started,), (standing_by,), (stopped,) = map(relay.log_entries, ("starting", "standing by", "stopped"))
     assert started["topic"] == TOPIC
     assert (started["database"], started["poll_seconds"], started["lease_seconds"], started["listen"]) == (
         engine.dialect.name,

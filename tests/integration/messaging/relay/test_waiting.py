@@ -12,7 +12,7 @@ from sluice.messaging.database import connections, engines
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.relay import run
-from tests.support.messaging.faulty_calls import seeded
+from tests.support.messaging.faulty_calls import seeded_random
 from tests.support.messaging.outbox.simulated_relays import Turns
 from tests.support.messaging.world import SETTINGS, TOPIC, World
 
@@ -81,7 +81,7 @@ def test_a_relay_waits_for_a_primary_and_leaves_the_standby(
     world.engine, world.store = failing, Store(failing, TOPIC, clock=world.clock)
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Failover(world.clock, standby), SETTINGS, rng=seeded(3))
+        run(world.relay(), Failover(world.clock, standby), SETTINGS, rng=seeded_random(3))
 
     assert world.statuses() == {("a", 1): "sent"}
     waited = [entry for entry in logged if entry["event"].startswith("the database only reads")]
@@ -121,7 +121,7 @@ def test_a_relay_waits_for_what_passes_and_ends_with_a_line_for_what_stays(
     for current in states:
         wait = Turns(world.clock, 3)
         try:
-            run(world.relay(), wait, SETTINGS, rng=seeded(3))
+            run(world.relay(), wait, SETTINGS, rng=seeded_random(3))
         except OutboxError as error:
             ends[current] = str(error)
     current = ""

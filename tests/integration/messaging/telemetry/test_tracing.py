@@ -47,7 +47,7 @@ CONTEXT = Context(
 PLACED = Event(type="order.placed", group="order-7", data={}, id="e1")
 
 
-class Traced:
+class TracedProcess:
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
@@ -55,20 +55,20 @@ class Traced:
         self.tracer: Tracer = self.provider.get_tracer("shop")
         self.tracing = Tracing(self.tracer, "billing.fifo")
 
-    def consumed(self) -> ReadableSpan:
+    def consumer_span(self) -> ReadableSpan:
         (span,) = [entry for entry in self.exporter.get_finished_spans() if entry.kind is SpanKind.CONSUMER]
         return span
 
 
 @pytest.fixture
-def traced() -> Iterator[Traced]:
-    process = Traced()
+def traced() -> Iterator[TracedProcess]:
+    process = TracedProcess()
     yield process
     process.provider.shutdown()
 
 
 @pytest.fixture
-def instrumented(traced: Traced) -> Iterator[None]:
+def instrumented(traced: TracedProcess) -> Iterator[None]:
     """Spans of every call of botocore, as a host that instruments everything has them."""
     instrumentor = BotocoreInstrumentor()  # type: ignore[no-untyped-call]
     instrumentor.instrument(tracer_provider=traced.provider)
@@ -76,7 +76,7 @@ def instrumented(traced: Traced) -> Iterator[None]:
     instrumentor.uninstrument()
 
 
-def linked(span: ReadableSpan) -> list[tuple[int, int]]:
+def link_ids(span: ReadableSpan) -> list[tuple[int, int]]:
     return [(link.context.trace_id, link.context.span_id) for link in span.links]
 
 
@@ -94,7 +94,7 @@ def through_the_outbox(world: World, event: Event) -> ReceivedMessage:
     return received
 
 
-def test_x1_a_consumers_link_is_the_producers_span(traced: Traced, instrumented: None) -> None:
+def test_x1_a_consumers_link_is_the_producers_span(traced: TracedProcess, instrumented: None) -> None:
     """Botocore's instrumentation writes the relay's span into the message attributes; nobody reads it there."""
     with in_memory_world() as world:
         with traced.tracer.start_as_current_span("place order") as producing:
@@ -103,14 +103,14 @@ def test_x1_a_consumers_link_is_the_producers_span(traced: Traced, instrumented:
         with traced.tracing.handling(decode(received.body).event, CONTEXT) as record_outcome:
             record_outcome(Ack())
 
-    span = traced.consumed()
-    assert linked(span) == [ids(producing.get_span_context())]
+    span = traced.consumer_span()
+    assert link_ids(span) == [ids(producing.get_span_context())]
     assert span.context is not None
     assert span.context.trace_id != producing.get_span_context().trace_id
     assert received.attributes["traceparent"] != decode(received.body).event.trace["traceparent"]
 
 
-def test_x1_ten_attributes_and_their_link_arrive(traced: Traced, instrumented: None) -> None:
+def test_x1_ten_attributes_and_their_link_arrive(traced: TracedProcess, instrumented: None) -> None:
     """Where the instrumentation finds no room for its own, and warns, the link is there all the same."""
     nine = {f"a{number}": "1" for number in range(9)}
     with in_memory_world() as world:
@@ -121,16 +121,16 @@ def test_x1_ten_attributes_and_their_link_arrive(traced: Traced, instrumented: N
         with traced.tracing.handling(decode(received.body).event, CONTEXT):
             pass
 
-    assert linked(traced.consumed()) == [ids(producing.get_span_context())]
+    assert link_ids(traced.consumer_span()) == [ids(producing.get_span_context())]
     assert received.attributes == nine | {"type": "order.placed"}
 
 
-def test_a_span_says_what_was_handled(traced: Traced) -> None:
+def test_a_span_says_what_was_handled(traced: TracedProcess) -> None:
     """By OpenTelemetry's conventions for messaging, with the event's place besides."""
     with traced.tracing.handling(PLACED, CONTEXT) as record_outcome:
         record_outcome(Ack())
 
-    span = traced.consumed()
+    span = traced.consumer_span()
     assert (span.name, span.status.status_code, span.links, span.parent) == (
         "process billing.fifo",
         StatusCode.UNSET,
@@ -152,11 +152,11 @@ def test_a_span_says_what_was_handled(traced: Traced) -> None:
     }
 
 
-def test_what_a_handler_sends_is_linked_to_its_span(traced: Traced) -> None:
+def test_what_a_handler_sends_is_linked_to_its_span(traced: TracedProcess) -> None:
     with traced.tracing.handling(PLACED, CONTEXT):
         trace = current_trace()
 
-    context = traced.consumed().context
+    context = traced.consumer_span().context
     assert context is not None
     assert trace == {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
 
@@ -164,16 +164,16 @@ def test_what_a_handler_sends_is_linked_to_its_span(traced: Traced) -> None:
 @pytest.mark.parametrize(
     ("outcome", "kind"), [(Retry(reason="the bank is closed"), "Retry"), (Reject("the bank is closed"), "Reject")]
 )
-def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: Traced, outcome: Outcome, kind: str) -> None:
+def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: TracedProcess, outcome: Outcome, kind: str) -> None:
     with traced.tracing.handling(PLACED, CONTEXT) as record_outcome:
         record_outcome(outcome)
 
-    span = traced.consumed()
+    span = traced.consumer_span()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "the bank is closed")
     assert (span.attributes or {})["error.type"] == kind
 
 
-def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
+def test_what_a_handler_raises_is_its_spans_error(traced: TracedProcess) -> None:
     def fails(_: Session, __: Event, ___: Context) -> Outcome:
         raise RuntimeError("the bank is closed")
 
@@ -188,16 +188,16 @@ def test_what_a_handler_raises_is_its_spans_error(traced: Traced) -> None:
         )
         outcome = runner.run(attempt)
 
-    span = traced.consumed()
+    span = traced.consumer_span()
     assert outcome == Retry(reason="RuntimeError: the bank is closed")
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, outcome.reason)
 
 
-def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
+def test_an_exception_is_recorded_and_goes_on(traced: TracedProcess) -> None:
     with pytest.raises(HoldLostError), traced.tracing.handling(PLACED, CONTEXT):
         raise HoldLostError("too late")
 
-    span = traced.consumed()
+    span = traced.consumer_span()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "HoldLostError: too late")
     assert [event.name for event in span.events] == ["exception"]
 
@@ -212,11 +212,11 @@ def test_an_exception_is_recorded_and_goes_on(traced: Traced) -> None:
         {"TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
     ],
 )
-def test_a_trace_that_is_none_makes_no_link(traced: Traced, trace: dict[str, str]) -> None:
+def test_a_trace_that_is_none_makes_no_link(traced: TracedProcess, trace: dict[str, str]) -> None:
     with traced.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
         pass
 
-    assert linked(traced.consumed()) == []
+    assert link_ids(traced.consumer_span()) == []
 
 
 def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced: Traced) -> None:

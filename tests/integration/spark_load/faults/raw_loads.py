@@ -37,7 +37,7 @@ def planned_rows(run: Run) -> pa.RecordBatch:
     return run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
 
 
-def loaded(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
+def run_load(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
     """Offer the load under its faults and consume it, in threads of this process, and judge what became of it."""
     load = run.plan.profile
     targets = Targets.of(consumer="raw", consumers=QUEUES, consumers_per_queue=1, restarts=servers.restartable())
@@ -67,10 +67,10 @@ def loaded(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
             task.result(120)
         harm.end()
         DeadLetters(context, run).probe()
-    return _judged(run)
+    return _judge(run)
 
 
-def _judged(run: Run) -> Verdict:
+def _judge(run: Run) -> Verdict:
     engine = opened(run.folder)
     assert engine is not None
     where = run.deployment

@@ -23,7 +23,7 @@ from spark_load.publish.processes import Publishers
 from spark_load.publish.publisher import Publisher
 from spark_load.runtime import deployment, task_context
 from spark_load.runtime.task_context import Run, TaskContext
-from tests.integration.spark_load.faults.raw_loads import loaded, planned_rows
+from tests.integration.spark_load.faults.raw_loads import planned_rows, run_load
 from tests.integration.spark_load.loads import run_of
 from tests.support.declaration import environment
 from tests.support.endpoints import fake_aws
@@ -59,12 +59,12 @@ def _sends_everything_anew() -> None:
 def _takes_unanswered_for_published() -> None:
     """Send nothing again that was sent once, whatever became of it."""
 
-    def sent_before(run: Run, _context: TaskContext) -> pa.Array:
+    def ids_sent_before(run: Run, _context: TaskContext) -> pa.Array:
         journals = sorted(run.journals.glob("publish-0-*.arrows"))
         ids = pa.concat_tables(read_journal(path) for path in journals).column("deduplication_id").drop_null()
         return pc.cast(pc.utf8_slice_codeunits(ids, len(run.id) + 1), pa.int64()).combine_chunks()
 
-    vars(job)["sent_before"] = sent_before
+    vars(job)["sent_before"] = ids_sent_before
 
 
 def _task(run: Run, again: int, breaks: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ def _task(run: Run, again: int, breaks: Callable[[], None]) -> None:
     job.publish_share(run, iter([planned_rows(run)]))
 
 
-def _published(run: Run, breaks: Callable[[], None]) -> None:
+def _publish_until_done(run: Run, breaks: Callable[[], None]) -> None:
     """Run the task, and again where it was killed, as Spark does."""
     codes = list[int | None]()
     while not codes or codes[-1] == -signal.SIGKILL:
@@ -116,7 +116,7 @@ def test_a_publisher_that_is_killed_twice_loses_and_repeats_nothing(
             return fake_aws.THROTTLED
 
     endpoint.fault = kill
-    verdict = loaded(run, partial(_published, breaks=breaks))
+    verdict = run_load(run, partial(_publish_until_done, breaks=breaks))
 
     sentences = [*(violation.sentence for violation in verdict.violations), *verdict.unknowns]
     assert verdict.status is status

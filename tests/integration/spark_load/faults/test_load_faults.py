@@ -62,7 +62,7 @@ BRIEF = profile.NamedProfile("brief", profile.parse(PROFILE, source="brief"))
 # --- what a resumed run takes from the journals -----------------------------------------------------------------------
 
 
-def _broken(run: Run, published: Mapping[int, tuple[str, int]]) -> None:
+def _write_broken_journal(run: Run, published: Mapping[int, tuple[str, int]]) -> None:
     """Write the journal of a publisher that died: number of a message to its last outcome, and seconds ago."""
     clock = SystemClock(run.clock_offset_us)
     journal = Journal(run.journals, "publish-0-0", common={"run": run.id, "worker": "publish-0", "task_attempt": 0})
@@ -88,7 +88,7 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
         "messages_per_second: 5\nduration_seconds: 1\ngroup_count: 1\nduplicate_share: 1\nduplicate_after_seconds: 1\n"
     )
     run = replace(run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), text), attempt=1)
-    _broken(run, {0: ("ok", 300), 1: ("fail", 300), 2: ("info", 230), 3: ("info", 280)})
+    _write_broken_journal(run, {0: ("ok", 300), 1: ("fail", 300), 2: ("info", 230), 3: ("info", 280)})
     now_us = SystemClock(run.clock_offset_us).now_us()
     done = resume.read(spark, run)
 
@@ -113,7 +113,7 @@ def test_a_publisher_with_nothing_left_keeps_a_journal_too(
     """All was published when the run broke: without a journal nobody would know that it published nothing more."""
     text = "messages_per_second: 2\nduration_seconds: 1\ngroup_count: 1\n"
     run = replace(run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), text), attempt=1)
-    _broken(run, {0: ("ok", 10), 1: ("ok", 10), -1: ("ok", 10)})
+    _write_broken_journal(run, {0: ("ok", 10), 1: ("ok", 10), -1: ("ok", 10)})
     clock = SystemClock(run.clock_offset_us)
     run.coordinator(clock).reach(Step.START, clock.now_us())
     resume.read(spark, run)
@@ -170,7 +170,7 @@ class Shell:
         found: dict[str, Any] = json.loads((self.run / "verdict.json").read_text(encoding="utf-8"))
         return found
 
-    def published(self) -> int:
+    def published_count(self) -> int:
         """Return how many publishes its first attempt says were acknowledged."""
         found = list((self.folder / "runs").glob("*/board-0/task-publish-0.json"))
         return int(json.loads(found[0].read_text(encoding="utf-8"))["done"]) if found else 0
@@ -185,7 +185,7 @@ def shell(tmp_path: Path, endpoint: fake_aws.Endpoint) -> Shell:
 @pytest.mark.slow
 def test_a_killed_driver_leaves_an_unknown_run_that_goes_on_and_ends_valid(shell: Shell) -> None:
     with shell.begin("run", "brief.yaml") as running:
-        eventually(lambda: shell.published() > 100, timeout_seconds=300, describe="some messages to be published")
+        eventually(lambda: shell.published_count() > 100, timeout_seconds=300, describe="some messages to be published")
         running.kill()
     broken = shutil.copytree(shell.run, shell.folder / "broken")
     resumed = shell.end("resume", str(shell.run))  # at once: what was on its way is not remembered for long

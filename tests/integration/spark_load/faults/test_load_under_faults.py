@@ -90,7 +90,9 @@ def load(tmp_path: Path) -> profile.NamedProfile:
     return profile.load(str(tmp_path / "faulty.yaml"))
 
 
-def _harmed(spark: SparkSession, where: deployment.Deployment, runs: Path, load: profile.NamedProfile) -> Verdict:
+def _run_under_faults(
+    spark: SparkSession, where: deployment.Deployment, runs: Path, load: profile.NamedProfile
+) -> Verdict:
     targets = Targets.of(
         consumer="worker",
         consumers=("billing", "audit"),
@@ -109,7 +111,7 @@ def test_the_worker_stays_valid_under_chaos(
     spark: SparkSession, where: deployment.Deployment, postgres: str, tmp_path: Path, load: profile.NamedProfile
 ) -> None:
     """Every effect is there once and in order, by history and database, and every fault was recovered from."""
-    verdict = _harmed(spark, where, tmp_path, load)
+    verdict = _run_under_faults(spark, where, tmp_path, load)
 
     assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
     for consumer in ("billing", "audit"):
@@ -138,7 +140,7 @@ def test_broken_workers_are_found_by_the_same_faults(
     """One keeps no inbox, and does twice what comes twice; one deletes first, and loses what it fails to do then."""
     monkeypatch.setattr(worker_processes, "_EFFECTS", "tests.support.processes.broken_load_handlers")
 
-    verdict = _harmed(spark, where, tmp_path, load)
+    verdict = _run_under_faults(spark, where, tmp_path, load)
 
     assert verdict.status is Status.INVALID
     found = {(violation.anomaly, violation.queue) for violation in verdict.violations}

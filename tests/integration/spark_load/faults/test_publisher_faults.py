@@ -50,7 +50,7 @@ def _publish(run: Run) -> Progress:
     return job.publish_share(run, iter([rows]))
 
 
-def _published(run: Run) -> list[Event]:
+def _publish_events(run: Run) -> list[Event]:
     return [event for event in events_of_worker(run, "publish-0") if event.kind == Kind.PUBLISHED]
 
 
@@ -60,7 +60,7 @@ def test_half_the_calls_throttled_costs_time_and_nothing_else(endpoint: fake_aws
 
     progress = _publish(run)
 
-    published = _published(run)
+    published = _publish_events(run)
     acknowledged = [event for event in published if event.outcome == "ok"]
     refused = [event for event in published if event.outcome == "fail"]
     assert (progress.done, progress.failed, progress.abandoned) == (MESSAGES, 0, 0)
@@ -93,7 +93,7 @@ def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.
         go_on.set()
         publishing.result(timeout=20)
 
-    waited_us = [(event.responded_at_us or 0) - (event.intended_at_us or 0) for event in _published(run)]
+    waited_us = [(event.responded_at_us or 0) - (event.intended_at_us or 0) for event in _publish_events(run)]
     assert sum(waited > 300_000 for waited in waited_us) >= 40
     assert max(waited_us) > 550_000
 
@@ -187,6 +187,6 @@ def test_a_full_disk_ends_a_publisher_and_keeps_what_was_written(run: Run) -> No
     url = next(iter(run.deployment.queue_urls.values()))
     sqs, wanted = run.deployment.client("sqs"), "ApproximateNumberOfMessages"
     arrived = int(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[wanted])["Attributes"][wanted])
-    assert 0 < len(_published(run)) < MESSAGES
+    assert 0 < len(_publish_events(run)) < MESSAGES
     assert Kind.CLOSED not in {event.kind for event in events}
-    assert 0 < arrived <= len({(event.message_group_id, event.idx) for event in _published(run)})
+    assert 0 < arrived <= len({(event.message_group_id, event.idx) for event in _publish_events(run)})

@@ -11,7 +11,7 @@ from sluice.judge.checker.verdict import Status
 from spark_load.faults import shapes
 from spark_load.runtime import deployment
 from spark_load.runtime.task_context import Run
-from tests.integration.spark_load.faults.raw_loads import QUEUES, loaded
+from tests.integration.spark_load.faults.raw_loads import QUEUES, run_load
 from tests.integration.spark_load.loads import run_of
 from tests.support.declaration import environment
 from tests.support.endpoints import fake_aws
@@ -31,7 +31,7 @@ def run(endpoint: fake_aws.Endpoint, tmp_path: Path) -> Run:
 
 
 def test_what_a_fault_swallowed_is_found_and_excused(run: Run) -> None:
-    verdict = loaded(run)
+    verdict = run_load(run)
 
     (dropped,) = (prop for prop in verdict.properties if prop.anomaly == "E5")
     assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
@@ -67,7 +67,7 @@ def test_what_an_emulator_lost_when_it_was_restarted_is_unknown_and_named(
     threading.Thread(target=restart, daemon=True).start()
     monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", f"echo > {is_wanted} && read -r _ < {is_back}")
     run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), RESTARTED)
-    verdict = loaded(run)
+    verdict = run_load(run)
 
     missing = [run.plan.profile.measured_count - of["received"]["count"] for of in verdict.measures["queues"].values()]
     named = [re.search(r"(\d+) acknowledged .* a restart may have removed it", why) for why in verdict.unknowns]
@@ -82,7 +82,7 @@ def test_what_was_swallowed_without_a_word_is_lost(run: Run, monkeypatch: pytest
     """The same plant, and a history that does not say that the fault loses anything."""
     monkeypatch.setattr(shapes, "LOSSY", ())
 
-    verdict = loaded(run)
+    verdict = run_load(run)
 
     assert verdict.status is Status.INVALID
     assert {violation.anomaly for violation in verdict.violations} == {"A1"}

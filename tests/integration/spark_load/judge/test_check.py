@@ -27,13 +27,13 @@ from spark_load.judge.compaction import compact
 from spark_load.judge.parts import HistoryOnSpark
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, RUN, sane
-from tests.support.histories.recordings import KNOWN, flip_in, table_of, write_journal, write_parquet, zeroed
+from tests.support.histories.recordings import KNOWN, flip_in, table_of, write_journal, write_parquet, write_zeros
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.spark
 
 
-def _checked(
+def _check(
     spark: SparkSession,
     place: Path,
     queues: Mapping[str, RecordedQueue],
@@ -51,11 +51,11 @@ def test_what_is_damaged_is_refused_in_one_line(spark: SparkSession, tmp_path: P
 
     def refusal(place: Path) -> str:
         with pytest.raises(HistoryError) as refused:
-            _checked(spark, place, KNOWN, "endpoint")
+            _check(spark, place, KNOWN, "endpoint")
         return str(refused.value).removeprefix(str(place))
 
     place = write_parquet(tmp_path / "zeroed", sane())
-    zeroed(place / "events.parquet")
+    write_zeros(place / "events.parquet")
     refused = refusal(place)
     assert refused.startswith("/events.parquet cannot be read: ")
     assert refused.endswith("; copy it again, or judge the journals it was made of")
@@ -78,9 +78,9 @@ def test_a_row_that_cannot_be_is_refused_by_file_row_and_field(spark: SparkSessi
         journal.add(kind="sent")
 
     with pytest.raises(HistoryError, match=rf"^{place}/events\.parquet, row 10: kind is 'sent', allowed is "):
-        _checked(spark, place, KNOWN, "endpoint")
+        _check(spark, place, KNOWN, "endpoint")
     with pytest.raises(HistoryError, match=rf"^{journal.path}, row \d: kind is 'sent', allowed is "):
-        _checked(spark, tmp_path / "journals", KNOWN, "endpoint")
+        _check(spark, tmp_path / "journals", KNOWN, "endpoint")
 
 
 @pytest.mark.slow  # a Spark for each damage
@@ -171,4 +171,4 @@ def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) 
         beside(path).unlink()
 
     with pytest.raises(HistoryError, match=r"e-00[01]\.parquet says that its message groups are of one bucket, and"):
-        _checked(spark, tmp_path, KNOWN, "endpoint")
+        _check(spark, tmp_path, KNOWN, "endpoint")

@@ -20,8 +20,8 @@ from sluice.judge.engine import Engine
 from sluice.judge.reading.parquet_files import write
 from spark_load.judge import parts
 from spark_load.judge.parts import HistoryOnSpark
-from tests.support.histories.planned_runs import STRICT, judged
-from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, forward
+from tests.support.histories.planned_runs import STRICT, judge_run
+from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, break_at_random, forward
 from tests.support.histories.recordings import engine_of, table_of, write_parquet
 
 pytestmark = pytest.mark.spark
@@ -81,9 +81,9 @@ def test_spark_judges_every_anomaly_of_a_planned_run_as_this_process(spark: Spar
     (tmp_path / "buckets").mkdir()
     write([table_of(events)], tmp_path / "buckets", "part", 3)
 
-    here = judged(engine_of(events), STRICT)
+    here = judge_run(engine_of(events), STRICT)
     there = [
-        judged(Engine(HistoryOnSpark(spark, tmp_path / name)), STRICT).as_json() for name in ("exchanged", "buckets")
+        judge_run(Engine(HistoryOnSpark(spark, tmp_path / name)), STRICT).as_json() for name in ("exchanged", "buckets")
     ]
 
     assert there == [here.as_json()] * 2
@@ -92,11 +92,11 @@ def test_spark_judges_every_anomaly_of_a_planned_run_as_this_process(spark: Spar
 
 @pytest.mark.slow
 def test_spark_judges_mutated_groups_of_a_planned_run_as_this_process(spark: SparkSession, tmp_path: Path) -> None:
-    events = forward(broken_at_random(3))
+    events = forward(break_at_random(3))
     write_parquet(tmp_path, events)
 
-    here = judged(engine_of(events), STRICT, recorders=["never-seen"])
-    there = judged(Engine(HistoryOnSpark(spark, tmp_path)), STRICT, recorders=["never-seen"])
+    here = judge_run(engine_of(events), STRICT, recorders=["never-seen"])
+    there = judge_run(Engine(HistoryOnSpark(spark, tmp_path)), STRICT, recorders=["never-seen"])
 
     assert here.as_json() == there.as_json()
     assert sum(prop.violation_count > 0 for prop in here.properties) >= 15

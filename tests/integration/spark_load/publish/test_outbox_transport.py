@@ -53,14 +53,16 @@ class Publishing(NamedTuple):
         )
         return Call(_ARN, messages, 0, len(idx))
 
-    def committed(self) -> list[tuple[str, int, str]]:
+    def committed_rows(self) -> list[tuple[str, int, str]]:
         """Return group, number and body of what is in the outbox."""
         rows = self.table.execute("SELECT group_id, group_seq, body FROM sluice_outbox ORDER BY id")
         return rows.fetchall()
 
     def wait_for(self, count: int) -> None:
         """Wait until so many messages are committed."""
-        eventually(lambda: len(self.committed()) == count, timeout_seconds=60, describe=f"{count} committed messages")
+        eventually(
+            lambda: len(self.committed_rows()) == count, timeout_seconds=60, describe=f"{count} committed messages"
+        )
 
     def settle(self, idx: int, status: str = "sent") -> None:
         """Do to a message what a relay does when SNS has answered."""
@@ -107,7 +109,11 @@ def test_a_call_is_answered_when_all_its_messages_were_published(publishing: Pub
 
     assert (answer.call, answer.errors) == (call, {})
     bodies = [message.body for message in call.messages]
-    assert publishing.committed() == [("g000000", 1, bodies[0]), ("g000000", 2, bodies[2]), ("g000001", 1, bodies[1])]
+    assert publishing.committed_rows() == [
+        ("g000000", 1, bodies[0]),
+        ("g000000", 2, bodies[2]),
+        ("g000001", 1, bodies[1]),
+    ]
     rows = read_journal(publishing.journal.path).slice(1).to_pylist()  # behind the begin
     assert [(row["outcome"], row["idx"], row["sns_message_id"], row["body_hash"]) for row in rows] == [
         ("ok", number, f"m-{idx}", short_hash(body))
@@ -124,7 +130,7 @@ def test_what_is_sent_again_is_committed_once(publishing: Publishing) -> None:
     publishing.transport.send([call])
     publishing.wait_for(2)
 
-    assert [body for _, _, body in publishing.committed()] == [message.body for message in call.messages]
+    assert [body for _, _, body in publishing.committed_rows()] == [message.body for message in call.messages]
 
 
 def test_what_the_relay_gave_up_has_failed(publishing: Publishing) -> None:

@@ -105,7 +105,7 @@ def play(engine: Engine, schedule: Schedule, writer: Writer, look: Callable[[], 
     In the order of commits; what one transaction wrote is in the order it wrote it.
     """
     committed: list[int] = []
-    with _opened(engine, len(schedule.plans)) as connections, engine.connect() as watcher:
+    with _open_connections(engine, len(schedule.plans)) as connections, engine.connect() as watcher:
         running = [
             _Transaction(connections[number], number, plan, writer, committed.append)
             for number, plan in enumerate(schedule.plans)
@@ -162,7 +162,7 @@ def await_lock_wait(engine: Engine) -> None:
 
 
 @contextmanager
-def _opened(engine: Engine, count: int) -> Iterator[list[Connection]]:
+def _open_connections(engine: Engine, count: int) -> Iterator[list[Connection]]:
     connections = [engine.connect() for _ in range(count)]
     try:
         yield connections

@@ -52,7 +52,7 @@ class UpgradeProcess:
         self._process = _forked.Process(target=_upgrade, args=(dsn, number, failpoint), daemon=True)
         self._process.start()
 
-    def ended(self) -> int | None:
+    def wait_for_end(self) -> int | None:
         """Wait for its end; return its exit code, below zero the signal that ended it."""
         self._process.join(60)
         if self._process.is_alive():

@@ -15,7 +15,7 @@ from sluice.messaging.outbox import store, tables
 from sluice.messaging.outbox.store import Head, PublishOutcome, PublishSuccess
 from sluice.messaging.relay.calls import Answer, Publish, publish_now
 from sluice.messaging.relay.relay import Relay
-from tests.support.messaging.faulty_calls import Place, seeded
+from tests.support.messaging.faulty_calls import Place, seeded_random
 from tests.support.messaging.world import World
 
 
@@ -72,7 +72,7 @@ class Meanwhile:
         return self._publish.publish(heads)
 
 
-class Shuffled:
+class ShuffledCalls:
     """Several calls at once, which get to the topic in any order, and whose answers come at any time later.
 
     No two of them may have messages of one group.
@@ -81,7 +81,7 @@ class Shuffled:
     most = 4
 
     def __init__(self, publish: Publish) -> None:
-        self._publish, self._rng = publish, seeded(5)
+        self._publish, self._rng = publish, seeded_random(5)
         self._on_their_way: list[Sequence[Head]] = []
 
     def begin(self, heads: Sequence[Head]) -> None:
@@ -99,7 +99,7 @@ class Shuffled:
         return len(self._on_their_way)
 
 
-class IgnoresFailed:
+class IgnoresFailures:
     """Broken: takes an answer of HTTP 200 for a success of all (P8)."""
 
     def __init__(self, publish: Publish) -> None:

@@ -91,7 +91,7 @@ def test_the_dashboard_marks_what_alarms_and_scaling_aim_at(full: list[Resource]
     ]
 
 
-def _shown(widget: dict[str, Any]) -> list[tuple[str, str]]:
+def _visible_metrics(widget: dict[str, Any]) -> list[tuple[str, str]]:
     """Return name and statistic of the metrics a graph draws; those an expression only names are hidden."""
     return [
         (str(metric[1]), str(metric[-1].get("stat", "Average")))
@@ -103,7 +103,7 @@ def _shown(widget: dict[str, Any]) -> list[tuple[str, str]]:
 def test_the_dashboard_draws_each_metric_by_the_statistic_it_is_judged_by(full: list[Resource]) -> None:
     """Graph by graph: the topic, the outbox, then ledger."""
     graphs = {
-        widget["properties"]["title"]: _shown(widget)
+        widget["properties"]["title"]: _visible_metrics(widget)
         for widget in _widgets(full, "full")[:18]
         if widget["type"] == "metric"
     }

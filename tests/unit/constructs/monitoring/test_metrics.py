@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.support.declaration import ENVIRONMENTS
-from tests.support.templates.documented_metrics import Named, faults, of_alarm, of_graphs
+from tests.support.templates.documented_metrics import NamedMetric, faults, of_alarm, of_graphs
 from tests.support.templates.environments import EXTRA
 from tests.support.templates.resources import Resource, of_kind
 
 ENVIRONMENT_NAMES = (*ENVIRONMENTS, *EXTRA)
-LEDGER_DLQ = Named(
+LEDGER_DLQ = NamedMetric(
     namespace="AWS/SQS",
     name="ApproximateNumberOfMessagesVisible",
     dimensions=(("QueueName", "sluice-full-ledger-dlq.fifo"),),
@@ -71,7 +71,7 @@ def test_every_metric_of_an_alarm_or_a_scaling_policy_is_reported_by_somebody(
         (replace(LEDGER_DLQ, dimensions=(("QueueName", "sluice-full-ledger-dlq"),)), "no AWS::SQS::Queue is called"),
     ],
 )
-def test_a_misspelt_metric_is_found(full: list[Resource], named: Named, fault: str | None) -> None:
+def test_a_misspelt_metric_is_found(full: list[Resource], named: NamedMetric, fault: str | None) -> None:
     """In its name, its namespace, the name of its dimension, or the dimension's value."""
     assert [sentence[: len(fault or "")] for sentence in faults(named, full)] == ([] if fault is None else [fault])
 

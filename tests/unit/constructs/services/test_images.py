@@ -113,7 +113,7 @@ def _of(project: Path, handlers: str) -> object:
     return Images(stack, "Images", environment=replace(DEV, consumers=(consumer,)), project=project).of(consumer)
 
 
-def _refused(project: Path, handlers: str) -> str:
+def _refusal_of(project: Path, handlers: str) -> str:
     with pytest.raises(ConfigError) as refused:
         _of(project, handlers)
     return str(refused.value).replace(str(project), "PROJECT")
@@ -128,7 +128,7 @@ def test_handlers_that_the_image_would_not_hold_are_refused(files: tuple[Path, s
     begun = "Consumer('billing').handlers is"
 
     assert _of(project, held)
-    assert _refused(project, "orders.billing") == (
+    assert _refusal_of(project, "orders.billing") == (
         f"{begun} 'orders.billing', allowed is a module that the image holds, and PROJECT/.dockerignore keeps"
         " orders/billing/__init__.py back; add a line to it: !orders"
     )
@@ -136,11 +136,11 @@ def test_handlers_that_the_image_would_not_hold_are_refused(files: tuple[Path, s
     with (project / ".dockerignore").open("a", encoding="utf-8") as file:
         file.write("!orders\n!alone.py\n")
 
-    assert _refused(project, "orders.billing") == (
+    assert _refusal_of(project, "orders.billing") == (
         f"{begun} 'orders.billing', allowed is a module that the image holds, and PROJECT/Dockerfile does not copy"
         " orders/billing/__init__.py; add to its last stage: COPY orders orders/"
     )
-    assert _refused(project, "alone").endswith("does not copy alone.py; add to its last stage: COPY alone.py ./")
+    assert _refusal_of(project, "alone").endswith("does not copy alone.py; add to its last stage: COPY alone.py ./")
 
     with (project / "Dockerfile").open("a", encoding="utf-8") as file:
         file.write("COPY orders orders/\nCOPY alone.py ./\n")
@@ -156,7 +156,7 @@ def test_handlers_outside_the_folder_of_the_image_are_refused(
     _write(tmp_path / "elsewhere" / "their_handlers.py", "")
     monkeypatch.syspath_prepend(tmp_path / "elsewhere")
 
-    assert _refused(files[0], "their_handlers") == (
+    assert _refusal_of(files[0], "their_handlers") == (
         "Consumer('billing').handlers is 'their_handlers', allowed is a module in PROJECT, of which the image is built,"
         f" and this one is {tmp_path}/elsewhere/their_handlers.py; move it there, or declare an image that holds it"
     )

@@ -22,7 +22,7 @@ BACKLOG = (
 )
 
 
-def _scaled_on(
+def _scaling_expression(
     target: str, *, useful: str, floor: str, lanes: int = 4, busy: str = "3.2", idle_below: str = "2.88"
 ) -> str:
     """Return the expression; by default for 4 lanes and 1 s a message: 4 x 1 / (1 + 0.25), and nine tenths of it."""
@@ -86,9 +86,9 @@ def test_target_tracking_follows_the_demand_per_task(declared: list[Resource], e
     prefix = f"sluice-{environment.name}"
     is_dev = environment.name == "dev"
     expression = (
-        _scaled_on("4800", useful="6000", floor="1411.76")
+        _scaling_expression("4800", useful="6000", floor="1411.76")
         if is_dev
-        else _scaled_on("240", useful="300", floor="70.5882")
+        else _scaling_expression("240", useful="300", floor="70.5882")
     )
     assert policies == [
         {
@@ -128,8 +128,8 @@ def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Re
         "Ref(ConsumersConsumernightbatchScalingTarget)": 7_200,
     }
     assert expressions == [
-        _scaled_on("960", useful="1200", floor="141.176", lanes=8, busy="7.27273", idle_below="6.54546"),
-        _scaled_on("7200", useful="9000", floor="2117.65"),
+        _scaling_expression("960", useful="1200", floor="141.176", lanes=8, busy="7.27273", idle_below="6.54546"),
+        _scaling_expression("7200", useful="9000", floor="2117.65"),
     ]
 
 

@@ -10,7 +10,7 @@ from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
 from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
-from tests.support.histories.by_hand import EXPECTATION, deleted, published, received
+from tests.support.histories.by_hand import EXPECTATION, delete_event, publish_event, receive_event
 from tests.support.histories.recordings import engine_of
 
 _BEGAN_MS = 1_000_000
@@ -19,14 +19,14 @@ _DYING = replace(_WHOLE, max_receive_count={"billing": 3})
 _NOTHING_AROUND = QueueContext()
 
 
-def _attached(expectation: Expectation) -> Expectation:
+def _expect_late_start(expectation: Expectation) -> Expectation:
     """Return what is expected of a recording that began while the service ran."""
     began_us = _BEGAN_MS * 1_000
     return replace(expectation, publishing_began_us=began_us, receiving_began_us={"billing": began_us})
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Begun:
+class _BeginningCase:
     """A history that shows an anomaly if nothing happened before it began, and one that shows it all the same."""
 
     anomaly: str
@@ -35,14 +35,14 @@ class _Begun:
     expectation: Expectation = _WHOLE
 
 
-def _published(idx: int, after_ms: int, **changes: Any) -> Event:
-    return published(idx, _BEGAN_MS + after_ms, **changes)
+def _publish_after(idx: int, after_ms: int, **changes: Any) -> Event:
+    return publish_event(idx, _BEGAN_MS + after_ms, **changes)
 
 
-def _received(idx: int, after_ms: int, *, sent_ms: int, queue: str = "billing", **changes: Any) -> Event:
+def _receive_after(idx: int, after_ms: int, *, sent_ms: int, queue: str = "billing", **changes: Any) -> Event:
     """Return a receive after the beginning, of what was sent so many milliseconds after, or before, it."""
     fields = {"sent_at_us": (_BEGAN_MS + sent_ms) * 1_000, "visibility_timeout_seconds": 0}
-    return received(queue, idx, _BEGAN_MS + after_ms, **{**fields, **changes})
+    return receive_event(queue, idx, _BEGAN_MS + after_ms, **{**fields, **changes})
 
 
 def _number(value: int) -> dict[str, Any]:
@@ -55,130 +55,146 @@ def _queue_number(value: int) -> dict[str, Any]:
 
 _RETRIED: dict[str, Any] = {"sqs_message_id": "billing 0 again"}
 """A copy of a message that was published again after its window."""
-_NEW = [_published(0, 0, **_number(50)), _received(0, 20, sent_ms=3)]
+_NEW = [_publish_after(0, 0, **_number(50)), _receive_after(0, 20, sent_ms=3)]
 """A message that was certainly published for the first time after the beginning."""
 
-CASES: Mapping[str, _Begun] = {
+CASES: Mapping[str, _BeginningCase] = {
     case.anomaly: case
     for case in (
-        _Begun(
+        _BeginningCase(
             anomaly="A4",
-            lawful=[*_NEW, _received(7, 40, sent_ms=-60_000)],
-            wrong=[*_NEW, _received(7, 60_000, sent_ms=50_000)],
+            lawful=[*_NEW, _receive_after(7, 40, sent_ms=-60_000)],
+            wrong=[*_NEW, _receive_after(7, 60_000, sent_ms=50_000)],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="A5",
-            lawful=[_published(0, 0, outcome="fail", **_number(1)), _received(0, 40, sent_ms=-60_000)],
-            wrong=[_published(0, 0, outcome="fail", **_number(1)), _received(0, 60_000, sent_ms=50_000)],
+            lawful=[_publish_after(0, 0, outcome="fail", **_number(1)), _receive_after(0, 40, sent_ms=-60_000)],
+            wrong=[_publish_after(0, 0, outcome="fail", **_number(1)), _receive_after(0, 60_000, sent_ms=50_000)],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="A2",
-            lawful=[_published(1, 0, **_number(2)), _published(2, 10, **_number(60)), _received(2, 40, sent_ms=11)],
+            lawful=[
+                _publish_after(1, 0, **_number(2)),
+                _publish_after(2, 10, **_number(60)),
+                _receive_after(2, 40, sent_ms=11),
+            ],
             wrong=[
                 *_NEW,
-                _published(1, 30, **_number(60)),
-                _published(2, 50, **_number(70)),
-                _received(2, 90, sent_ms=51),
+                _publish_after(1, 30, **_number(60)),
+                _publish_after(2, 50, **_number(70)),
+                _receive_after(2, 90, sent_ms=51),
             ],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="B1",
             lawful=[
-                _published(0, 0),
-                _received(0, 40, sent_ms=-400_000),
-                _received(0, 40_000, sent_ms=3, **_RETRIED),
+                _publish_after(0, 0),
+                _receive_after(0, 40, sent_ms=-400_000),
+                _receive_after(0, 40_000, sent_ms=3, **_RETRIED),
             ],
-            wrong=[_published(0, 0), _received(0, 40, sent_ms=3), _received(0, 40_000, sent_ms=3, **_RETRIED)],
+            wrong=[
+                _publish_after(0, 0),
+                _receive_after(0, 40, sent_ms=3),
+                _receive_after(0, 40_000, sent_ms=3, **_RETRIED),
+            ],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="B5",
             lawful=[
-                _published(0, 0, **_number(2)),
-                _published(0, 60_000, **_number(80)),
-                _received(0, 61_000, sent_ms=60_001),
+                _publish_after(0, 0, **_number(2)),
+                _publish_after(0, 60_000, **_number(80)),
+                _receive_after(0, 61_000, sent_ms=60_001),
             ],
-            wrong=[*_NEW, _published(0, 60_000, **_number(80))],
+            wrong=[*_NEW, _publish_after(0, 60_000, **_number(80))],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="B8",
-            lawful=[_published(1, 0), _received(0, 40, sent_ms=-60_000, receive_count=4), _received(1, 90, sent_ms=3)],
-            wrong=[_published(0, 0), _received(0, 40, sent_ms=3), _received(0, 90_000, sent_ms=3)],
+            lawful=[
+                _publish_after(1, 0),
+                _receive_after(0, 40, sent_ms=-60_000, receive_count=4),
+                _receive_after(1, 90, sent_ms=3),
+            ],
+            wrong=[_publish_after(0, 0), _receive_after(0, 40, sent_ms=3), _receive_after(0, 90_000, sent_ms=3)],
             expectation=replace(_WHOLE, is_planned=True),
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="C1",
             lawful=[
-                _published(1, 0, **_number(50)),
-                _published(0, 10, **_number(60)),
-                _received(0, 40, sent_ms=-400_000),
-                _received(1, 80_000, sent_ms=3),
-                _received(0, 120_000, sent_ms=13, **_RETRIED),
+                _publish_after(1, 0, **_number(50)),
+                _publish_after(0, 10, **_number(60)),
+                _receive_after(0, 40, sent_ms=-400_000),
+                _receive_after(1, 80_000, sent_ms=3),
+                _receive_after(0, 120_000, sent_ms=13, **_RETRIED),
             ],
             wrong=[
-                _published(1, 0, **_number(50)),
-                _published(0, 10, **_number(60)),
-                _received(0, 40, sent_ms=13),
-                _received(1, 80_000, sent_ms=3),
+                _publish_after(1, 0, **_number(50)),
+                _publish_after(0, 10, **_number(60)),
+                _receive_after(0, 40, sent_ms=13),
+                _receive_after(1, 80_000, sent_ms=3),
             ],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="C2",
             lawful=[
-                _published(1, 0, **_number(50)),
-                _published(0, 10, **_number(60)),
-                _received(0, 40, sent_ms=-400_000, call_id="one"),
-                _received(1, 40, sent_ms=3, call_id="one", batch_position=1),
+                _publish_after(1, 0, **_number(50)),
+                _publish_after(0, 10, **_number(60)),
+                _receive_after(0, 40, sent_ms=-400_000, call_id="one"),
+                _receive_after(1, 40, sent_ms=3, call_id="one", batch_position=1),
             ],
             wrong=[
-                _published(1, 0, **_number(50)),
-                _published(0, 10, **_number(60)),
-                _received(0, 40, sent_ms=13, call_id="one"),
-                _received(1, 40, sent_ms=3, call_id="one", batch_position=1),
+                _publish_after(1, 0, **_number(50)),
+                _publish_after(0, 10, **_number(60)),
+                _receive_after(0, 40, sent_ms=13, call_id="one"),
+                _receive_after(1, 40, sent_ms=3, call_id="one", batch_position=1),
             ],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="C4",
             lawful=[
-                _published(1, 0, **_number(50)),
-                _published(0, 10, **_number(60)),
-                _received(0, 40, sent_ms=-400_000, **_queue_number(5)),
-                _received(1, 80_000, sent_ms=3, **_queue_number(7)),
+                _publish_after(1, 0, **_number(50)),
+                _publish_after(0, 10, **_number(60)),
+                _receive_after(0, 40, sent_ms=-400_000, **_queue_number(5)),
+                _receive_after(1, 80_000, sent_ms=3, **_queue_number(7)),
             ],
             wrong=[
-                _published(0, 0, **_number(50)),
-                _published(1, 10, **_number(60)),
-                _received(0, 40, sent_ms=3, **_queue_number(9)),
-                _received(1, 80_000, sent_ms=13, **_queue_number(7)),
+                _publish_after(0, 0, **_number(50)),
+                _publish_after(1, 10, **_number(60)),
+                _receive_after(0, 40, sent_ms=3, **_queue_number(9)),
+                _receive_after(1, 80_000, sent_ms=13, **_queue_number(7)),
             ],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="C5",
-            lawful=[_published(1, 0, **_number(50)), _published(0, 20, **_number(4))],
-            wrong=[*_NEW, _published(1, 40, **_number(70)), _published(2, 60, **_number(60))],
+            lawful=[_publish_after(1, 0, **_number(50)), _publish_after(0, 20, **_number(4))],
+            wrong=[*_NEW, _publish_after(1, 40, **_number(70)), _publish_after(2, 60, **_number(60))],
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="F1",
             lawful=[
-                _published(1, 0),
-                _received(0, 40, sent_ms=-60_000, receive_count=3, queue="billing-dlq", sqs_message_id="billing 0"),
+                _publish_after(1, 0),
+                _receive_after(
+                    0, 40, sent_ms=-60_000, receive_count=3, queue="billing-dlq", sqs_message_id="billing 0"
+                ),
             ],
             wrong=[
-                _published(0, 0),
-                _received(0, 40, sent_ms=3),
-                _received(0, 60_000, sent_ms=59_000, receive_count=2, queue="billing-dlq", sqs_message_id="billing 0"),
+                _publish_after(0, 0),
+                _receive_after(0, 40, sent_ms=3),
+                _receive_after(
+                    0, 60_000, sent_ms=59_000, receive_count=2, queue="billing-dlq", sqs_message_id="billing 0"
+                ),
             ],
             expectation=_DYING,
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="E2",
-            lawful=[_published(0, 0, queue="shipping"), _received(0, 40, sent_ms=-60_000)],
-            wrong=[_published(0, 0, queue="shipping"), _received(0, 40, sent_ms=3)],
+            lawful=[_publish_after(0, 0, queue="shipping"), _receive_after(0, 40, sent_ms=-60_000)],
+            wrong=[_publish_after(0, 0, queue="shipping"), _receive_after(0, 40, sent_ms=3)],
             expectation=replace(_WHOLE, queues=("billing", "shipping")),
         ),
-        _Begun(
+        _BeginningCase(
             anomaly="G1",
-            lawful=[_published(0, 0), _received(0, 40, sent_ms=-60_000, body_hash="older")],
-            wrong=[_published(0, 0), _received(0, 40, sent_ms=3, body_hash="older")],
+            lawful=[_publish_after(0, 0), _receive_after(0, 40, sent_ms=-60_000, body_hash="older")],
+            wrong=[_publish_after(0, 0), _receive_after(0, 40, sent_ms=3, body_hash="older")],
         ),
     )
 }
@@ -186,7 +202,7 @@ CASES: Mapping[str, _Begun] = {
 
 def test_a_count_above_the_receives_on_record_may_be_of_another_consumer() -> None:
     """Where a load test has all of them on record, it is a violation."""
-    events = [published(0, 0), received("billing", 0, 40, receive_count=4)]
+    events = [publish_event(0, 0), receive_event("billing", 0, 40, receive_count=4)]
 
     found = check_group(events, _WHOLE, _NOTHING_AROUND)
 
@@ -204,7 +220,7 @@ def _safety(events: Sequence[Event], expectation: Expectation, around: QueueCont
 def test_an_unknown_beginning_is_left_open(anomaly: str) -> None:
     case = CASES[anomaly]
 
-    found = check_group(case.lawful, _attached(case.expectation), _NOTHING_AROUND)
+    found = check_group(case.lawful, _expect_late_start(case.expectation), _NOTHING_AROUND)
 
     assert anomaly in _safety(case.lawful, case.expectation)
     assert found.violations == ()
@@ -216,15 +232,15 @@ def test_an_unknown_beginning_is_left_open(anomaly: str) -> None:
 def test_a_recording_that_began_late_still_shows_an_anomaly_behind_it(anomaly: str) -> None:
     case = CASES[anomaly]
 
-    assert anomaly in _safety(case.wrong, _attached(case.expectation))
+    assert anomaly in _safety(case.wrong, _expect_late_start(case.expectation))
 
 
 def test_without_a_time_of_sending_nothing_proves_that_a_message_is_no_older() -> None:
     case = CASES["A4"]
     timeless = [replace(event, sent_at_us=None) for event in case.wrong]
 
-    assert _safety(case.wrong, _attached(_WHOLE)) == {"A4"}
-    assert _safety(timeless, _attached(_WHOLE)) == set()
+    assert _safety(case.wrong, _expect_late_start(_WHOLE)) == {"A4"}
+    assert _safety(timeless, _expect_late_start(_WHOLE)) == set()
 
 
 def test_beside_other_producers_every_copy_may_be_theirs() -> None:
@@ -238,7 +254,7 @@ def test_beside_other_producers_every_copy_may_be_theirs() -> None:
 # --- ids that several messages share ---------------------------------------------------------------------------------
 
 
-def _shared(by_ms: tuple[int, int]) -> QueueContext:
+def _shared_id_context(by_ms: tuple[int, int]) -> QueueContext:
     """Return that another message was published under the id of message 0 meanwhile."""
     return QueueContext(shared_ids={("g1", 0): [IdUse(by_ms[0] * 1_000, by_ms[1] * 1_000, "events", ("g2", 0), None)]})
 
@@ -246,13 +262,13 @@ def _shared(by_ms: tuple[int, int]) -> QueueContext:
 def test_a_publish_under_an_id_that_another_message_used_first_may_be_its_repeat() -> None:
     """A deduplication id is of a whole topic or queue (DED-01, SNS-113): the second publish delivers nothing."""
     events = [
-        published(0, 1_000, **_number(3)),
-        published(1, 500, **_number(4)),
-        published(2, 1_100, **_number(5)),
-        received("billing", 1, 2_000),
-        received("billing", 2, 40_000),
+        publish_event(0, 1_000, **_number(3)),
+        publish_event(1, 500, **_number(4)),
+        publish_event(2, 1_100, **_number(5)),
+        receive_event("billing", 1, 2_000),
+        receive_event("billing", 2, 40_000),
     ]
-    alone, first, later = _NOTHING_AROUND, _shared((200, 210)), _shared((1_200, 1_210))
+    alone, first, later = _NOTHING_AROUND, _shared_id_context((200, 210)), _shared_id_context((1_200, 1_210))
 
     assert _safety(events, _WHOLE, alone) == {"A2", "C5"}
     assert _safety(events, _WHOLE, first) == set()
@@ -264,10 +280,10 @@ def test_a_lost_message_under_a_shared_id_is_unknown_unless_it_was_answered_as_a
     """A repeat is answered with the message id of the first (SNS-18, DED-10): another id is no such answer."""
     name = "sns_message_id" if place == "events" else "sqs_message_id"
     mine: dict[str, Any] = {name: "billing 0"}
-    lost = published(0, 1_000, queue=place, deduplication_id="x", **mine)
-    repeated = published(7, 500, queue=place, message_group_id="g2", deduplication_id="x", **mine)
+    lost = publish_event(0, 1_000, queue=place, deduplication_id="x", **mine)
+    repeated = publish_event(7, 500, queue=place, message_group_id="g2", deduplication_id="x", **mine)
     other = replace(repeated, sns_message_id="other", sqs_message_id="other")
-    came = received("billing", 0, 1_100, deduplication_id="x")
+    came = receive_event("billing", 0, 1_100, deduplication_id="x")
 
     found = {}
     for what, events, also in (
@@ -293,11 +309,11 @@ def test_an_id_is_of_one_queue_alone() -> None:
     """What was sent to another queue under the same id is another message; what a topic sends may be in both."""
     number: dict[str, Any] = {"sns_sequence_number": None, "queue": "billing"}
     mine = [
-        published(0, 1_000, **number, **_queue_number(3), deduplication_id="x"),
-        published(1, 1_100, **number, **_queue_number(4), sqs_message_id="billing 1"),
-        received("billing", 1, 40_000),
+        publish_event(0, 1_000, **number, **_queue_number(3), deduplication_id="x"),
+        publish_event(1, 1_100, **number, **_queue_number(4), sqs_message_id="billing 1"),
+        receive_event("billing", 1, 40_000),
     ]
-    other = published(7, 500, queue="shipping", message_group_id="g2", deduplication_id="x")
+    other = publish_event(7, 500, queue="shipping", message_group_id="g2", deduplication_id="x")
 
     found = {}
     for place in ("shipping", "billing", "events"):
@@ -311,7 +327,7 @@ def test_groups_that_number_their_messages_cost_no_more_than_others() -> None:
     """Ids that are unique in their group only: each is used in every group, and no use is kept for each other use."""
     groups, count = 50, 4
     events = [
-        published(idx, group + idx, message_group_id=f"g{group}", deduplication_id=str(idx))
+        publish_event(idx, group + idx, message_group_id=f"g{group}", deduplication_id=str(idx))
         for group in range(groups)
         for idx in range(count)
     ]
@@ -324,13 +340,13 @@ def test_groups_that_number_their_messages_cost_no_more_than_others() -> None:
 
 def test_a_message_that_came_under_a_shared_id_is_judged_like_any_other() -> None:
     events = [
-        published(1, 500, **_number(4)),
-        published(0, 1_000, **_number(5)),
-        received("billing", 0, 2_000),
-        received("billing", 1, 40_000),
+        publish_event(1, 500, **_number(4)),
+        publish_event(0, 1_000, **_number(5)),
+        receive_event("billing", 0, 2_000),
+        receive_event("billing", 1, 40_000),
     ]
 
-    assert _safety(events, _WHOLE, _shared((200, 210))) == {"C1"}
+    assert _safety(events, _WHOLE, _shared_id_context((200, 210))) == {"C1"}
 
 
 # --- copies, purges and dead letters ---------------------------------------------------------------------------------
@@ -339,11 +355,11 @@ def test_a_message_that_came_under_a_shared_id_is_judged_like_any_other() -> Non
 def test_the_copy_that_is_left_after_a_purge_is_the_later_one() -> None:
     """0 is published, purged unseen, and published again behind 1: the queue's numbers say so."""
     events = [
-        published(0, 0, **_number(1)),
-        published(1, 400_000, **_number(5)),
-        published(0, 401_000, **_number(6)),
-        received("billing", 1, 402_000, call_id="one", **_queue_number(8)),
-        received("billing", 0, 402_000, call_id="one", batch_position=1, **_queue_number(9)),
+        publish_event(0, 0, **_number(1)),
+        publish_event(1, 400_000, **_number(5)),
+        publish_event(0, 401_000, **_number(6)),
+        receive_event("billing", 1, 402_000, call_id="one", **_queue_number(8)),
+        receive_event("billing", 0, 402_000, call_id="one", batch_position=1, **_queue_number(9)),
     ]
     turned = [replace(event, batch_position=1 - (event.batch_position or 0)) for event in events[3:]]
     purged = QueueContext(purges=(Loss(queue="billing", began_at_us=10_000_000, ended_at_us=70_000_000),))
@@ -356,18 +372,21 @@ def test_the_copy_that_is_left_after_a_purge_is_the_later_one() -> None:
 
 def _dead(idx: int, at_ms: int, **changes: Any) -> Event:
     ids = {"sqs_message_id": f"billing {idx}", "deduplication_id": f"billing {idx}"}
-    return received("billing-dlq", idx, at_ms, **{**ids, "receive_count": 4, **changes})
+    return receive_event("billing-dlq", idx, at_ms, **{**ids, "receive_count": 4, **changes})
 
 
 def test_a_second_copy_after_a_dead_letter_is_not_the_dead_letter() -> None:
     """0 is published twice, a window apart; one copy dies, the other comes, and a task brings the first back."""
     events = [
-        published(0, 0, **_number(1)),
-        published(0, 400_000, **_number(6)),
-        *(received("billing", 0, at_ms, receive_count=count) for count, at_ms in enumerate((100, 31_000, 62_000), 1)),
+        publish_event(0, 0, **_number(1)),
+        publish_event(0, 400_000, **_number(6)),
+        *(
+            receive_event("billing", 0, at_ms, receive_count=count)
+            for count, at_ms in enumerate((100, 31_000, 62_000), 1)
+        ),
         _dead(0, 405_000),
-        received("billing", 0, 410_000, **_RETRIED),
-        received("billing", 0, 700_000, sqs_message_id="billing 0 moved"),
+        receive_event("billing", 0, 410_000, **_RETRIED),
+        receive_event("billing", 0, 700_000, sqs_message_id="billing 0 moved"),
     ]
     task = Move(source="billing-dlq", destination="billing", began_at_us=600_000_000, ended_at_us=601_000_000)
 
@@ -378,10 +397,10 @@ def test_a_second_copy_after_a_dead_letter_is_not_the_dead_letter() -> None:
 # --- what move tasks bring back --------------------------------------------------------------------------------------
 
 _DIED = [
-    published(0, 0, **_number(1)),
-    published(1, 10, **_number(2)),
+    publish_event(0, 0, **_number(1)),
+    publish_event(1, 10, **_number(2)),
     *(
-        received("billing", idx, at_ms, receive_count=count, visibility_timeout_seconds=1)
+        receive_event("billing", idx, at_ms, receive_count=count, visibility_timeout_seconds=1)
         for idx, from_ms in ((0, 1_000), (1, 10_000))
         for count, at_ms in enumerate((from_ms, from_ms + 2_000, from_ms + 4_000), 1)
     ),
@@ -398,8 +417,8 @@ def _task(began_ms: int, *, is_finished: bool = True) -> Move:
     )
 
 
-def _moved(idx: int, at_ms: int, **changes: Any) -> Event:
-    return received("billing", idx, at_ms, **{"sqs_message_id": f"moved {idx}", **changes})
+def _receive_moved(idx: int, at_ms: int, **changes: Any) -> Event:
+    return receive_event("billing", idx, at_ms, **{"sqs_message_id": f"moved {idx}", **changes})
 
 
 _TASKS = {
@@ -413,8 +432,8 @@ _TASKS = {
 @pytest.mark.parametrize("tasks", _TASKS)
 def test_dead_letters_of_one_answer_come_back_in_its_order(tasks: str) -> None:
     looked = [_dead(0, 20_000, call_id="look"), _dead(1, 20_000, call_id="look", batch_position=1)]
-    back = [_moved(1, 60_000), _moved(0, 100_000)]
-    right = [_moved(0, 60_000), _moved(1, 100_000)]
+    back = [_receive_moved(1, 60_000), _receive_moved(0, 100_000)]
+    right = [_receive_moved(0, 60_000), _receive_moved(1, 100_000)]
     around = QueueContext(moves=_TASKS[tasks])
 
     assert _safety([*_DIED, *looked, *back], _DYING, around) == {"F10"}
@@ -425,12 +444,12 @@ def test_dead_letters_of_one_answer_come_back_in_its_order(tasks: str) -> None:
 def test_a_dead_letter_that_came_back_is_not_in_its_dlq_any_more(tasks: str) -> None:
     """Also if it is deleted there in the end."""
     looked, still = _dead(0, 20_000), _dead(0, 120_000, receive_count=5, receipt_handle_hash="still")
-    events = [*_DIED, looked, _moved(0, 60_000), still]
+    events = [*_DIED, looked, _receive_moved(0, 60_000), still]
     around = QueueContext(moves=_TASKS[tasks])
 
     assert _safety(events, _DYING, around) == {"F9"}
-    assert _safety([*events, deleted(still, 121_000)], _DYING, around) == {"F9"}
-    assert _safety([*_DIED, looked, _moved(0, 60_000)], _DYING, around) == set()
+    assert _safety([*events, delete_event(still, 121_000)], _DYING, around) == {"F9"}
+    assert _safety([*_DIED, looked, _receive_moved(0, 60_000)], _DYING, around) == set()
 
 
 # --- deletes, holds and purges ---------------------------------------------------------------------------------------
@@ -442,7 +461,7 @@ def test_a_dlq_keeps_what_a_queue_keeps() -> None:
     again = _dead(0, 90_000, receive_count=5, **held)
     second = _dead(1, 30_000, **held)
 
-    assert _safety([*_DIED, first, deleted(first, 21_000), again], _DYING) == {"A8"}
+    assert _safety([*_DIED, first, delete_event(first, 21_000), again], _DYING) == {"A8"}
     assert _safety([*_DIED, first, second], _DYING) == {"D1"}
     assert _safety([*_DIED, first, replace(second, worker="other")], _DYING) == {"D2"}
     assert _safety([*_DIED, first, again], _DYING) == set()
@@ -452,9 +471,9 @@ def test_a_dlq_keeps_what_a_queue_keeps() -> None:
 def test_a_purge_removes_what_was_in_the_queue(seen: str) -> None:
     straight: dict[str, Any] = {"queue": "billing", "sns_sequence_number": None, "sqs_message_id": "billing 0"}
     is_straight, is_received = seen == "acknowledged before", seen == "received before"
-    publish = published(0, 0, **straight) if is_straight else published(0, 0)
-    before = [received("billing", 0, 1_000)] if is_received else []
-    late = received("billing", 0, 200_000, receive_count=1 + len(before))
+    publish = publish_event(0, 0, **straight) if is_straight else publish_event(0, 0)
+    before = [receive_event("billing", 0, 1_000)] if is_received else []
+    late = receive_event("billing", 0, 200_000, receive_count=1 + len(before))
     late = replace(late, sent_at_us=5_000) if seen == "sent before" else late
     purge = Loss(queue="billing", began_at_us=50_000_000, ended_at_us=111_000_000, is_certain=True)
     unknown, elsewhere = replace(purge, is_certain=False), replace(purge, queue="shipping")
@@ -469,8 +488,8 @@ def test_a_purge_removes_what_was_in_the_queue(seen: str) -> None:
 
 def test_a_message_comes_under_the_id_and_number_that_its_sending_was_acknowledged_with() -> None:
     acknowledged = {"sqs_message_id": "billing 0", **_queue_number(5), "sns_sequence_number": None}
-    sent = published(0, 0, queue="billing", **acknowledged)
-    right = received("billing", 0, 100, **_queue_number(5))
+    sent = publish_event(0, 0, queue="billing", **acknowledged)
+    right = receive_event("billing", 0, 100, **_queue_number(5))
 
     assert _safety([sent, right], _WHOLE) == set()
     assert _safety([sent, replace(right, sqs_message_id="another")], _WHOLE) == {"G4"}
@@ -479,9 +498,9 @@ def test_a_message_comes_under_the_id_and_number_that_its_sending_was_acknowledg
 
 
 def test_an_envelope_tells_the_number_of_a_publish_that_nobody_answered() -> None:
-    first = published(0, 0, **_number(10))
-    unanswered = published(1, 100, took_ms=None)
-    came = [received("billing", 0, 200), received("billing", 1, 40_000, **_number(7), sns_message_id="m")]
+    first = publish_event(0, 0, **_number(10))
+    unanswered = publish_event(1, 100, took_ms=None)
+    came = [receive_event("billing", 0, 200), receive_event("billing", 1, 40_000, **_number(7), sns_message_id="m")]
     in_order = [came[0], replace(came[1], **_number(12))]
 
     assert unanswered.outcome == Outcome.INFO

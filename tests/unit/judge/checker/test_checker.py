@@ -29,15 +29,15 @@ from tests.support.histories.by_hand import (
     END,
     EXPECTATION,
     WITHOUT_BILLING,
-    deleted,
+    delete_event,
     full,
     only,
-    published,
+    publish_event,
+    receive_event,
     receive_of,
-    received,
     sane,
     without,
-    worked_off,
+    work_off_events,
 )
 from tests.support.histories.recorded_services import activity_of
 
@@ -55,7 +55,9 @@ def test_every_judged_anomaly_has_a_history() -> None:
         pytest.param(sane(), id="sane"),
         pytest.param(full(), id="full"),
         # no phantom: `check_run` makes the verdict unknown
-        pytest.param([*sane(), received("billing", 77, 300, message_run="older")], id="with a message of another run"),
+        pytest.param(
+            [*sane(), receive_event("billing", 77, 300, message_run="older")], id="with a message of another run"
+        ),
     ],
 )
 def test_what_is_as_it_should_be_proves_nothing_wrong(history: list[Event]) -> None:
@@ -70,7 +72,7 @@ def test_each_anomaly_is_found_once_and_nothing_else(anomaly: str) -> None:
 
     found = check_group(case.events, case.expectation, case.around)
 
-    assert case.found(found) == [case.violation]
+    assert case.violations_of(found) == [case.violation]
     assert found.unknowns == ()
     assert 1 <= len(case.witness) <= 6
     assert set(case.witness) <= set(case.events)
@@ -83,7 +85,7 @@ def test_a_near_miss_shows_nothing(anomaly: str) -> None:
 
     found = check_group(case.near_miss, case.near_expectation or case.expectation, case.near_around or case.around)
 
-    assert case.found(found) == []
+    assert case.violations_of(found) == []
 
 
 @pytest.mark.parametrize("anomaly", CASES)
@@ -92,7 +94,7 @@ def test_without_its_rule_an_anomaly_goes_unnoticed(anomaly: str, monkeypatch: p
     case = CASES[anomaly]
     monkeypatch.setattr(checker, "RULES", {id_: rule for id_, rule in checker.RULES.items() if id_ != anomaly})
 
-    assert case.found(check_group(case.events, case.expectation, case.around)) == []
+    assert case.violations_of(check_group(case.events, case.expectation, case.around)) == []
 
 
 @pytest.mark.parametrize("shuffle", [1, 2, 3])
@@ -121,8 +123,8 @@ def test_a_message_not_yet_drained_is_unknown_not_lost() -> None:
 
 def test_a_redelivery_after_the_lease_is_lawful() -> None:
     history = without(without(sane(), kind="deleted", idx=2, queue="billing"), queue="billing", idx=END)
-    again = received("billing", 2, 31_140, receive_count=2)
-    history = [*history, again, deleted(again, 31_150), *worked_off("billing", [END], 31_200)]
+    again = receive_event("billing", 2, 31_140, receive_count=2)
+    history = [*history, again, delete_event(again, 31_150), *work_off_events("billing", [END], 31_200)]
 
     assert check_group(history, EXPECTATION).violations == ()
 
@@ -140,8 +142,13 @@ def test_a_failed_delete_does_not_end_a_lease() -> None:
 
 def test_a_lost_delete_may_have_ended_a_lease() -> None:
     """The answer to the delete of message 0 was lost: message 1 may lawfully come at once."""
-    first = received("billing", 0, 100)
-    history = [*WITHOUT_BILLING, first, deleted(first, 108, took_ms=None), *worked_off("billing", [1, 2, END], 120)]
+    first = receive_event("billing", 0, 100)
+    history = [
+        *WITHOUT_BILLING,
+        first,
+        delete_event(first, 108, took_ms=None),
+        *work_off_events("billing", [1, 2, END], 120),
+    ]
 
     assert check_group(history, EXPECTATION) == NOTHING
 
@@ -149,9 +156,9 @@ def test_a_lost_delete_may_have_ended_a_lease() -> None:
 def test_a_visibility_change_to_zero_ends_a_lease() -> None:
     history = without(sane(), queue="billing", kind="deleted", idx=2)
     first = receive_of(history, 2)
-    given_back = replace(deleted(first, 146), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
-    again = received("billing", 2, 152, took_ms=2, receive_count=2)
-    history = [*history, given_back, again, deleted(again, 155)]
+    given_back = replace(delete_event(first, 146), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
+    again = receive_event("billing", 2, 152, took_ms=2, receive_count=2)
+    history = [*history, given_back, again, delete_event(again, 155)]
 
     assert check_group(history, EXPECTATION).violations == ()
 
@@ -159,16 +166,16 @@ def test_a_visibility_change_to_zero_ends_a_lease() -> None:
 def test_an_extended_lease_lasts_longer() -> None:
     history = without(without(sane(), queue="billing", kind="deleted", idx=2), idx=END)
     first = receive_of(history, 2)
-    extended = replace(deleted(first, 146), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=60)
-    again = received("billing", 2, 40_000, receive_count=2)
+    extended = replace(delete_event(first, 146), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=60)
+    again = receive_event("billing", 2, 40_000, receive_count=2)
 
     found = check_group([*history, extended, again], EXPECTATION)
 
     assert [(v.anomaly, v.witness) for v in found.violations] == [("B7", (first, extended, again))]
 
 
-def _changed(receive: Event, at_ms: int, seconds: int, **fields: Any) -> Event:
-    changed = deleted(receive, at_ms, call_id=f"hide/{at_ms}", **fields)
+def _visibility_change(receive: Event, at_ms: int, seconds: int, **fields: Any) -> Event:
+    changed = delete_event(receive, at_ms, call_id=f"hide/{at_ms}", **fields)
     return replace(changed, kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=seconds)
 
 
@@ -181,11 +188,11 @@ def _changed(receive: Event, at_ms: int, seconds: int, **fields: Any) -> Event:
     ],
 )
 def test_a_witness_has_the_change_that_held_the_group(overlap_ms: int, shown: list[int]) -> None:
-    first = received("billing", 0, 100)
-    changes = {at_ms: _changed(first, at_ms, 60) for at_ms in (10_000, 50_000)}
-    failed = _changed(first, overlap_ms - 100, 600, outcome="fail")
-    other = received("billing", 1, overlap_ms)
-    history = [*WITHOUT_BILLING, first, *changes.values(), failed, other, deleted(first, 100_000)]
+    first = receive_event("billing", 0, 100)
+    changes = {at_ms: _visibility_change(first, at_ms, 60) for at_ms in (10_000, 50_000)}
+    failed = _visibility_change(first, overlap_ms - 100, 600, outcome="fail")
+    other = receive_event("billing", 1, overlap_ms)
+    history = [*WITHOUT_BILLING, first, *changes.values(), failed, other, delete_event(first, 100_000)]
 
     found = [violation for violation in check_group(history, EXPECTATION).violations if violation.anomaly == "D1"]
 
@@ -197,8 +204,8 @@ def test_a_witness_has_the_change_that_made_a_late_delete_count(*, is_late: bool
     """By itself it was held for 30 s; a delete within those needs no other proof, however long it was held."""
     history = without(without(sane(), queue="billing", kind="deleted", idx=2), idx=END)
     first = receive_of(history, 2)
-    extended, delete = _changed(first, 10_000, 60), deleted(first, 40_000 if is_late else 20_000)
-    again = received("billing", 2, 50_000, receive_count=2)
+    extended, delete = _visibility_change(first, 10_000, 60), delete_event(first, 40_000 if is_late else 20_000)
+    again = receive_event("billing", 2, 50_000, receive_count=2)
 
     found = check_group([*history, extended, delete, again], EXPECTATION)
 
@@ -210,9 +217,9 @@ def test_two_copies_published_about_a_window_apart_are_unknown() -> None:
     """The first publish took a second to be answered; 300 seconds lie inside the uncertainty."""
     history = [
         *without(sane(), kind="published", idx=1),
-        published(1, 10, took_ms=1_000),
-        published(1, 300_500, publish_attempt=2),
-        received("billing", 1, 300_600, sqs_message_id="second"),
+        publish_event(1, 10, took_ms=1_000),
+        publish_event(1, 300_500, publish_attempt=2),
+        receive_event("billing", 1, 300_600, sqs_message_id="second"),
     ]
     history = [
         replace(e, sns_sequence_number="11".zfill(39)) if e.idx == 1 and e.invoked_at_us == 10_000 else e
@@ -228,14 +235,14 @@ def test_two_copies_published_about_a_window_apart_are_unknown() -> None:
 def test_a_dead_lettered_message_is_bound_by_neither_order_nor_loss() -> None:
     """Message 1 is found in billing's DLQ: billing owes it to nobody."""
     history = without(without(sane(), queue="billing", idx=1), idx=END, queue="billing")
-    history = [*history, *worked_off("billing", [END], 300), received("billing-dlq", 1, 400)]
+    history = [*history, *work_off_events("billing", [END], 300), receive_event("billing-dlq", 1, 400)]
 
     assert check_group(history, EXPECTATION) == NOTHING
 
 
 def test_a_dead_letter_that_nobody_published_is_a_phantom_and_nothing_else() -> None:
     """A rule that asks when it was published must not make later rules believe that it was."""
-    phantom = received("billing", 99, 250, body_hash="b")
+    phantom = receive_event("billing", 99, 250, body_hash="b")
     dead = replace(phantom, queue="billing-dlq", deduplication_id=phantom.sqs_message_id)
     history = [*sane(), phantom, dead]
 
@@ -262,7 +269,7 @@ def test_a_queue_that_may_delay_its_messages_is_not_falsely_empty() -> None:
 
     found = check_group(case.events, replace(case.expectation, delay_seconds={"billing": None}), case.around)
 
-    assert case.found(found) == []
+    assert case.violations_of(found) == []
 
 
 def test_where_publishes_may_be_missing_there_are_no_phantoms() -> None:
@@ -295,7 +302,7 @@ def test_after_a_move_task_what_nobody_saw_in_the_dlq_is_unknown() -> None:
 def test_a_publish_that_certainly_failed_does_not_stretch_the_window() -> None:
     """A refused repeat ten minutes later had no effect; the two copies are a duplicate all the same."""
     history = CASES["B1"].events
-    refused = replace(published(1, 600_000), outcome="fail", responded_at_us=None)
+    refused = replace(publish_event(1, 600_000), outcome="fail", responded_at_us=None)
 
     assert check_group([*history, refused], EXPECTATION).violations == (CASES["B1"].violation,)
 
@@ -455,11 +462,11 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
 @pytest.mark.parametrize(("deleted_at_ms", "found"), [(32_000, set()), (None, {"A3"}), (29_000, {"A8"})])
 def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None, found: set[str]) -> None:
     """A worker was frozen before its delete; meanwhile a second one received the message, and was killed."""
-    history = [published(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
-    first = received("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
-    history += [first, received("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)]
-    history += [] if deleted_at_ms is None else [deleted(first, deleted_at_ms)]
-    history += worked_off("billing", [1, 2, END], 70_000) + worked_off("shipping", [0, 1, 2, END], 100)
+    history = [publish_event(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
+    first = receive_event("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
+    history += [first, receive_event("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)]
+    history += [] if deleted_at_ms is None else [delete_event(first, deleted_at_ms)]
+    history += work_off_events("billing", [1, 2, END], 70_000) + work_off_events("shipping", [0, 1, 2, END], 100)
 
     finding = check_group(history, replace(EXPECTATION, max_receive_count={"billing": 5}))
 
@@ -468,13 +475,13 @@ def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None
 
 def test_a_delete_with_an_older_handle_did_not_work_on_what_comes_again() -> None:
     """So it was in its queue all the time, and what is behind it passed it."""
-    history = [published(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
-    first = received("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
-    second = received("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)
-    third = received("billing", 0, 80_000, receipt_handle_hash="third", receive_count=3)
-    history += [first, second, deleted(first, 32_000), *worked_off("billing", [1], 70_000), third]
-    history += [deleted(third, 80_100), *worked_off("billing", [2, END], 81_000)]
-    history += worked_off("shipping", [0, 1, 2, END], 100)
+    history = [publish_event(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
+    first = receive_event("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
+    second = receive_event("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)
+    third = receive_event("billing", 0, 80_000, receipt_handle_hash="third", receive_count=3)
+    history += [first, second, delete_event(first, 32_000), *work_off_events("billing", [1], 70_000), third]
+    history += [delete_event(third, 80_100), *work_off_events("billing", [2, END], 81_000)]
+    history += work_off_events("shipping", [0, 1, 2, END], 100)
 
     finding = check_group(history, replace(EXPECTATION, max_receive_count={"billing": 5}))
 
@@ -483,8 +490,8 @@ def test_a_delete_with_an_older_handle_did_not_work_on_what_comes_again() -> Non
 
 def _calls_to_judge(count: int) -> int:
     """Return how many functions are called to judge a group of that many messages."""
-    history = [published(idx, idx * 10) for idx in range(count)]
-    history += [event for queue in ("billing", "shipping") for event in worked_off(queue, list(range(count)), 100)]
+    history = [publish_event(idx, idx * 10) for idx in range(count)]
+    history += [event for queue in ("billing", "shipping") for event in work_off_events(queue, list(range(count)), 100)]
     calls = 0
 
     def see(_frame: FrameType, event: str, _argument: object) -> None:

@@ -17,7 +17,7 @@ from sluice.judge.checker import Expectation, Finding
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.simulator.hook import Simulator
-from tests.support.histories.by_hand import moved
+from tests.support.histories.by_hand import shift_event
 from tests.support.histories.recorded_services import (
     RECEIVES_MAX,
     VISIBILITY_SECONDS,
@@ -185,7 +185,7 @@ _STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-def _lived(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = True) -> list[Event]:
+def _live(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = True) -> list[Event]:
     """Return the settled history of a life whose groups are ended and whose queues are worked off."""
     with tempfile.TemporaryDirectory() as folder:
         life = _Life(Path(folder), is_raw=is_raw)
@@ -202,7 +202,7 @@ def _lived(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = T
         return life.events()
 
 
-def _judged(events: list[Event]) -> dict[str, Finding]:
+def _judge(events: list[Event]) -> dict[str, Finding]:
     assert any(event.kind == Kind.POLL for event in events), "polls are on record"
     return findings(events, _EXPECTATION)
 
@@ -226,7 +226,7 @@ def test_what_the_simulator_does_shows_no_anomaly_in_many_lives(*, steps: list[S
 
 
 def _assert_lawful(steps: list[Step], *, brings_back: bool) -> None:
-    found = _judged(_lived(steps, brings_back=brings_back))
+    found = _judge(_live(steps, brings_back=brings_back))
 
     assert {group: (finding.violations, finding.unknowns) for group, finding in found.items()} == dict.fromkeys(
         GROUPS, ((), ())
@@ -242,22 +242,22 @@ def _is_receive(event: Event, idx: int) -> bool:
 
 def test_a_foreign_message_is_no_anomaly_of_its_group() -> None:
     """Another run's message in the group is left to `check_run`; as one of this run it would be a second copy."""
-    events = _lived([*[_publish("a")] * 5, _wait(2), _receive(QUEUES[0], 1), _delete(QUEUES[0])])
+    events = _live([*[_publish("a")] * 5, _wait(2), _receive(QUEUES[0], 1), _delete(QUEUES[0])])
     copies = [
-        replace(moved(event, 100_000_000), call_id="later", sqs_message_id="theirs")
+        replace(shift_event(event, 100_000_000), call_id="later", sqs_message_id="theirs")
         for event in events
         if _is_receive(event, 2)
     ]
     foreign = [replace(event, message_run="older") for event in copies]
 
-    assert _judged([*events, *foreign])["a"].violations == ()
-    assert "B1" in {violation.anomaly for violation in _judged([*events, *copies])["a"].violations}
+    assert _judge([*events, *foreign])["a"].violations == ()
+    assert "B1" in {violation.anomaly for violation in _judge([*events, *copies])["a"].violations}
 
 
 def test_an_envelope_is_looked_into_and_must_name_its_message() -> None:
-    wrapped = _lived([_publish("a")] * 3, is_raw=False)
+    wrapped = _live([_publish("a")] * 3, is_raw=False)
     stray = [replace(event, sns_message_id="other") if _is_receive(event, 1) else event for event in wrapped]
 
     assert {event.sns_message_id is None for event in wrapped if event.kind == Kind.RECEIVED} == {False}
-    assert _judged(wrapped)["a"].violations == ()
-    assert [violation.anomaly for violation in _judged(stray)["a"].violations] == ["G4"]
+    assert _judge(wrapped)["a"].violations == ()
+    assert [violation.anomaly for violation in _judge(stray)["a"].violations] == ["G4"]

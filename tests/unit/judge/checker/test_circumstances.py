@@ -19,7 +19,7 @@ _BEFORE_US, _HOUR_US = -7_200_000_000, 3_600_000_000
 type Around = Callable[[Expectation, QueueContext], tuple[Expectation, QueueContext]]
 
 
-def _moved(source: str, destination: str, *, is_finished: bool = True, at_us: int = _BEFORE_US) -> Around:
+def _move_task(source: str, destination: str, *, is_finished: bool = True, at_us: int = _BEFORE_US) -> Around:
     """Return a move task that was over an hour before the history begins, or runs for an hour from an instant on."""
     move = Move(
         source=source,
@@ -36,11 +36,11 @@ def _purge(queue: str, *, at_us: int = _BEFORE_US, for_us: int = 60_000_000) -> 
     return lambda expectation, around: (expectation, replace(around, purges=(*around.purges, purge)))
 
 
-def _lost(queue: str, count: int = 1) -> Around:
+def _with_lost_receive(queue: str, count: int = 1) -> Around:
     return lambda expectation, around: (replace(expectation, lost_receives={queue: count}), around)
 
 
-def _attached(at_us: int) -> Around:
+def _with_late_start(at_us: int) -> Around:
     """Return what is expected of a recording that began at an instant."""
 
     def attached(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
@@ -61,7 +61,7 @@ def _with_other_producers(expectation: Expectation, around: QueueContext) -> tup
     return replace(expectation, is_publishing_recorded=False, publishing_began_us=NEVER_US), around
 
 
-def _shared(*of: tuple[str, int]) -> Around:
+def _with_shared_ids(*of: tuple[str, int]) -> Around:
     """Return that messages share their deduplication ids with others."""
     use = IdUse(-1, 0, "events", ("g3", 0), None)
     return lambda expectation, around: (expectation, replace(around, shared_ids={message: [use] for message in of}))
@@ -72,7 +72,7 @@ def _faulty(queue: str) -> Around:
     return lambda expectation, around: (expectation, replace(around, faults=(*around.faults, fault)))
 
 
-def _kept_a_minute(*queues: str) -> Around:
+def _with_retention_of_a_minute(*queues: str) -> Around:
     return lambda expectation, around: (replace(expectation, retention_seconds=dict.fromkeys(queues, 60)), around)
 
 
@@ -101,18 +101,18 @@ def _apart(bound_us: int) -> Around:
 
 
 _CIRCUMSTANCES: Mapping[str, Around] = {
-    "a move task between other queues": _moved("elsewhere-dlq", "elsewhere"),
-    "a cancelled move task between other queues": _moved("elsewhere-dlq", "elsewhere", is_finished=False),
-    "an earlier move task of the queue": _moved("billing-dlq", "billing"),
+    "a move task between other queues": _move_task("elsewhere-dlq", "elsewhere"),
+    "a cancelled move task between other queues": _move_task("elsewhere-dlq", "elsewhere", is_finished=False),
+    "an earlier move task of the queue": _move_task("billing-dlq", "billing"),
     "an earlier purge of the queue": _purge("billing"),
     "an earlier purge of the DLQ": _purge("billing-dlq"),
     "a purge of another queue": _purge("elsewhere", at_us=150_000),
-    "a lost receive of another queue": _lost("elsewhere"),
+    "a lost receive of another queue": _with_lost_receive("elsewhere"),
     "other consumers of another queue": _with_other_consumers("elsewhere"),
-    "a recorder that was attached long before": _attached(_BEFORE_US),
-    "deduplication ids that other messages share": _shared(("g1", 9_999), ("g2", 0)),
+    "a recorder that was attached long before": _with_late_start(_BEFORE_US),
+    "deduplication ids that other messages share": _with_shared_ids(("g1", 9_999), ("g2", 0)),
     "a fault of another queue": _faulty("elsewhere"),
-    "a minute of retention in another queue": _kept_a_minute("elsewhere"),
+    "a minute of retention in another queue": _with_retention_of_a_minute("elsewhere"),
     "a timeout of another queue that is not known": _without_timeouts("elsewhere"),
     "maxReceiveCount of another queue that is not known": _without_max_receive_counts("elsewhere"),
     "clocks a microsecond apart": _apart(1),
@@ -121,11 +121,11 @@ _CIRCUMSTANCES: Mapping[str, Around] = {
 _QUEUES = ("billing", "shipping")
 _MUTED: Mapping[str, tuple[Around, str]] = {
     "a move task of its DLQ meanwhile": (
-        _moved("billing-dlq", "billing", is_finished=False, at_us=-1),
+        _move_task("billing-dlq", "billing", is_finished=False, at_us=-1),
         "B1 B2 C3 F13 F2 F3 F7 F8 F9",  # a copy may be brought back, behind others, with a count of its own
     ),
     "a move task of another DLQ meanwhile": (
-        _moved("elsewhere-dlq", "billing", is_finished=False, at_us=-1),
+        _move_task("elsewhere-dlq", "billing", is_finished=False, at_us=-1),
         "B1 B2 C3 F13 F2 F3 F7",
     ),
     "a purge of the queue meanwhile": (
@@ -134,7 +134,7 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
     ),
     "a purge of the DLQ meanwhile": (_purge("billing-dlq", at_us=-1, for_us=_HOUR_US), "F3 F8"),
     "receives without an answer": (
-        _lost("billing", 9),
+        _with_lost_receive("billing", 9),
         "A2 A3 B8 D3 E1 F1 F10 H1 H2",  # they may have counted, held, and used up what is missed
     ),
     "other consumers": (
@@ -143,15 +143,15 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
     ),
     "other producers": (_with_other_producers, "A4 A5 F13"),  # they may have published what came
     "a recorder that was attached afterwards": (
-        _attached(_HOUR_US),
+        _with_late_start(_HOUR_US),
         "A1 A2 A4 A5 B8 D3 E1 F1 H1 H2",  # it may have come, and have been published, before
     ),
     "deduplication ids that are shared": (
-        _shared(*(("g1", idx) for idx in range(10))),
+        _with_shared_ids(*(("g1", idx) for idx in range(10))),
         "A1 A2 B3 B5 E1 E5",  # it may have been dropped for the other message
     ),
     "a fault of the queue that loses messages": (_faulty("billing"), "A2 E1"),
-    "a minute of retention": (_kept_a_minute("billing", "billing-dlq"), "F3 F8"),
+    "a minute of retention": (_with_retention_of_a_minute("billing", "billing-dlq"), "F3 F8"),
     "a timeout that is not known": (
         _without_timeouts(*_QUEUES),
         "A3 A8 B7 C3 D1 D2 F3 F5 R4",  # nothing is certainly held
@@ -169,7 +169,7 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
 """Of each circumstance the anomalies that it mutes: a rule that gains another one has to be added, with its reason."""
 
 
-def _timed(case: Case) -> list[Event]:
+def _with_sent_times(case: Case) -> list[Event]:
     """Return the events with the times of sending: those of the publishes, if they are on record."""
     sent_us = {event.idx: event.invoked_at_us for event in reversed(case.events) if event.kind == Kind.PUBLISHED}
     return [
@@ -182,7 +182,7 @@ def _timed(case: Case) -> list[Event]:
 
 def _is_shown(case: Case, anomaly: str, does: Around) -> bool:
     expectation, around = does(case.expectation, case.around)
-    found = check_group(_timed(case), expectation, around)
+    found = check_group(_with_sent_times(case), expectation, around)
     return anomaly in {violation.anomaly for violation in (*found.violations, *found.seen)}
 
 
@@ -206,7 +206,7 @@ def test_what_happens_elsewhere_silences_no_rule(circumstance: str) -> None:
 def test_a_move_task_that_began_later_silences_no_rule(anomaly: str) -> None:
     """Though a copy of the message came, that the task may have brought."""
     case = CASES[anomaly]
-    shown = check_group(_timed(case), case.expectation, case.around).violations
+    shown = check_group(_with_sent_times(case), case.expectation, case.around).violations
     witness = [event for violation in shown if violation.anomaly == anomaly for event in violation.witness]
     last = max(
         (event for event in witness if event.kind == Kind.RECEIVED), key=lambda event: event.responded_at_us or 0
@@ -226,8 +226,8 @@ def test_a_move_task_that_began_later_silences_no_rule(anomaly: str) -> None:
         for number, event in enumerate(witness)
         if event.kind == Kind.RECEIVED
     ]
-    does = _moved(f"{last.queue}-dlq", last.queue or "", is_finished=False, at_us=at_us)
+    does = _move_task(f"{last.queue}-dlq", last.queue or "", is_finished=False, at_us=at_us)
 
-    found = check_group([*_timed(case), *copies], *does(case.expectation, case.around))
+    found = check_group([*_with_sent_times(case), *copies], *does(case.expectation, case.around))
 
     assert anomaly in {violation.anomaly for violation in found.violations}

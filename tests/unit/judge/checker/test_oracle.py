@@ -9,7 +9,7 @@ from sluice.judge.checker import check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from tests.support.oracle.search import is_possible, possible_offsets
-from tests.support.oracle.tiny_histories import TinyHistory, honest, mutated, of_two_clocks
+from tests.support.oracle.tiny_histories import TinyHistory, honest, mutate_history, of_two_clocks
 
 _TRIED = (Kind.PUBLISHED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
 _HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS, _PURGED = 400, 600, 100, 400, 200
@@ -75,7 +75,7 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
     """Not one possible history is called a violation; of the impossible ones, those not proven are named above."""
     missed, impossible = set(), 0
     for seed in range(_MUTATED):
-        history = mutated(honest(seed, is_full=is_full), seed, is_full=is_full)
+        history = mutate_history(honest(seed, is_full=is_full), seed, is_full=is_full)
         found = _violations(history)
         if _is_possible(history):
             assert found == set(), seed
@@ -95,7 +95,7 @@ def test_purges_and_a_dlq_of_two_queues_are_judged_as_the_oracle_does() -> None:
         lawful = honest(seed, is_purged=True)
         assert _is_possible(lawful), seed
         assert _violations(lawful) == set(), seed
-        history = mutated(lawful, seed)
+        history = mutate_history(lawful, seed)
         found = _violations(history)
         if _is_possible(history):
             assert found == set(), seed
@@ -120,18 +120,18 @@ def _of_two_clocks(seed: int) -> TinyHistory:
     """Return a history of which one consumer's clock is apart by as much as is known, by a third of it, or not."""
     bound_us = (50_000, 5_000_000)[seed % 2]
     by_us = (0, bound_us, -bound_us, bound_us // 3)[seed // 2 % 4]
-    history = honest(seed) if seed % 5 == 0 else mutated(honest(seed), seed)
+    history = honest(seed) if seed % 5 == 0 else mutate_history(honest(seed), seed)
     return of_two_clocks(history, bound_us=bound_us, by_us=by_us)
 
 
-def _judged(history: TinyHistory) -> str:
+def _checker_verdict(history: TinyHistory) -> str:
     if _violations(history):
         return "invalid"
     finding = check_group(history.events, history.expectation)
     return "unknown" if any("clocks timed it" in why for why in finding.unknowns) else "valid"
 
 
-def _expected(history: TinyHistory) -> str:
+def _oracle_verdict(history: TinyHistory) -> str:
     """Return what the oracle says of everything the clocks may be."""
     possible, tried = possible_offsets(history.events, history.expectation)
     return "invalid" if not possible else "valid" if possible == tried else "unknown"
@@ -142,7 +142,7 @@ def test_of_two_clocks_is_said_what_holds_wherever_they_are_within_the_bound() -
     counts: Counter[tuple[str, str]] = Counter()
     for seed in range(_TWO_CLOCKS):
         history = _of_two_clocks(seed)
-        expected, judged = _expected(history), _judged(history)
+        expected, judged = _oracle_verdict(history), _checker_verdict(history)
         counts[expected, judged] += 1
         assert judged == expected or seed in _NOT_PROVEN_OF_TWO_CLOCKS, (seed, expected, judged)
 
@@ -156,7 +156,7 @@ def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> No
     """Many thousand histories: no false alarm, and at most one or three in a hundred impossible ones VALID."""
     counts: Counter[str] = Counter()
     for seed in range(1_000_000, 1_015_000 if is_full else 1_100_000):
-        history = mutated(honest(seed, is_full=is_full), seed, is_full=is_full)
+        history = mutate_history(honest(seed, is_full=is_full), seed, is_full=is_full)
         found = _violations(history)
         if _is_possible(history):
             assert found == set(), seed
@@ -172,7 +172,7 @@ def test_the_checker_agrees_with_the_oracle_on_many_more_purges() -> None:
     """Twenty thousand: no false alarm, and at most one in fifty impossible ones VALID."""
     counts: Counter[str] = Counter()
     for seed in range(20_000):
-        history = mutated(honest(seed, is_purged=True), seed)
+        history = mutate_history(honest(seed, is_purged=True), seed)
         found = _violations(history)
         if _is_possible(history):
             assert found == set(), seed
@@ -189,7 +189,7 @@ def test_the_checker_agrees_with_the_oracle_on_many_more_of_two_clocks() -> None
     counts: Counter[tuple[str, str]] = Counter()
     for seed in range(2_000_000, 2_020_000):
         history = _of_two_clocks(seed)
-        expected, judged = _expected(history), _judged(history)
+        expected, judged = _oracle_verdict(history), _checker_verdict(history)
         counts[expected, judged] += 1
         assert judged != "invalid" or expected == "invalid", seed
 

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.errors import HistoryError
 from sluice.judge.checker.verdict import Status
-from tests.support.histories.simulated_recordings import Part, recorded
+from tests.support.histories.simulated_recordings import Part, record_life
 from tests.support.oracle.lives import judge
 
 _SEEDS = 100
@@ -18,7 +18,7 @@ _SEEDS = 100
 def test_whatever_a_lawful_service_does_is_no_violation(first: int, tmp_path: Path) -> None:
     """All of it is recorded, or what came after some instant, or what some of it did."""
     for seed in range(first, first + 25):
-        life = recorded(seed, tmp_path / str(seed))
+        life = record_life(seed, tmp_path / str(seed))
 
         verdict = life.check()
 
@@ -30,7 +30,7 @@ def test_whatever_a_lawful_service_does_is_no_violation(first: int, tmp_path: Pa
 def test_whatever_no_run_of_the_queues_explains_is_not_valid(saboteur: str, tmp_path: Path) -> None:
     """The oracle says it of whole recordings; in 5057 and 5089 a poll waited while the delete was confirmed."""
     lives = {
-        seed: judge(recorded(seed, tmp_path / str(seed), part=Part(), saboteur_name=saboteur))
+        seed: judge(record_life(seed, tmp_path / str(seed), part=Part(), saboteur_name=saboteur))
         for seed in (5002, 5008, 5010, 5057, 5089)
     }
 
@@ -41,7 +41,7 @@ def test_whatever_no_run_of_the_queues_explains_is_not_valid(saboteur: str, tmp_
 
 
 def test_a_journal_under_a_second_name_is_refused(tmp_path: Path) -> None:
-    life = recorded(1, tmp_path / "life", part=Part())
+    life = record_life(1, tmp_path / "life", part=Part())
     journal = min(life.folder.glob("*.arrows"))
     shutil.copy(journal, life.folder / "copy.arrows")
 
@@ -51,7 +51,7 @@ def test_a_journal_under_a_second_name_is_refused(tmp_path: Path) -> None:
 
 def test_receives_that_are_counted_and_not_recorded_are_said(tmp_path: Path) -> None:
     """A consumer that is not recorded takes messages, and gives some back."""
-    left_out = [recorded(seed, tmp_path / str(seed), part=Part(is_consumer_left_out=True)) for seed in range(8, 16)]
+    left_out = [record_life(seed, tmp_path / str(seed), part=Part(is_consumer_left_out=True)) for seed in range(8, 16)]
 
     verdicts = [replace(life, part=Part()).check() for life in left_out]
 

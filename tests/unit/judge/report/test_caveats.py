@@ -47,7 +47,7 @@ def _box(verdict: Verdict) -> str:
     return _page(verdict).partition('<p class="means">')[2].partition("</p>")[0]
 
 
-def _printed(verdict: Verdict, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def _last_line(verdict: Verdict, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit):
         ending.finish(verdict, folder, as_json=True)
     return capsys.readouterr().err.splitlines()[-1]
@@ -59,7 +59,7 @@ def test_a_recording_whose_losses_were_not_judged_is_not_plainly_valid(
 ) -> None:
     verdict = _of_a_recording(tmp_path / "recording")
 
-    assert _printed(verdict, tmp_path, capsys) == f"VALID; {_NO_LOSS}: "
+    assert _last_line(verdict, tmp_path, capsys) == f"VALID; {_NO_LOSS}: "
     assert _NO_LOSS in shown(verdict).replace("\\", "")
     assert "loss was not judged" not in shown(finished_runs.valid())
 
@@ -84,14 +84,14 @@ def test_a_load_test_without_a_latency_threshold_says_nothing_about_speed(
 ) -> None:
     verdict = _without_threshold()
 
-    assert _printed(verdict, tmp_path, capsys) == f"VALID; {_NO_SPEED}: "
+    assert _last_line(verdict, tmp_path, capsys) == f"VALID; {_NO_SPEED}: "
     assert _NO_SPEED in shown(verdict).replace("\\", "")
     assert _NO_SPEED not in shown(finished_runs.valid()).replace("\\", "")
     assert _NO_SPEED not in shown(_of_a_recording(tmp_path / "recording")).replace("\\", "")
     assert _NO_SPEED not in shown(replace(finished_runs.invalid(), run=verdict.run)).replace("\\", "")
 
 
-def _judged(thresholds: Thresholds, expectation: Expectation) -> Verdict:
+def _judge(thresholds: Thresholds, expectation: Expectation) -> Verdict:
     expectation = replace(expectation, max_receive_count={})
     return judge(
         engine_of(full()), RunFacts(expectation=expectation, target="endpoint", recorders={}, thresholds=thresholds)
@@ -100,8 +100,8 @@ def _judged(thresholds: Thresholds, expectation: Expectation) -> Verdict:
 
 def test_a_threshold_that_is_not_set_is_no_lack_of_opportunity() -> None:
     limits = {"fan_out_skew_seconds_max": 9.0, "passed_over_seconds_max": 9.0, "stuck_seconds_max": 9.0}
-    unset = _judged(Thresholds(), EXPECTATION)
-    is_set = _judged(
+    unset = _judge(Thresholds(), EXPECTATION)
+    is_set = _judge(
         Thresholds(latency_seconds_max=9, drain_seconds_max=9, recovery_seconds_max=9, throttled_share_max=0.5),
         replace(EXPECTATION, **limits),  # type: ignore[arg-type]
     )

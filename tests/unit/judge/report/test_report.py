@@ -101,20 +101,23 @@ def test_a_lease_that_was_extended_is_drawn_to_where_it_ended() -> None:
     of_message = {"idx": 1, "queue": "billing", "receipt_handle_hash": "h", "outcome": "ok"}
     receive = of_message | {"kind": "received", "invoked_at_us": 1_000_000, "visibility_timeout_seconds": 30}
 
-    def changed(second: int, seconds: int, outcome: str = "ok") -> dict[str, Any]:
+    def visibility_change(second: int, seconds: int, outcome: str = "ok") -> dict[str, Any]:
         fields = {"kind": "visibility_changed", "outcome": outcome, "visibility_timeout_seconds": seconds}
         return of_message | fields | {"invoked_at_us": second * 1_000_000}
 
-    def ended(*others: dict[str, Any]) -> float:
+    def lease_end_seconds(*others: dict[str, Any]) -> float:
         found = finished_runs.series_of(finished_runs.valid())
         return timeline._lease_end(receive, [receive, *others], found) / 1e6
 
-    assert ended() == 31
-    assert ended(changed(20, 60)) == 80
-    assert ended(changed(70, 60), changed(20, 60)) == 130
-    assert ended(changed(20, 60, "fail")) == ended(changed(40, 60)) == 31
-    assert ended(changed(20, 0)) == 20
-    assert ended(changed(20, 60), of_message | {"kind": "deleted", "invoked_at_us": 50_000_000}) == 50
+    assert lease_end_seconds() == 31
+    assert lease_end_seconds(visibility_change(20, 60)) == 80
+    assert lease_end_seconds(visibility_change(70, 60), visibility_change(20, 60)) == 130
+    assert lease_end_seconds(visibility_change(20, 60, "fail")) == lease_end_seconds(visibility_change(40, 60)) == 31
+    assert lease_end_seconds(visibility_change(20, 0)) == 20
+    assert (
+        lease_end_seconds(visibility_change(20, 60), of_message | {"kind": "deleted", "invoked_at_us": 50_000_000})
+        == 50
+    )
 
 
 # --- JUnit -----------------------------------------------------------------------------------------------------------
@@ -128,7 +131,7 @@ def _suite(verdict: Verdict) -> ET.Element:
     ("made", "failures", "errors"),
     [
         (finished_runs.valid, 0, 0),
-        (finished_runs.crossed, 1, 0),
+        (finished_runs.crossed_verdict, 1, 0),
         (finished_runs.unknown, 0, 1),
         (finished_runs.invalid, 7, 0),
     ],
@@ -190,7 +193,7 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
 )
 def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(render: Callable[[Verdict], str]) -> None:
     sentence = "latency in shipping was 2.33 s, allowed are 2.2 s"
-    crossed = finished_runs.crossed()
+    crossed = finished_runs.crossed_verdict()
     allowed = tuple(replace(prop, allowed_because="it is known to be") for prop in crossed.properties)
 
     assert sentence in render(crossed)
@@ -201,7 +204,7 @@ def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(render
 
 
 @pytest.mark.parametrize(
-    "made", [finished_runs.valid, finished_runs.crossed, finished_runs.unknown, finished_runs.invalid]
+    "made", [finished_runs.valid, finished_runs.crossed_verdict, finished_runs.unknown, finished_runs.invalid]
 )
 def test_a_stored_verdict_reads_as_it_was_written(made: Callable[[], Verdict], tmp_path: Path) -> None:
     report.write(made(), tmp_path)
@@ -429,7 +432,9 @@ def test_a_run_of_nothing_has_a_page() -> None:
 
 def test_thresholds_stand_beside_what_was_seen() -> None:
     """Only those the profile sets; what is above is not kept."""
-    rows = [(row.anomaly, row.measure, row.seen, row.allowed, row.is_met) for row in held(finished_runs.crossed())]
+    rows = [
+        (row.anomaly, row.measure, row.seen, row.allowed, row.is_met) for row in held(finished_runs.crossed_verdict())
+    ]
 
     assert rows == [
         ("H7", "lateness of the generator, p99", "2 s", "at most 3 s", True),
@@ -461,8 +466,8 @@ def _slower(verdict: Verdict, factor: float) -> Verdict:
         (finished_runs.unknown(), finished_runs.unknown(), 2),
         (finished_runs.valid(), _slower(finished_runs.valid(), 1.19), 0),
         (finished_runs.valid(), _slower(finished_runs.valid(), 1.21), 99),
-        (finished_runs.valid(), finished_runs.crossed(), 99),
-        (finished_runs.crossed(), finished_runs.crossed(), 0),
+        (finished_runs.valid(), finished_runs.crossed_verdict(), 99),
+        (finished_runs.crossed_verdict(), finished_runs.crossed_verdict(), 0),
     ],
 )
 def test_what_two_runs_come_to(first: Verdict, second: Verdict, exit_code: int) -> None:
@@ -500,7 +505,7 @@ def test_what_was_no_longer_measured_crosses_a_ratio() -> None:
     assert compared.exit_code == 99
 
 
-def _stored(folder: Path, verdict: Verdict) -> Path:
+def _store(folder: Path, verdict: Verdict) -> Path:
     folder.mkdir()
     report.write(verdict, folder)
     return folder
@@ -508,8 +513,8 @@ def _stored(folder: Path, verdict: Verdict) -> Path:
 
 def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
     folders = [
-        _stored(tmp_path / "a", finished_runs.valid()),
-        _stored(tmp_path / "b", _slower(finished_runs.valid(), 1.5)),
+        _store(tmp_path / "a", finished_runs.valid()),
+        _store(tmp_path / "b", _slower(finished_runs.valid(), 1.5)),
     ]
 
     ended = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", "1.2", "--json"])
@@ -530,7 +535,7 @@ def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ratio", ["nan", "inf", "0", "-1", "much"])
 def test_a_ratio_that_nothing_can_cross_is_refused(tmp_path: Path, ratio: str) -> None:
     """A gate that is open for whatever comes is worse than none."""
-    folders = [_stored(tmp_path / "a", finished_runs.valid()), _stored(tmp_path / "b", finished_runs.valid())]
+    folders = [_store(tmp_path / "a", finished_runs.valid()), _store(tmp_path / "b", finished_runs.valid())]
 
     refused = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", ratio])
 
@@ -539,7 +544,7 @@ def test_a_ratio_that_nothing_can_cross_is_refused(tmp_path: Path, ratio: str) -
 
 
 def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
-    folder = _stored(tmp_path / "a", finished_runs.valid())
+    folder = _store(tmp_path / "a", finished_runs.valid())
 
     refused = CliRunner().invoke(compare_command, [str(folder), f"{folder}/../a"])
 
@@ -550,8 +555,8 @@ def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
 def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) -> None:
     other = {**finished_runs.DESCRIBED, "profile": {**finished_runs.DESCRIBED["profile"], "group_count": 13}}
     folders = [
-        _stored(tmp_path / "a", finished_runs.valid()),
-        _stored(tmp_path / "b", replace(finished_runs.valid(), run=other)),
+        _store(tmp_path / "a", finished_runs.valid()),
+        _store(tmp_path / "b", replace(finished_runs.valid(), run=other)),
     ]
 
     refused = CliRunner().invoke(compare_command, [*map(str, folders)])
@@ -577,7 +582,7 @@ def test_a_recording_whose_charts_were_not_stored_is_judged_again_for_them(tmp_p
 
 
 def test_report_draws_a_stored_run_again_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _stored(tmp_path / "a", finished_runs.invalid())
+    folder = _store(tmp_path / "a", finished_runs.invalid())
     report.write_series(finished_runs.series_of_one(), folder)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
 
@@ -590,7 +595,7 @@ def test_report_draws_a_stored_run_again_without_spark(tmp_path: Path, monkeypat
 
 def test_the_statuses_of_the_hand_made_verdicts_are_what_they_are_called() -> None:
     """Otherwise the tests above show something else."""
-    made = [finished_runs.valid(), finished_runs.crossed(), finished_runs.unknown(), finished_runs.invalid()]
+    made = [finished_runs.valid(), finished_runs.crossed_verdict(), finished_runs.unknown(), finished_runs.invalid()]
 
     assert [verdict.status for verdict in made] == [Status.VALID, Status.VALID, Status.UNKNOWN, Status.INVALID]
     assert [verdict.exit_code for verdict in made] == [0, 99, 2, 1]

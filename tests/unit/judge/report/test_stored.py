@@ -19,7 +19,7 @@ from tests.support.histories import finished_runs
 from tests.support.histories.by_hand import EXPECTATION
 
 
-def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
+def _store(folder: Path, change: Callable[[Any], object]) -> Path:
     """Write what a run is described by, changed, and return the folder."""
     stored.store(folder, finished_runs.DESCRIBED, EXPECTATION, ["it broke"])
     path = folder / RUN_FILE
@@ -30,7 +30,7 @@ def _stored(folder: Path, change: Callable[[Any], object]) -> Path:
 
 
 def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> None:
-    stored = driver.find_stored(_stored(tmp_path, lambda result: result["described"].update(newer=[1])))
+    stored = driver.find_stored(_store(tmp_path, lambda result: result["described"].update(newer=[1])))
 
     assert stored.expectation == EXPECTATION
     assert stored.described == {**finished_runs.DESCRIBED, "newer": [1]}
@@ -39,10 +39,10 @@ def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> N
 
 def test_a_run_of_a_version_whose_profiles_had_more_fields_is_read_unless_they_say_anything(tmp_path: Path) -> None:
     gone = {"producers_per_group": 1, "batch_same_group": False}
-    folder = _stored(tmp_path, lambda found: found["described"]["profile"].update(gone))
+    folder = _store(tmp_path, lambda found: found["described"]["profile"].update(gone))
 
     assert driver.find_stored(folder).plan.profile == profile.of_run(finished_runs.DESCRIBED["profile"])
-    _stored(tmp_path, lambda found: found["described"]["profile"].update(gone | {"producers_per_group": 3}))
+    _store(tmp_path, lambda found: found["described"]["profile"].update(gone | {"producers_per_group": 3}))
     with pytest.raises(
         HistoryError, match=r"profile\.producers_per_group is 3, Unexpected .*; see the folders in runs/"
     ):
@@ -81,7 +81,7 @@ def test_a_damaged_description_is_refused_with_field_and_value(
     tmp_path: Path, change: Callable[[Any], object], message: str
 ) -> None:
     with pytest.raises(HistoryError) as refused:
-        driver.find_stored(_stored(tmp_path, change))
+        driver.find_stored(_store(tmp_path, change))
 
     assert str(refused.value).startswith(f"{tmp_path}/run.json is damaged: {message}")
     assert str(refused.value).endswith(f"judge its record alone: sluice check {tmp_path}/journals")
@@ -116,7 +116,7 @@ def test_series_of_nonsense_are_told_and_made_again(tmp_path: Path) -> None:
 
 def test_charts_of_a_history_that_is_not_there_or_damaged_are_refused_with_the_next_step(tmp_path: Path) -> None:
     """They would be empty, and in the place of those that were drawn before. No task of Spark is needed to see it."""
-    run = driver.find_stored(_stored(tmp_path, lambda _: None))
+    run = driver.find_stored(_store(tmp_path, lambda _: None))
     history = tmp_path / HISTORY
     again = f"make it again from its journals: sluice check {tmp_path}"
 

@@ -38,7 +38,7 @@ def comes(
     return Arrival(epoch=epoch, seq=seq, event_id=event_id, sqs_message_id=copy, receive_count=count, first=first)
 
 
-def refused(reason: str) -> Decision:
+def refusal(reason: str) -> Decision:
     return Decision(State.LATE, Action.REJECT, reason)
 
 
@@ -59,9 +59,9 @@ def refused(reason: str) -> Decision:
         (
             EXPECTS_5,
             comes(5, event_id="another"),
-            refused("has the number of event e5; was the database restored without begin-epoch?"),
+            refusal("has the number of event e5; was the database restored without begin-epoch?"),
         ),
-        (EXPECTS_5, comes(900, epoch=1), refused("is of epoch 1, and epoch 2 has begun")),
+        (EXPECTS_5, comes(900, epoch=1), refusal("is of epoch 1, and epoch 2 has begun")),
         (PARKED, comes(6), NEXT),
         (PARKED, comes(7), ASIDE),
         (PARKED, comes(1, epoch=3), ASIDE),

@@ -14,7 +14,7 @@ LIMIT = 262_144
 BESIDES = len("type" + "String" + "t")
 
 
-def sized(number: int, size_bytes: int) -> Head:
+def head_of_size(number: int, size_bytes: int) -> Head:
     return head(number, body="x" * (size_bytes - BESIDES), attributes={"type": "t"})
 
 
@@ -24,21 +24,21 @@ def test_nothing_is_no_batch() -> None:
 
 
 def test_a_batch_has_ten_entries_at_most() -> None:
-    heads = [sized(number, 100) for number in range(21)]
+    heads = [head_of_size(number, 100) for number in range(21)]
 
     assert batches(heads, LIMIT) == [heads[:10], heads[10:20], heads[20:]]
 
 
 def test_the_entries_of_a_batch_are_no_larger_together_than_one_may_be() -> None:
-    fitting = [sized(1, LIMIT - 100), sized(2, 100)]
-    too_large = [sized(1, LIMIT - 100), sized(2, 101)]
+    fitting = [head_of_size(1, LIMIT - 100), head_of_size(2, 100)]
+    too_large = [head_of_size(1, LIMIT - 100), head_of_size(2, 101)]
 
     assert batches(fitting, LIMIT) == [fitting]
     assert batches(too_large, LIMIT) == [too_large[:1], too_large[1:]]
 
 
 def test_bytes_are_counted_and_not_characters() -> None:
-    wide = [replace(sized(number, 100), body="ä" * 70_000) for number in range(2)]
+    wide = [replace(head_of_size(number, 100), body="ä" * 70_000) for number in range(2)]
 
     assert [len(batch) for batch in batches(wide, LIMIT)] == [1, 1]
 
@@ -46,7 +46,7 @@ def test_bytes_are_counted_and_not_characters() -> None:
 @settings(max_examples=40, deadline=None, database=None, print_blob=True)
 @given(sizes=st.lists(st.integers(BESIDES + 1, LIMIT) | st.integers(BESIDES + 1, 30_000), max_size=40))
 def test_every_head_is_in_one_batch_in_the_order_given(sizes: list[int]) -> None:
-    heads = [sized(number, size) for number, size in enumerate(sizes)]
+    heads = [head_of_size(number, size) for number, size in enumerate(sizes)]
 
     made = batches(heads, LIMIT)
 

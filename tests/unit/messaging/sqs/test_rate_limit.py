@@ -12,7 +12,7 @@ from sluice.messaging.sqs.redrive import batch_of
 _ROUNDING = 1e-4  # the virtual clock counts microseconds
 
 
-def _passed(rate: float, rests: list[float]) -> list[float]:
+def _pass_times(rate: float, rests: list[float]) -> list[float]:
     """Return when a pace was passed by somebody who rests that long before each time."""
     clock = VirtualClock()
     pace = Pace(rate, clock=clock)
@@ -26,7 +26,7 @@ def _passed(rate: float, rests: list[float]) -> list[float]:
 
 @given(st.floats(0.1, 500), st.lists(st.floats(0, 20), min_size=1, max_size=40))
 def test_d15_no_window_has_more_than_its_rate_and_one(rate: float, rests: list[float]) -> None:
-    times = _passed(rate, rests)
+    times = _pass_times(rate, rests)
 
     for first in range(len(times)):
         for last in range(first, len(times)):
@@ -35,7 +35,7 @@ def test_d15_no_window_has_more_than_its_rate_and_one(rate: float, rests: list[f
 
 @given(st.floats(0.1, 500), st.integers(1, 100))
 def test_d15_in_the_long_run_it_is_the_rate(rate: float, count: int) -> None:
-    times = _passed(rate, [0.0] * count)
+    times = _pass_times(rate, [0.0] * count)
 
     assert abs(times[-1] - (count - 1) / rate) <= count * 1e-6
 

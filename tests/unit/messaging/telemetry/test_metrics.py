@@ -59,7 +59,7 @@ def test_a_measurement_is_one_line_in_cloudwatchs_embedded_metric_format() -> No
     assert second["OutboxPublished"] == 7
 
 
-class Broken:
+class BrokenSink:
     def put(self, _: Mapping[str, float]) -> None:
         raise BrokenPipeError(32, "Broken\npipe")
 
@@ -67,7 +67,7 @@ class Broken:
 def test_every_sink_gets_every_measurement_though_one_fails() -> None:
     first, last = RecordedMetrics(), RecordedMetrics()
     with capture_logs() as logged:
-        EveryMetrics([first, Broken(), last]).put({metrics.HANDLED: 3})
+        EveryMetrics([first, BrokenSink(), last]).put({metrics.HANDLED: 3})
 
     assert first == last == [{"InboxHandled": 3}]
     assert logged == [
@@ -103,7 +103,7 @@ def test_a_worker_that_ends_logs_what_it_did_since_it_began() -> None:
     assert logged == [{"event": "worked on", "log_level": "info", "handled": 3, "not_deleted": 1}]
 
 
-def scraped(collector: PrometheusMetrics) -> list[str]:
+def scrape(collector: PrometheusMetrics) -> list[str]:
     registry = CollectorRegistry()
     registry.register(collector)
     return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
@@ -122,7 +122,7 @@ def collector(clock: VirtualClock) -> PrometheusMetrics:
 
 def test_prometheus_sees_all_that_was_ever_counted(collector: PrometheusMetrics) -> None:
     tally = Tally()
-    before = scraped(collector)
+    before = scrape(collector)
     for times, parked in ((2, 5.0), (0, 4.0), (3, 1.0)):
         for _ in range(times):
             tally.add(metrics.HANDLED)
@@ -131,7 +131,7 @@ def test_prometheus_sees_all_that_was_ever_counted(collector: PrometheusMetrics)
 
     label = '{queue="sluice-local-billing.fifo"}'
     assert before == [f"sluice_inbox_handled_total{label} 0.0"]
-    assert scraped(collector) == [
+    assert scrape(collector) == [
         f"sluice_inbox_handled_total{label} 5.0",
         f"sluice_inbox_parked_groups{label} 1.0",
     ]
@@ -141,11 +141,11 @@ def test_a_gauge_nobody_measures_any_more_is_left_out(collector: PrometheusMetri
     """A relay that does not lead any more has no lag to show; what it counted stays."""
     collector.put({metrics.HANDLED: 1, metrics.PARKED_GROUPS: 4})
     clock.sleep(180)
-    still = len(scraped(collector))
+    still = len(scrape(collector))
     clock.sleep(1)
 
     assert still == 2
-    assert [line.partition("{")[0] for line in scraped(collector)] == ["sluice_inbox_handled_total"]
+    assert [line.partition("{")[0] for line in scrape(collector)] == ["sluice_inbox_handled_total"]
 
 
 def test_every_metric_has_a_name_in_prometheus() -> None:

@@ -11,14 +11,14 @@ from spark_load.baselines import trend as trends
 from spark_load.baselines.results import Result
 from spark_load.baselines.statistics import slower
 from spark_load.baselines.trend import LEVEL, Trend, comparable, markdown, trend
-from tests.support.drawn_results import NAMES, result, runs, slowed
+from tests.support.drawn_results import NAMES, result, runs, slow_down
 
 TRIES = 100
 
 
 def _last(found: Sequence[Result], *, factor: float = 1, slow: int = 1, names: Sequence[str] = NAMES) -> Trend:
     """Return the trend of the last run, of which the newest ones are slower."""
-    of = [*found[:-slow], *(slowed(run, factor, names) for run in found[-slow:])]
+    of = [*found[:-slow], *(slow_down(run, factor, names) for run in found[-slow:])]
     return trend(of[-1], of, last=20)
 
 
@@ -155,7 +155,7 @@ def test_a_comparison_over_all_kinds_of_machine_finds_nothing_at_all(monkeypatch
     random = np.random.default_rng(6)
     slow, fast = runs(random, 26, model="a", level=0.4), runs(random, 26, model="b", level=0.2)
     both = [run for pair in zip(fast, slow, strict=True) for run in pair]
-    worse = [*both[:-1], slowed(both[-1], 1.5)]
+    worse = [*both[:-1], slow_down(both[-1], 1.5)]
 
     assert trend(worse[-1], worse, last=20).exit_code == 99
     monkeypatch.setattr(

@@ -31,7 +31,7 @@ def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.Mo
 
 def test_a_crossed_threshold_is_said_at_the_very_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        ending.finish(finished_runs.crossed(), tmp_path, as_json=True)
+        ending.finish(finished_runs.crossed_verdict(), tmp_path, as_json=True)
 
     assert ended.value.code == EXIT_CROSSED
     assert "H3 late: latency in shipping was 2.33 s, allowed are 2.2 s\n" in capsys.readouterr().err
@@ -42,10 +42,10 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
 ) -> None:
     """The verdict was written before; it is told, and so is how the page is drawn later."""
 
-    def stopped(_folder: Path) -> driver.StoredRun:
+    def stop(_folder: Path) -> driver.StoredRun:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(driver, "find_stored", stopped)
+    monkeypatch.setattr(driver, "find_stored", stop)
 
     with_spark.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
 

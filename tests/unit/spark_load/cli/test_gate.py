@@ -31,7 +31,7 @@ _SITE = Deployment(
 _NAMED = NamedProfile("gate", Profile(messages_per_second=100, duration_seconds=1_000, group_count=500))
 
 
-def _requested(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
+def _request(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
     @click.command()
     def confirm() -> None:
         require_confirmation(_SITE, _STAGING, named, confirmed=False, is_terminal=is_terminal)
@@ -41,7 +41,7 @@ def _requested(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer
 
 
 def test_what_it_will_cost_is_said_and_asked() -> None:
-    result = _requested(answer="y\n")
+    result = _request(answer="y\n")
 
     assert result.exit_code == 0
     assert "gate on staging, account 123456789012, region us-east-1: 100,000 messages into 3 queue(s)" in result.stderr
@@ -52,7 +52,7 @@ def test_what_it_will_cost_is_said_and_asked() -> None:
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
 def test_anything_but_yes_is_no(answer: str) -> None:
-    result = _requested(answer=answer)
+    result = _request(answer=answer)
 
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
@@ -60,7 +60,7 @@ def test_anything_but_yes_is_no(answer: str) -> None:
 
 
 def test_without_a_terminal_it_is_refused() -> None:
-    result = _requested(is_terminal=False, answer="y\n")
+    result = _request(is_terminal=False, answer="y\n")
 
     assert isinstance(result.exception, ConfigError)
     assert "a load test of 'staging' costs about USD 0." in str(result.exception)
@@ -70,7 +70,7 @@ def test_without_a_terminal_it_is_refused() -> None:
 def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -> None:
     eager = replace(_NAMED, profile=replace(_NAMED.profile, messages_per_second=90_000, duration_seconds=1))
 
-    result = _requested(eager, answer="y\n")
+    result = _request(eager, answer="y\n")
 
     assert isinstance(result.exception, ConfigError)
     assert str(result.exception).startswith("profile 'gate' cannot work on AWS: ")

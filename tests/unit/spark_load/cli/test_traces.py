@@ -20,7 +20,7 @@ from spark_load.profiles import profile, trace
 from tests.support.histories.recorded_services import Shop, create_queue
 
 
-def _called(*arguments: str) -> Result:
+def _call(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["load", "profile-from", *arguments])
 
 
@@ -50,7 +50,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recorded: Path) -> None:
-    called = _called(str(recorded), "--json")
+    called = _call(str(recorded), "--json")
 
     found = json.loads(called.stdout)
     arrivals, _ = trace.read(recorded.parent / "tuesday.parquet")
@@ -65,7 +65,7 @@ def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recorded: Pa
 
 
 def test_what_sqs_dropped_is_no_message_and_becomes_a_share_of_repeats(recorded: Path) -> None:
-    called = _called(str(recorded))
+    called = _call(str(recorded))
 
     load = profile.load("tuesday.yaml").profile
     assert "repeats that SQS drops, counted apart as duplicate_share: 1" in called.output
@@ -80,7 +80,7 @@ def test_a_deduplication_id_is_a_new_message_after_five_minutes(tmp_path: Path) 
             shop.order("ann", 1, deduplication_id="same")
             shop.simulator.clock.sleep(200)
 
-    found = json.loads(_called(str(tmp_path / "late"), "-o", str(tmp_path / "late.yaml"), "--json").stdout)
+    found = json.loads(_call(str(tmp_path / "late"), "-o", str(tmp_path / "late.yaml"), "--json").stdout)
 
     assert (found["message_count"], found["repeat_count"]) == (2, 1)
 
@@ -104,7 +104,7 @@ def test_a_body_as_large_as_sqs_allows_becomes_the_largest_of_a_load(
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "large", {"detail": json.dumps({"bytes": size})})
 
-    assert _called("large").exit_code == 0
+    assert _call("large").exit_code == 0
     assert profile.load("large.yaml").profile.payload_bytes == trace.PAYLOAD_BYTES_MAX
 
 
@@ -112,18 +112,18 @@ def test_a_clock_that_ran_back_shows_as_a_long_pause(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "back", {}, {}, {"invoked_at_us": -3_600_000_000})
 
-    assert "the longest pause is 3,600.0 s" in _called("back").stdout
+    assert "the longest pause is 3,600.0 s" in _call("back").stdout
 
 
 def test_a_recorder_that_did_not_finish_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "killed", {"kind": "opened"}, {}, {"worker": "other", "kind": "closed"})
 
-    assert "recorders that did not finish: 1" in _called("killed").stdout
+    assert "recorders that did not finish: 1" in _call("killed").stdout
 
 
 def test_nothing_of_a_name_or_a_body_is_written(recorded: Path) -> None:
-    _called(str(recorded), "-o", "p.yaml")
+    _call(str(recorded), "-o", "p.yaml")
 
     written = Path("p.yaml").read_bytes() + Path("p.parquet").read_bytes()
     assert [
@@ -132,7 +132,7 @@ def test_nothing_of_a_name_or_a_body_is_written(recorded: Path) -> None:
 
 
 def test_a_stretch_is_cut_and_its_first_message_is_its_start(recorded: Path) -> None:
-    _called(str(recorded), "-o", "p.yaml", "--from-seconds", "3", "--until-seconds", "6.9", "--speed", "2")
+    _call(str(recorded), "-o", "p.yaml", "--from-seconds", "3", "--until-seconds", "6.9", "--speed", "2")
 
     arrivals, _ = trace.read(Path("p.parquet").resolve().relative_to(Path.cwd()))
     assert arrivals.offset_us[0] == 0
@@ -159,7 +159,7 @@ def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(recorded: Path, a
     with record(shop.clients, Path("empty"), clock=shop.simulator.clock):
         shop.sqs.receive_message(QueueUrl=shop.url)
 
-    called = _called(*arguments)
+    called = _call(*arguments)
 
     assert called.exit_code != 0
     assert why in (called.output or "") + str(called.exception)
@@ -198,7 +198,7 @@ def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: 
 
     with pytest.raises(ConfigError, match=r"messages to 2 topics and queues \(orders.fifo, other.fifo\), .* --to"):
         cli(["load", "profile-from", "both"], standalone_mode=False)
-    assert json.loads(_called("both", "--to", "other.fifo", "--json").stdout)["message_count"] == 1
+    assert json.loads(_call("both", "--to", "other.fifo", "--json").stdout)["message_count"] == 1
 
 
 def test_of_a_load_test_the_warm_up_and_the_end_markers_are_left_out(tmp_path: Path) -> None:

@@ -17,21 +17,21 @@ from sluice.judge.checker.verdict import Status
 from spark_load.baselines import results
 from spark_load.baselines.trend import EXIT_TOO_FEW
 from spark_load.cli.trend import remember
-from tests.support.drawn_results import runs, slowed
+from tests.support.drawn_results import runs, slow_down
 from tests.support.project import PROJECT
 from tests.unit.spark_load.baselines.test_results import verdict
 
 _GATE, _GUIDE = ".github/workflows/release-gate.yml", "docs/guides/traces.md"
 
 
-def _called(*arguments: str) -> Result:
+def _call(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["load", "trend", *arguments])
 
 
 def _results(folder: Path, *, factor: float = 1, count: int = 26) -> Path:
     """Write the results of runs, of which the last is slower."""
     found = runs(np.random.default_rng(9), count)
-    for each in [*found[:-1], slowed(found[-1], factor)]:
+    for each in [*found[:-1], slow_down(found[-1], factor)]:
         results.append(each, folder / "results.jsonl")
     return folder / "results.jsonl"
 
@@ -43,14 +43,14 @@ def _results(folder: Path, *, factor: float = 1, count: int = 26) -> Path:
 def test_the_newest_run_is_compared_and_the_exit_code_is_the_answer(
     tmp_path: Path, factor: float, count: int, code: int, word: str
 ) -> None:
-    called = _called("--results", str(_results(tmp_path, factor=factor, count=count)))
+    called = _call("--results", str(_results(tmp_path, factor=factor, count=count)))
 
     assert (called.exit_code, called.exception is None or isinstance(called.exception, SystemExit)) == (code, True)
     assert re.search(rf"\b{word}\b", called.stdout)
 
 
 def test_json_has_every_time_its_ratio_and_what_could_have_been_found(tmp_path: Path) -> None:
-    found = json.loads(_called("--results", str(_results(tmp_path, factor=1.6)), "--json").stdout)
+    found = json.loads(_call("--results", str(_results(tmp_path, factor=1.6)), "--json").stdout)
 
     assert (found["answer"], found["exit_code"], len(found["before"])) == ("slower", 99, 24)
     row = next(row for row in found["rows"] if row["what"] == "billing p50")
@@ -62,7 +62,7 @@ def test_json_has_every_time_its_ratio_and_what_could_have_been_found(tmp_path: 
 
 def test_the_page_shows_each_time_and_asks_the_network_for_nothing(tmp_path: Path) -> None:
     page = tmp_path / "trend.html"
-    _called("--results", str(_results(tmp_path, factor=1.6)), "--page", str(page))
+    _call("--results", str(_results(tmp_path, factor=1.6)), "--page", str(page))
 
     html = page.read_text()
     assert html.count("<figure>") == 12
@@ -73,7 +73,7 @@ def test_the_page_shows_each_time_and_asks_the_network_for_nothing(tmp_path: Pat
 
 def test_a_page_of_too_few_runs_says_so(tmp_path: Path) -> None:
     page = tmp_path / "trend.html"
-    _called("--results", str(_results(tmp_path, count=3)), "--page", str(page))
+    _call("--results", str(_results(tmp_path, count=3)), "--page", str(page))
 
     assert "Nobody can say: found 2 valid runs" in page.read_text()
 
@@ -83,7 +83,7 @@ def test_a_run_of_its_own_folder_is_compared_with_the_results_beside_it(tmp_path
     report.write(verdict(), tmp_path / "r")
     remember(verdict("earlier"), tmp_path)
 
-    called = _called(str(tmp_path / "r"), "--json")
+    called = _call(str(tmp_path / "r"), "--json")
 
     assert json.loads(called.stdout)["before"] == ["earlier"]
     assert called.exit_code == 98
@@ -133,7 +133,7 @@ def test_a_run_that_says_nothing_is_not_taken_for_too_few_runs(
     (last,) = runs(np.random.default_rng(9), 1)
     results.append(replace(last, **change), tmp_path / "results.jsonl")
 
-    called = _called("--results", str(tmp_path / "results.jsonl"))
+    called = _call("--results", str(tmp_path / "results.jsonl"))
 
     assert (called.exit_code, called.stderr) == (2, f"{why}\n")
 
@@ -161,7 +161,7 @@ def test_wrong_input_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    called = _called(*arguments)
+    called = _call(*arguments)
 
     assert called.exit_code != 0
     assert why in called.output + str(called.exception)

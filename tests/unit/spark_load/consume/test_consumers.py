@@ -95,7 +95,7 @@ class _SimulatedConsumer:
         for _ in range(polls):
             task.poll()
 
-    def profiled(self, **changes: Any) -> None:
+    def take_profile(self, **changes: Any) -> None:
         """Take another profile, and messages that fail, crash their consumer or are poison."""
         fields = {name: value for name, value in changes.items() if name not in _OUTCOMES}
         plan = _PlannedOutcomes(replace(_PROFILE, **fields), seed=1)
@@ -107,7 +107,7 @@ class _SimulatedConsumer:
         self.context.journal.flush()
         return events_of(read_journal(self.context.journal.path))
 
-    def recorded(self, *kinds: Kind) -> list[str]:
+    def recorded_events(self, *kinds: Kind) -> list[str]:
         """Return kind and idx of what happened, in order of the answers."""
         events = [event for event in self.events() if event.kind in kinds]
         return [f"{event.kind} {event.idx}" for event in sorted(events, key=lambda event: event.responded_at_us or 0)]
@@ -162,14 +162,14 @@ def _is_sane(consumer: _SimulatedConsumer) -> bool:
 
 
 def test_what_is_handled_is_written_down_before_it_is_deleted(consumer: _SimulatedConsumer) -> None:
-    consumer.profiled(handler_seconds=0.5)
+    consumer.take_profile(handler_seconds=0.5)
     for idx in (0, 1, -1):
         consumer.send(idx)
 
     consumer.consume(1)
 
     handled = [event for event in consumer.events() if event.kind == Kind.HANDLED]
-    assert consumer.recorded(Kind.HANDLED, Kind.DELETED) == [
+    assert consumer.recorded_events(Kind.HANDLED, Kind.DELETED) == [
         "handled 0",
         "handled 1",
         "deleted 0",
@@ -182,13 +182,13 @@ def test_what_is_handled_is_written_down_before_it_is_deleted(consumer: _Simulat
 
 def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor(consumer: _SimulatedConsumer) -> None:
     """One at a time where something is to fail: nothing behind it is held, and nothing overtakes it."""
-    consumer.profiled(fails=(0,), failure_share=0.5)
+    consumer.take_profile(fails=(0,), failure_share=0.5)
     for idx in (0, 1, -1):
         consumer.send(idx)
 
     consumer.consume(4)
 
-    assert consumer.recorded(Kind.RECEIVED, Kind.VISIBILITY_CHANGED, Kind.HANDLED) == [
+    assert consumer.recorded_events(Kind.RECEIVED, Kind.VISIBILITY_CHANGED, Kind.HANDLED) == [
         "received 0",
         "visibility_changed 0",
         "received 0",
@@ -201,7 +201,7 @@ def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor
 
 
 def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(consumer: _SimulatedConsumer) -> None:
-    consumer.profiled(crashes=(0,), crash_share=0.5, visibility_timeout_seconds=7)
+    consumer.take_profile(crashes=(0,), crash_share=0.5, visibility_timeout_seconds=7)
     consumer.send(0, "a")
     consumer.send(1, "a")
     consumer.send(2, "b")
@@ -213,14 +213,14 @@ def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(consumer
         if event.kind == Kind.RECEIVED:
             received[event.idx, event.receive_count] = event.responded_at_us or 0
     waited_seconds = (received[0, 2] - received[0, 1]) / 1e6
-    assert consumer.recorded(Kind.HANDLED) == ["handled 2", "handled 0", "handled 1"]
+    assert consumer.recorded_events(Kind.HANDLED) == ["handled 2", "handled 0", "handled 1"]
     assert 7 <= waited_seconds < 8.5
     assert _is_sane(consumer)
 
 
 def test_a_poisoned_message_ends_in_the_dlq_and_its_group_goes_on(consumer: _SimulatedConsumer) -> None:
     """It fails as often as it may; only then its successors come, and none of their receives is used up."""
-    consumer.profiled(poison=(1,), poison_share=0.5)
+    consumer.take_profile(poison=(1,), poison_share=0.5)
     for idx in (0, 1, 2, -1):
         consumer.send(idx)
 
@@ -253,7 +253,7 @@ def test_a_receive_without_an_answer_is_asked_again_with_its_attempt_id(consumer
     (received,) = [event for event in consumer.events() if event.kind == Kind.RECEIVED]
     assert ids[0] == ids[1] != ids[2]
     assert received.receive_count == 1
-    assert consumer.recorded(Kind.HANDLED) == ["handled 0"]
+    assert consumer.recorded_events(Kind.HANDLED) == ["handled 0"]
 
 
 def test_an_attempt_id_is_used_twice_and_not_three_times(consumer: _SimulatedConsumer) -> None:
@@ -284,7 +284,7 @@ def test_a_delete_that_is_refused_is_tried_again(consumer: _SimulatedConsumer) -
     consumer.simulator.advance(VISIBILITY_SECONDS + 1)
     consumer.consume(1)
 
-    assert consumer.recorded(Kind.HANDLED) == ["handled 0"]
+    assert consumer.recorded_events(Kind.HANDLED) == ["handled 0"]
 
 
 def test_a_strangers_message_is_left_alone(consumer: _SimulatedConsumer) -> None:
@@ -295,7 +295,7 @@ def test_a_strangers_message_is_left_alone(consumer: _SimulatedConsumer) -> None
     left = consumer.sqs.receive_message(QueueUrl=consumer.run.deployment.queue_urls[QUEUE])["Messages"]
 
     assert len(left) == 1
-    assert consumer.recorded(Kind.HANDLED, Kind.DELETED, Kind.VISIBILITY_CHANGED) == []
+    assert consumer.recorded_events(Kind.HANDLED, Kind.DELETED, Kind.VISIBILITY_CHANGED) == []
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_receive_asks_for_what_can_be_handled_in_time(changes: dict[str, Any],
 
 def _poisoned(consumer: _SimulatedConsumer) -> DeadLetters:
     """Return the DLQ's reader, when messages 0 and 2 of group a are dead and all others were consumed."""
-    consumer.profiled(poison=(0, 2), poison_share=0.5, redrive=True)
+    consumer.take_profile(poison=(0, 2), poison_share=0.5, redrive=True)
     for idx in (0, 1, 2, 3, -1):
         consumer.send(idx)
     consumer.consume(12)
@@ -345,7 +345,7 @@ def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedC
     assert (found[DEAD], moved, again[DEAD], is_empty) == (2, 2, 0, True)
     assert (redriven.queue, redriven.outcome, redriven.moved_count) == (DEAD, "ok", 2)
     assert json.loads(redriven.detail or "") == {"destination": None}
-    assert consumer.recorded(Kind.HANDLED) == ["handled 1", "handled 3", "handled 0", "handled 2"]
+    assert consumer.recorded_events(Kind.HANDLED) == ["handled 1", "handled 3", "handled 0", "handled 2"]
     assert _is_sane(consumer)
 
 

@@ -28,7 +28,7 @@ def _rehearsed() -> RehearsedService:
     return rehearsed_services(environment)[QUEUE]
 
 
-class Ended:
+class EndedProcess:
     """A process that is gone."""
 
     def poll(self) -> int | None:
@@ -48,7 +48,7 @@ def _task(name: str, *, stopped_s: int | None = None, killed_s: int | None = Non
 
     return Task(
         name=name,
-        process=Ended(),
+        process=EndedProcess(),
         started_us=100 * SECOND_US,
         polls_us=102 * SECOND_US,
         stopped_us=at_us(stopped_s),

@@ -12,7 +12,7 @@ from spark_load.consume.scaling.ecs_agent import EcsAgent
 from spark_load.consume.scaling.task_pool import TaskPool
 
 
-class Scripted:
+class ScriptedProcess:
     """A process that does what the test says."""
 
     def __init__(self, name: str) -> None:
@@ -34,16 +34,16 @@ class Scripted:
         return self.receives
 
 
-class Pooled:
+class PoolUnderTest:
     """A pool of scripted processes, with a clock of its own."""
 
     def __init__(self, agent: EcsAgent, clock: VirtualClock) -> None:
         self.agent, self.clock = agent, clock
-        self.processes: list[Scripted] = []
+        self.processes: list[ScriptedProcess] = []
         self.pool = TaskPool("billing", self._begin, agent=agent, stop_timeout_seconds=30, clock=clock)
 
-    def _begin(self, name: str) -> Scripted:
-        self.processes.append(Scripted(name))
+    def _begin(self, name: str) -> ScriptedProcess:
+        self.processes.append(ScriptedProcess(name))
         return self.processes[-1]
 
     def receive(self) -> None:
@@ -71,11 +71,11 @@ def agent(clock: VirtualClock) -> Iterator[EcsAgent]:
 
 
 @pytest.fixture
-def pooled(agent: EcsAgent, clock: VirtualClock) -> Pooled:
-    return Pooled(agent, clock)
+def pooled(agent: EcsAgent, clock: VirtualClock) -> PoolUnderTest:
+    return PoolUnderTest(agent, clock)
 
 
-def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pooled: Pooled) -> None:
+def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pooled: PoolUnderTest) -> None:
     pooled.pool.scale(2)
     started = [process.name for process in pooled.processes]
     is_settled_before = pooled.pool.is_settled
@@ -85,7 +85,7 @@ def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pooled: Po
     assert (is_settled_before, pooled.pool.is_settled, pooled.pool.running_count) == (False, True, 2)
 
 
-def test_the_newest_unprotected_task_is_stopped_first(pooled: Pooled) -> None:
+def test_the_newest_unprotected_task_is_stopped_first(pooled: PoolUnderTest) -> None:
     pooled.pool.scale(3)
     pooled.receive()
     pooled.protect("billing-2")
@@ -95,7 +95,7 @@ def test_the_newest_unprotected_task_is_stopped_first(pooled: Pooled) -> None:
     assert [task.was_protected for task in pooled.pool.tasks] == [False, False, False]
 
 
-def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pooled: Pooled) -> None:
+def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pooled: PoolUnderTest) -> None:
     pooled.pool.scale(2)
     pooled.receive()
     for name in ("billing-0", "billing-1"):
@@ -109,7 +109,7 @@ def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pool
     assert pooled.signals == [["SIGTERM"], []]
 
 
-def test_what_is_needed_again_before_it_was_stopped_stays(pooled: Pooled) -> None:
+def test_what_is_needed_again_before_it_was_stopped_stays(pooled: PoolUnderTest) -> None:
     pooled.pool.scale(2)
     pooled.receive()
     for name in ("billing-0", "billing-1"):
@@ -123,7 +123,7 @@ def test_what_is_needed_again_before_it_was_stopped_stays(pooled: Pooled) -> Non
 
 
 def test_a_task_that_does_not_end_is_killed_when_its_stop_timeout_is_over_and_once(
-    pooled: Pooled, clock: VirtualClock
+    pooled: PoolUnderTest, clock: VirtualClock
 ) -> None:
     pooled.pool.scale(1)
     pooled.receive()
@@ -141,7 +141,7 @@ def test_a_task_that_does_not_end_is_killed_when_its_stop_timeout_is_over_and_on
     assert (pooled.pool.alive, pooled.pool.tasks_ended_by_themselves, pooled.pool.is_settled) == ([], [], True)
 
 
-def test_a_task_that_ends_unasked_is_noticed(pooled: Pooled) -> None:
+def test_a_task_that_ends_unasked_is_noticed(pooled: PoolUnderTest) -> None:
     pooled.pool.scale(1)
     pooled.processes[0].code = 2
     pooled.pool.tend()

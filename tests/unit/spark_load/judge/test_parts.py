@@ -19,9 +19,9 @@ from sluice.judge.reading.parquet_files import Rows, pieces, together, write
 from sluice.judge.tally import PLACE_KEYS, TALLY, add_up, shorten
 from spark_load.judge import parts
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories.by_hand import EXPECTATION, published, received
-from tests.support.histories.planned_runs import STRICT, judged
-from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, broken_at_random, forward
+from tests.support.histories.by_hand import EXPECTATION, publish_event, receive_event
+from tests.support.histories.planned_runs import STRICT, judge_run
+from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, break_at_random, forward
 from tests.support.histories.recordings import table_of
 
 _PARTS = 3
@@ -63,7 +63,7 @@ class InBuckets(InParts):
             yield parts._events_of([piece for piece in self._pieces if piece.bucket == bucket], rows, self._count)
 
 
-class Exchanged(InParts):
+class ExchangedHistory(InParts):
     """A history in no buckets, whose events are handed to the parts as bytes."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -84,7 +84,7 @@ _UNREADABLE = ("cut in its head", "no journal")
 
 
 def _engines(history: InMemory, folder: Path) -> list[Engine]:
-    return [Engine(history), Engine(InBuckets(history.table, folder)), Engine(Exchanged(history.table))]
+    return [Engine(history), Engine(InBuckets(history.table, folder)), Engine(ExchangedHistory(history.table))]
 
 
 def _of_recording(engine: Engine, place: Path, case: RecordingCase) -> dict[str, Any] | str:
@@ -115,8 +115,8 @@ def test_every_recording_is_told_alike_in_one_part_and_in_several(tmp_path: Path
 
 def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -> None:
     """Whatever is told of a message needs all of its receives in one part."""
-    receives = [received("billing", 0, 40_000 * count, receive_count=count) for count in range(1, 7)]
-    history = InMemory(table_of([published(0, 0), *receives[:2], *receives[3:]]))
+    receives = [receive_event("billing", 0, 40_000 * count, receive_count=count) for count in range(1, 7)]
+    history = InMemory(table_of([publish_event(0, 0), *receives[:2], *receives[3:]]))
 
     unseen = [engine.unseen_receives(EXPECTATION)["billing"] for engine in _engines(history, tmp_path / "buckets")]
 
@@ -127,8 +127,8 @@ def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -
     ("events", "recorders", "shown_min"),
     [
         pytest.param(anomalies(), [], 45, id="every anomaly"),
-        pytest.param(forward(broken_at_random(3)), ["never-seen"], 15, id="random"),
-        pytest.param(forward(broken_at_random(4)), [], 14, id="random again"),
+        pytest.param(forward(break_at_random(3)), ["never-seen"], 15, id="random"),
+        pytest.param(forward(break_at_random(4)), [], 14, id="random again"),
     ],
 )
 def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
@@ -139,12 +139,12 @@ def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
     history = InMemory(table_of([*events, missed]))
 
     whole, bucketed, exchanged = (
-        judged(engine, STRICT, recorders=recorders) for engine in _engines(history, tmp_path / "buckets")
+        judge_run(engine, STRICT, recorders=recorders) for engine in _engines(history, tmp_path / "buckets")
     )
 
     assert whole.as_json() == bucketed.as_json() == exchanged.as_json()
     assert sum(prop.violation_count > 0 for prop in whole.properties) >= shown_min
-    assert whole.measures["faults"] == judged(Engine(InMemory(table_of(events))), STRICT).measures["faults"] != []
+    assert whole.measures["faults"] == judge_run(Engine(InMemory(table_of(events))), STRICT).measures["faults"] != []
 
 
 @pytest.mark.parametrize("name", ANOMALIES)
@@ -156,7 +156,7 @@ def test_every_anomaly_by_itself_is_found_alike_in_one_part_and_in_several(tmp_p
     ):
         history = InMemory(table_of(events))
 
-        whole, bucketed, exchanged = (judged(each, expectation) for each in _engines(history, tmp_path / kind))
+        whole, bucketed, exchanged = (judge_run(each, expectation) for each in _engines(history, tmp_path / kind))
 
         assert whole.as_json() == bucketed.as_json() == exchanged.as_json()
 

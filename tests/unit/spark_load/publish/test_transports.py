@@ -26,7 +26,7 @@ from spark_load.plan.plan import BodyTemplate
 from spark_load.publish.transport import NAMES, Answer, Call, Messages, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import choose_transport, open_transport
-from tests.support.endpoints.capturing_server import Captured, Reply, capturing
+from tests.support.endpoints.capturing_server import CapturedRequest, Reply, capturing
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t.fifo"
 QUEUE = "http://localhost:4566/000000000000/q.fifo"
@@ -93,7 +93,7 @@ def _calls(address: str, *calls: Sequence[str], template: BodyTemplate = BODY) -
     return [Call(address, messages, end - len(call), end) for call, end in zip(calls, ends, strict=True)]
 
 
-def _taken(request: Captured) -> Reply:
+def _taken(request: CapturedRequest) -> Reply:
     if "x-amz-target" in request.headers:
         ids = [entry["Id"] for entry in json.loads(request.body)["Entries"]]
         taken = [{"Id": id_, "MessageId": f"m-{id_}", "SequenceNumber": f"1884949646046769612{id_}"} for id_ in ids]
@@ -134,7 +134,7 @@ def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -
     assert lines[1:] == [lines[0]] * (len(NAMES) - 1)
 
 
-def _meaning(request: Captured) -> dict[str, Any]:
+def _meaning(request: CapturedRequest) -> dict[str, Any]:
     by_sdk_only = ("user-agent", "amz-sdk-", "accept", "x-amz-date", "authorization", "content-length", "connection")
     is_json = "x-amz-target" in request.headers
     return {
@@ -146,7 +146,7 @@ def _meaning(request: Captured) -> dict[str, Any]:
     }
 
 
-def _partly_sqs(_: Captured) -> Reply:
+def _partly_sqs(_: CapturedRequest) -> Reply:
     answer = {
         "Successful": [{"Id": "1", "MessageId": "m", "SequenceNumber": "12"}],
         "Failed": [
@@ -157,14 +157,14 @@ def _partly_sqs(_: Captured) -> Reply:
     return Reply(body=json.dumps(answer).encode())
 
 
-def _partly_sns(_: Captured) -> Reply:
+def _partly_sns(_: CapturedRequest) -> Reply:
     failed = _member(Code="Invalid&Parameter", Message="<no>", Id="0", SenderFault="true")
     failed += _member(Code="InternalError", Id="2", SenderFault="false")
     return Reply(body=_xml(_member(MessageId="m", Id="1", SequenceNumber="12"), failed))
 
 
-def _refused(status: int, code: str) -> Callable[[Captured], Reply]:
-    def refuse(request: Captured) -> Reply:
+def _refused(status: int, code: str) -> Callable[[CapturedRequest], Reply]:
+    def refuse(request: CapturedRequest) -> Reply:
         if "x-amz-target" in request.headers:
             headers = (("x-amzn-query-error", f"AWS.SimpleQueueService.{code};Sender"),) if code == "Gone" else ()
             return Reply(status, json.dumps({"__type": f"com.amazonaws.sqs#{code}"}).encode(), headers)
@@ -173,7 +173,7 @@ def _refused(status: int, code: str) -> Callable[[Captured], Reply]:
     return refuse
 
 
-REPLIES: dict[str, Callable[[Captured], Reply]] = {
+REPLIES: dict[str, Callable[[CapturedRequest], Reply]] = {
     "taken": _taken,
     "refused": _refused(400, "Gone"),
     "throttled": _refused(400, "ThrottlingException"),
@@ -248,7 +248,7 @@ def test_a_garbled_answer_ends_no_publisher_and_nobody_knows_what_was_taken(
 def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: str) -> None:
     seen: list[list[tuple[int, str]]] = []
 
-    def look(request: Captured) -> Reply:
+    def look(request: CapturedRequest) -> Reply:
         journal = read_journal(tmp_path / f"{name}.arrows").to_pylist()
         ids = [entry["MessageDeduplicationId"] for entry in json.loads(request.body)["Entries"]]
         seen.append([(row["idx"], row["outcome"]) for row in journal if row["deduplication_id"] in ids])
@@ -264,7 +264,7 @@ def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: st
 def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name: str) -> None:
     ends = iter([False, False, True, False, False, False])
 
-    def reply(request: Captured) -> Reply:
+    def reply(request: CapturedRequest) -> Reply:
         return _taken(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
@@ -324,7 +324,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
     """The server answers nobody until all have asked: forty calls need forty connections."""
     everybody = threading.Barrier(40)
 
-    def reply(request: Captured) -> Reply:
+    def reply(request: CapturedRequest) -> Reply:
         everybody.wait(20)
         return _taken(request)
 
@@ -336,7 +336,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
-    def reply(request: Captured) -> Reply:
+    def reply(request: CapturedRequest) -> Reply:
         SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("z") / 20)
         return _taken(request)
 
@@ -354,7 +354,7 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(tmp_path: Pa
     """It may have had its effect: `info`, by botocore's name; the connection goes, and the next call has another."""
     answer = threading.Event()
 
-    def reply(request: Captured) -> Reply:
+    def reply(request: CapturedRequest) -> Reply:
         answer.wait(10)
         return _taken(request)
 
@@ -381,7 +381,7 @@ def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("cut", [None, 1, 7, 40])
 def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) -> None:
-    def reply(request: Captured) -> Reply:
+    def reply(request: CapturedRequest) -> Reply:
         return _taken(request)._replace(chunk_bytes=cut)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
@@ -394,7 +394,7 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("kept_bytes", [0, 30])
 def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
-    def reply(request: Captured) -> Reply:
+    def reply(request: CapturedRequest) -> Reply:
         whole = _taken(request).body
         return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
 

@@ -56,7 +56,7 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
     Where the handler commits through the driver of Postgres, its effect is there at each attempt, and it is dead.
     """
     effects, dead = world.effects(), places(world.dead())
-    assert world.left() == []
+    assert world.bodies_left() == []
     if may_repeat:
         assert dead.count(("a", 1)) == 1
     else:
@@ -110,7 +110,7 @@ def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str) -> None:
     world.work_off(world.worker())
 
     _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
-    assert _written_by_nobody(world) == []
+    assert _rows_of_nobody(world) == []
     assert len([call for call in world.calls if call.place == ("a", 1)]) <= 3 * MAX_ATTEMPTS
 
 
@@ -157,10 +157,10 @@ def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_r
         world.simulator.advance(301)
 
     if _repeats(engine, faulty_worker):
-        assert world.parked() == [("a", 2)]
+        assert world.parked_places() == [("a", 2)]
     else:
-        assert world.effects().count(("a", 2)) + world.parked().count(("a", 2)) == 1
-    assert _written_by_nobody(world) == []
+        assert world.effects().count(("a", 2)) + world.parked_places().count(("a", 2)) == 1
+    assert _rows_of_nobody(world) == []
     with engine.connect() as connection:
         for row in connection.execute(parked.select()):
             assert row.held_at_us is not None
@@ -168,7 +168,7 @@ def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_r
             assert row.last_error.isprintable()
 
 
-def _written_by_nobody(world: World) -> list[Any]:
+def _rows_of_nobody(world: World) -> list[Any]:
     """Return what handlers wrote after they had ended their transaction."""
     other = World.__new__(World)
     other.engine, other.consumer = world.engine, "nobody"

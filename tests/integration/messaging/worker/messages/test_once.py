@@ -13,7 +13,7 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context, Outcome, Reject
 from sluice.messaging.worker.processing.processor import Abandon, Delete, MessageProcessor
 from tests.support.messaging.broken_workers import DeletesFirst, InboxApart, RemembersInMemory
-from tests.support.messaging.faulty_calls import Fault, Killed, failing_at
+from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 from tests.support.messaging.world import (
     MAX_ATTEMPTS,
@@ -35,11 +35,11 @@ def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults:
     first.line.faults += faults
 
     first.lane.step()
-    assert world.called == [("a", 1)]
-    assert places(world.left()) == [("a", 1), ("a", 2)]
+    assert world.called_places == [("a", 1)]
+    assert places(world.bodies_left()) == [("a", 1), ("a", 2)]
     world.work_off(second)
 
-    assert world.called == [("a", 1), ("a", 2)]
+    assert world.called_places == [("a", 1), ("a", 2)]
     assert world.effects() == [("a", 1), ("a", 2)]
     return first
 
@@ -79,7 +79,7 @@ def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None
     """W7, W8: a worker dies; the inbox has the message just if its effect is there, and another worker ends it."""
     world.send("a", "a")
 
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKill):
         world.worker(kind=kind, failpoint=failing_at(step)).lane.step()
     assert [seq for _, seq in world.effects()] == list(range(1, world.positions().get("a", 0) + 1))
     world.work_off(world.worker(kind=kind))
@@ -93,7 +93,7 @@ def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None
 def test_w7_what_was_committed_and_not_deleted_is_only_deleted(world: World, step: str) -> None:
     dies_anywhere(world, MessageProcessor, step)
 
-    assert world.called == [("a", 1), ("a", 2)]
+    assert world.called_places == [("a", 1), ("a", 2)]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: Worl
     if step == "before_commit":
         world.says["a", 1].insert(0, None)
 
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKill):
         world.worker(failpoint=failing_at(step)).lane.step()
     world.work_off(world.worker())
 
     assert world.exceptions() == {("a", 1): ("dead", "never")}
     assert (places(world.dead()), world.effects()) == ([("a", 1)], [("a", 2)])
-    assert world.called.count(("a", 1)) == (2 if step == "before_commit" else 1)
+    assert world.called_places.count(("a", 1)) == (2 if step == "before_commit" else 1)
 
 
 def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_brought_back(world: World) -> None:
@@ -137,7 +137,7 @@ def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_br
     world.send("a", "a", "a")
     world.work_off(world.worker(), until=[("a", 2), ("a", 3)])
     for _ in range(MAX_ATTEMPTS):
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKill):
             world.worker(failpoint=failing_at("in_transaction")).lane.step()
         world.simulator.advance(TIMEOUT_SECONDS)
 
@@ -185,8 +185,8 @@ def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared:
     ends = both_hold_the_message(shared, slow_clock=None)
 
     assert ends == [Abandon(), Delete()]
-    assert (shared.called, shared.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
-    assert places(shared.left()) == [("a", 2)]
+    assert (shared.called_places, shared.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
+    assert places(shared.bodies_left()) == [("a", 2)]
 
 
 def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(shared: World) -> None:
@@ -194,8 +194,8 @@ def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(s
     ends = both_hold_the_message(shared, slow_clock=VirtualClock(shared.clock.now_us()))
 
     assert ends == [Delete(), Delete()]
-    assert (shared.called, shared.effects()) == ([("a", 1)], [("a", 1)])
-    assert places(shared.left()) == [("a", 2)]
+    assert (shared.called_places, shared.effects()) == ([("a", 1)], [("a", 1)])
+    assert places(shared.bodies_left()) == [("a", 2)]
 
 
 def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(world: World) -> None:

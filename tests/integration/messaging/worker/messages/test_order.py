@@ -15,7 +15,7 @@ from sluice.declaration import metrics
 from sluice.messaging.handlers import Ack, Reject, Retry
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processing.processor import MessageProcessor
-from tests.support.messaging.broken_workers import DeletesFailed
+from tests.support.messaging.broken_workers import DeletesFailedMessages
 from tests.support.messaging.world import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
 
 GOOD = json.loads(envelope("a", 2).body)
@@ -30,7 +30,7 @@ def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
     world.work_off(worker)
 
     assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2), ("a", 3)]
-    assert [place for place in world.called if place[0] == "a"] == [*[("a", 1)] * 3, ("a", 2), ("a", 3)]
+    assert [place for place in world.called_places if place[0] == "a"] == [*[("a", 1)] * 3, ("a", 2), ("a", 3)]
     assert len(worker.line.calls("DeleteMessage")) == 4
 
 
@@ -40,7 +40,7 @@ def test_w1_nothing_is_handled_before_what_failed_in_front_of_it(world: World) -
 
 def test_w1_a_worker_that_goes_on_behind_a_failure_is_caught(world: World) -> None:
     with pytest.raises(AssertionError):
-        later_waits_for_earlier(world, DeletesFailed)
+        later_waits_for_earlier(world, DeletesFailedMessages)
 
 
 def test_w2_w3_a_group_comes_again_when_its_delay_is_over_and_not_before(world: World) -> None:
@@ -49,7 +49,7 @@ def test_w2_w3_a_group_comes_again_when_its_delay_is_over_and_not_before(world: 
 
     world.work_off(world.worker())
 
-    assert world.called == [("a", 1), ("b", 1), ("b", 2), ("a", 1), ("a", 2)]
+    assert world.called_places == [("a", 1), ("b", 1), ("b", 2), ("a", 1), ("a", 2)]
     times = {(call.place, call.attempt): call.time for call in world.calls}
     assert 40 <= times[("a", 1), 2] - times[("a", 1), 1] <= 40 + POLL_SECONDS
     assert times[("b", 2), 1] - times[("a", 1), 1] < 1
@@ -113,7 +113,7 @@ def test_w5_what_cannot_be_read_is_poison_and_its_group_waits_for_its_end(world:
 
     world.work_off(world.worker())
 
-    assert world.called == [("a", 1), ("a", 3)]
+    assert world.called_places == [("a", 1), ("a", 3)]
     assert world.effects() == [("a", 1), ("a", 3)]
     assert dead_before == [[body]]
 
@@ -162,5 +162,5 @@ def test_g3_a_new_groups_first_message_that_comes_last_is_handled(engine: Engine
     assert seen["parked_groups" if parks else "open_exceptions"] == 1
     assert world.effects() == (in_order if parks else [*in_order[1:], in_order[0]])
     assert [call.is_late for call in world.calls if call.place == in_order[0]] == [not parks]
-    assert (world.dead(), world.left(), world.parked()) == ([], [], [])
+    assert (world.dead(), world.bodies_left(), world.parked_places()) == ([], [], [])
     assert world.inbox.counts(engine)["open_exceptions"] == 0

@@ -27,9 +27,9 @@ def test_what_was_sent_is_done_once_and_in_order(world_anywhere: World) -> None:
     world.work_off(world.worker())
 
     assert sorted(world.effects()) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
-    assert world.called == world.effects()
+    assert world.called_places == world.effects()
     assert world.positions() == {"a": 3, "b": 2}
-    assert (world.left(), world.dead(), world.exceptions()) == ([], [], {})
+    assert (world.bodies_left(), world.dead(), world.exceptions()) == ([], [], {})
 
 
 @pytest.mark.parametrize(("delay_seconds", "waited"), [(0, 0), (7, 7), (2.5, 3), (100, 100)])
@@ -107,7 +107,7 @@ def test_what_commits_by_itself_has_failed(world: World) -> None:
 
     world.work_off(world.worker())
 
-    assert (world.called, world.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
+    assert (world.called_places, world.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
     assert (world.dead(), world.exceptions()) == ([], {})
 
 
@@ -119,7 +119,7 @@ def test_what_is_rejected_is_not_tried_again_and_is_in_the_dlq(world: World, res
 
     world.work_off(worker)
 
-    assert world.called == [("a", 1), ("a", 2)]
+    assert world.called_places == [("a", 1), ("a", 2)]
     assert world.exceptions() == {("a", 1): ("dead", "no such customer")}
     assert (places(world.dead()), world.effects()) == ([("a", 1)], [("a", 2)])
     assert len(worker.line.calls("ReceiveMessage")) == MAX_ATTEMPTS + 1
@@ -156,7 +156,7 @@ def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World
 
     world.work_off(worker)
 
-    assert (world.called, world.effects()) == ([("a", 1)] * 2, [("a", 1)])
+    assert (world.called_places, world.effects()) == ([("a", 1)] * 2, [("a", 1)])
 
 
 def test_d13_what_was_brought_back_and_rejected_again_is_in_the_dlq_again(world: World) -> None:
@@ -168,7 +168,7 @@ def test_d13_what_was_brought_back_and_rejected_again_is_in_the_dlq_again(world:
 
     world.work_off(worker)
 
-    assert (len(world.called), places(world.dead())) == (2, [("a", 1)])
+    assert (len(world.called_places), places(world.dead())) == (2, [("a", 1)])
     assert world.exceptions() == {("a", 1): ("dead", "second")}
 
 
@@ -177,7 +177,7 @@ def test_a_type_without_a_handler_is_rejected(world: World) -> None:
 
     world.work_off(world.worker(handlers=Handlers({"order.paid": world.handlers.find("x")})))  # type: ignore[dict-item]
 
-    assert world.called == []
+    assert world.called_places == []
     reason = "there is no handler for 'order.placed'; add one, or one for '*'"
     assert world.exceptions() == {("a", 1): ("dead", reason)}
     assert places(world.dead()) == [("a", 1)]
@@ -194,7 +194,7 @@ def test_a_type_that_is_not_the_consumers_is_counted_and_what_is_missing_behind_
     world.work_off(worker)
 
     counted = worker.tally.take()
-    assert world.called == [("a", 2)]
+    assert world.called_places == [("a", 2)]
     assert (counted["InboxHandled"], counted["InboxPassedOver"], counted["InboxDead"]) == (3, 2, 1)
     assert {place: state for place, (state, _) in world.exceptions().items()} == {("a", 3): "gap", ("a", 5): "dead"}
     assert places(world.dead()) == [("a", 5)]
@@ -225,7 +225,7 @@ def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> 
     assert world.effects() == [("a", 1), ("a", 4)]
     assert world.positions() == {"a": 4}
     assert world.exceptions() == {("a", 2): ("skipped", "tombstone")}
-    assert (world.left(), world.dead()) == ([], [])
+    assert (world.bodies_left(), world.dead()) == ([], [])
 
 
 def test_what_only_the_commit_brings_to_light_is_the_handlers_failure(on_postgres: Engine) -> None:
@@ -270,7 +270,7 @@ def impatient(database_folder: Path) -> Iterator[Engine]:
     made = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
 
     @event.listens_for(made, "connect")
-    def connected(connection: Any, _: Any) -> None:
+    def set_timeout(connection: Any, _: Any) -> None:
         connection.execute("PRAGMA busy_timeout = 0").close()
 
     create_tables(made)
@@ -296,7 +296,7 @@ def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(impatient: Engin
 
     assert ended == Delete()
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1)]
-    assert (len(worker.wait.waits), world.effects(), world.left()) == (5, [("a", 1)], [])
+    assert (len(worker.wait.waits), world.effects(), world.bodies_left()) == (5, [("a", 1)], [])
 
 
 def test_a_database_that_is_away_for_longer_than_the_message_is_held_loses_it_untouched(

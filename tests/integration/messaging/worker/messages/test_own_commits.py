@@ -113,11 +113,11 @@ def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine
     world.says["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
     world.work_off(world.worker())
 
-    effects, calls = world.effects(), world.called.count(("a", 1))
+    effects, calls = world.effects(), world.called_places.count(("a", 1))
     state, reason = world.exceptions()["a", 1]
     assert effects.count(("a", 1)) <= 1
     assert (effects.count(("a", 2)), effects.count(("b", 1))) == (1, 1)
-    assert (state, places(world.dead()), world.left()) == ("dead", [("a", 1)], [])
+    assert (state, places(world.dead()), world.bodies_left()) == ("dead", [("a", 1)], [])
     if effects.count(("a", 1)):
         assert (calls, reason) == (1, TransactionEnded.COMMITTED)
 
@@ -131,8 +131,8 @@ def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: 
         worker.drainer.step()
         world.simulator.advance(301)
 
-    effects, calls = world.effects().count(("a", 2)), world.called.count(("a", 2))
-    assert (effects <= 1, world.parked()) == (True, [("a", 2)])
+    effects, calls = world.effects().count(("a", 2)), world.called_places.count(("a", 2))
+    assert (effects <= 1, world.parked_places()) == (True, [("a", 2)])
     if effects:
         assert calls == 1
 

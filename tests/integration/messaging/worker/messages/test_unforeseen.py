@@ -6,7 +6,7 @@ from sqlalchemy.exc import OperationalError
 
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.worker.processing.processor import Abandon
-from tests.support.messaging.faulty_calls import Killed, failing_at
+from tests.support.messaging.faulty_calls import ProcessKill, failing_at
 from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
 
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
@@ -18,7 +18,7 @@ def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(eng
     world = World(engine, policy=policy)
     world.send("a", "a")
     for _ in range(MAX_ATTEMPTS):
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKill):
             world.worker(failpoint=failing_at("before_commit")).lane.step()
         world.simulator.advance(TIMEOUT_SECONDS + 1)
     worker = world.worker()
@@ -32,7 +32,7 @@ def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(eng
 
     assert before == ([] if policy.parks_gaps else [("a", 2)])
     assert world.effects() == ([("a", 1), ("a", 2)] if policy.parks_gaps else [("a", 2), ("a", 1)])
-    assert (world.left(), world.dead(), world.parked()) == ([], [], [])
+    assert (world.bodies_left(), world.dead(), world.parked_places()) == ([], [], [])
 
 
 def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) -> None:
@@ -50,7 +50,7 @@ def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) 
 
     assert (ended, received) == (Abandon(), 1)
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
-    assert (world.left(), world.dead()) == ([], [])
+    assert (world.bodies_left(), world.dead()) == ([], [])
 
 
 def _rename(engine: Engine, name: str, to: str) -> None:
@@ -71,4 +71,4 @@ def test_a_parked_message_that_fails_elsewhere_holds_up_no_other_group(engine: E
 
     assert world.effects() == [("a", 1), ("b", 1), ("b", 2)]
     assert [call.attempt for call in world.calls if call.place == ("a", 2)] == list(range(1, MAX_ATTEMPTS + 1))
-    assert world.parked() == [("a", 2)]
+    assert world.parked_places() == [("a", 2)]

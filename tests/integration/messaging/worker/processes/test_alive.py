@@ -51,14 +51,14 @@ def frozen_killed_and_ended(start: Callable[[], MessagingProcess], path: Path) -
     with start() as process:
         await_check(path, 0, "is alive, its last sign of life is ")
         process.send(signal.SIGKILL)
-        assert process.ended() == -signal.SIGKILL
+        assert process.wait_for_exit() == -signal.SIGKILL
         await_check(path, 2, "gave no sign of life for ", "--within", "1")
 
 
 def test_a_worker_that_is_frozen_or_killed_fails_the_check(
     on_file: Engine, emulated: localstack.Running, path: Path, tmp_path: Path
 ) -> None:
-    with worker_processes.opened(on_file, emulated, tmp_path, worker_processes.consumer()) as worker_fleet:
+    with worker_processes.open_fleet(on_file, emulated, tmp_path, worker_processes.consumer()) as worker_fleet:
         frozen_killed_and_ended(lambda: worker_fleet.worker(SLUICE_ALIVE_FILE=str(path)), path)
 
 
@@ -69,7 +69,7 @@ def test_a_relay_that_is_frozen_or_killed_fails_the_check(path: Path, tmp_path: 
 
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     with relay_process(tmp_path, "--alive", str(tmp_path / "nowhere" / "alive")) as process:
-        assert process.ended() == 3
+        assert process.wait_for_exit() == 3
         assert process.log.splitlines() == [
             f"sluice: cannot write to the alive file '{tmp_path}/nowhere/alive' (No such file or directory); change"
             " --alive, for instance to /dev/shm/alive"

@@ -23,7 +23,7 @@ SQLITE, POSTGRES = "sqlite", "postgresql"
 def worker_fleet(engine: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
     """Yield a worker_fleet with one consumer that sets aside what comes behind a dead message."""
     parking = consumer(poison=Poison.PARK, gaps=Gaps.HALT)
-    with worker_processes.opened(engine, emulated, tmp_path, parking) as made:
+    with worker_processes.open_fleet(engine, emulated, tmp_path, parking) as made:
         yield made
 
 
@@ -32,9 +32,9 @@ _WITH_A_FAILURE = ("before_release", "after_death", "after_park")
 _WITH_WHAT_WAS_SET_ASIDE = ("in_drain", "before_drain_commit", "after_drain_commit")
 
 
-def _killed_before(worker_fleet: WorkerFleet, failpoint: str) -> None:
+def _kill_before(worker_fleet: WorkerFleet, failpoint: str) -> None:
     with worker_fleet.worker("--lanes", "1", failpoint=failpoint) as killed:
-        assert killed.ended() == -signal.SIGKILL, killed.log
+        assert killed.wait_for_exit() == -signal.SIGKILL, killed.log
 
 
 def test_there_is_no_place_nobody_dies_at() -> None:
@@ -47,17 +47,17 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet
     fixed = worker_fleet.folder / "fixed"
     worker_fleet.publish({f"plain-{number}": [{}, {}] for number in range(len(_WITH_A_MESSAGE))})
     for failpoint in _WITH_A_MESSAGE:
-        _killed_before(worker_fleet, failpoint)
+        _kill_before(worker_fleet, failpoint)
 
     poisoned = [{}, {"needs": str(fixed)}, {}]
     worker_fleet.publish({"retried": [{"retries": 1}, {}], "poisoned": poisoned, "gapped": [{}, None, {}, {}]})
     for failpoint in _WITH_A_FAILURE:
-        _killed_before(worker_fleet, failpoint)
+        _kill_before(worker_fleet, failpoint)
     with worker_fleet.worker() as worker:
         worker_fleet.await_counts(worker_fleet.urls["billing"], (0, 0, 0))
         worker.stop()
 
-    assert worker_fleet.effects() == worker_fleet.expected() | {"poisoned": [1], "gapped": [1]}
+    assert worker_fleet.effects() == worker_fleet.expected_numbers() | {"poisoned": [1], "gapped": [1]}
     assert worker_fleet.counts(worker_fleet.dead_letter_urls["billing"]) == (1, 0, 0)
 
     fixed.touch()
@@ -65,7 +65,7 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet
     worker_fleet.publish_what_is_missing()
     worker_fleet.end_groups()
     for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
-        _killed_before(worker_fleet, failpoint)
+        _kill_before(worker_fleet, failpoint)
     with worker_fleet.worker() as worker:
         worker_fleet.finish(worker)
 

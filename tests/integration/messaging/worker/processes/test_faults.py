@@ -21,13 +21,13 @@ from tests.support.processes.worker_processes import DatabaseLine, WorkerFleet, 
 
 @pytest.fixture
 def worker_fleet(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
-    with worker_processes.opened(on_file, emulated, tmp_path, consumer()) as made:
+    with worker_processes.open_fleet(on_file, emulated, tmp_path, consumer()) as made:
         yield made
 
 
 @pytest.fixture
 def on_server(on_postgres: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
-    with worker_processes.opened(on_postgres, emulated, tmp_path, consumer()) as made:
+    with worker_processes.open_fleet(on_postgres, emulated, tmp_path, consumer()) as made:
         yield made
 
 
@@ -83,7 +83,7 @@ def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
 ) -> None:
     """Postgres ends the transaction after as long as a handler may take: ten visibility timeouts: L7."""
     quick = consumer(visibility_timeout_seconds=2, stop_timeout_seconds=1)
-    with worker_processes.opened(on_postgres, emulated, tmp_path, quick) as worker_fleet:
+    with worker_processes.open_fleet(on_postgres, emulated, tmp_path, quick) as worker_fleet:
         gate = worker_fleet.gate("gate")
         worker_fleet.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
         with worker_fleet.worker() as frozen:
@@ -100,7 +100,7 @@ def test_a_restart_of_the_database_uses_up_no_attempt(
 ) -> None:
     engine = engines.engine(private_postgres.get_uri())
     patient = consumer(visibility_timeout_seconds=300)
-    with worker_processes.opened(engine, emulated, tmp_path, patient) as worker_fleet:
+    with worker_processes.open_fleet(engine, emulated, tmp_path, patient) as worker_fleet:
         gate = worker_fleet.gate("gate")
         groups = [f"group-{number}" for number in range(4)]
         worker_fleet.publish({group: [{}, {}] for group in groups} | {"busy": [{"gate": str(gate.path)}, {}]})
@@ -131,7 +131,7 @@ def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_serve
             eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="a statement to be asked")
             worker.send(signal.SIGTERM)
             invoked_us = clock.monotonic()
-            assert worker.ended() == 0
+            assert worker.wait_for_exit() == 0
             took_seconds = clock.monotonic() - invoked_us
     with on_server.worker() as other:
         on_server.finish(other)
@@ -170,7 +170,7 @@ def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
 def test_w16_two_consumers_in_one_database_do_everything_once_each(
     on_postgres: Engine, emulated: localstack.Running, tmp_path: Path
 ) -> None:
-    with worker_processes.opened(
+    with worker_processes.open_fleet(
         on_postgres, emulated, tmp_path, consumer("billing"), consumer("shipping")
     ) as worker_fleet:
         worker_fleet.publish({f"group-{number}": [{}, {"retries": 1}, {}] for number in range(4)})
@@ -182,9 +182,9 @@ def test_w16_two_consumers_in_one_database_do_everything_once_each(
         assert worker_fleet.findings() == {}
 
 
-def _logged_before_the_end(worker_fleet: WorkerFleet, *options: str) -> tuple[int, str]:
+def _exit_code_and_log(worker_fleet: WorkerFleet, *options: str) -> tuple[int, str]:
     with worker_fleet.worker(*options) as worker:
-        code = worker.ended()
+        code = worker.wait_for_exit()
     return code, worker.log
 
 
@@ -197,40 +197,40 @@ def test_a_worker_that_cannot_work_says_why_in_one_line(worker_fleet: WorkerFlee
     name = naming.queue_name(worker_fleet.environment, worker_fleet.environment.consumers[0])
     url = worker_fleet.urls["billing"]
 
-    assert _logged_before_the_end(worker_fleet, "--handlers", "no.such.module") == (
+    assert _exit_code_and_log(worker_fleet, "--handlers", "no.such.module") == (
         3,
         "sluice: handlers are 'no.such.module', and there is no such module; put it on the Python path, or correct"
         " Consumer.handlers in the declaration\n",
     )
-    assert _logged_before_the_end(worker_fleet, "--consumer", "nobody") == (
+    assert _exit_code_and_log(worker_fleet, "--consumer", "nobody") == (
         3,
         f"sluice: consumer is 'nobody', and environment '{worker_fleet.environment.name}' has billing; correct"
         " --consumer, or declare it\n",
     )
-    assert _logged_before_the_end(worker_fleet, "--dsn", absent) == (
+    assert _exit_code_and_log(worker_fleet, "--dsn", absent) == (
         3,
         f"sluice: database {tmp_path / 'absent.db'} does not exist; correct --dsn, or create it with `sluice"
         " schema apply inbox`\n",
     )
-    assert _logged_before_the_end(worker_fleet, "--dsn", str(empty.url)) == (
+    assert _exit_code_and_log(worker_fleet, "--dsn", str(empty.url)) == (
         2,
         "sluice: the inbox's tables are not in this database; create them with `sluice schema apply inbox`\n",
     )
     worker_fleet.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
-    assert _logged_before_the_end(worker_fleet) == (
+    assert _exit_code_and_log(worker_fleet) == (
         3,
         f"sluice: queue {url} is not what its worker needs: the queue's VisibilityTimeout is 7, allowed is"
         " visibility_timeout_seconds (5), by which its workers hold a message; deploy the environment's stacks,"
         " or declare it so\n",
     )
     worker_fleet.sqs.delete_queue(QueueUrl=worker_fleet.urls.pop("billing"))
-    assert _logged_before_the_end(worker_fleet) == (
+    assert _exit_code_and_log(worker_fleet) == (
         2,
         f"sluice: queue {name} is not at {worker_fleet.emulated.endpoint_url}; deploy the environment's stacks there,"
         f" or"
         " correct --env or --endpoint-url\n",
     )
-    assert _logged_before_the_end(worker_fleet, "--endpoint-url", "http://127.0.0.1:1") == (
+    assert _exit_code_and_log(worker_fleet, "--endpoint-url", "http://127.0.0.1:1") == (
         2,
         "sluice: the queue does not answer (EndpointConnectionError: Could not connect to the endpoint URL:"
         ' "http://127.0.0.1:1/"); look at --endpoint-url\n',

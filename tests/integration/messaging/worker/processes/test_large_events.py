@@ -66,7 +66,7 @@ class LargeEvents:
             log=self._folder / "process.log",
             declared=self._environment,
         ) as process:
-            return process.ended()
+            return process.wait_for_exit()
 
     def relay(self) -> int:
         return self.run("relay", "--topic-arn", self.deployed.topic_arn, "--until-empty")
@@ -78,7 +78,7 @@ class LargeEvents:
         with engines.reading(self._engine) as connection:
             return [tuple(row) for row in connection.execute(select(*columns))]
 
-    def left(self) -> int:
+    def messages_left(self) -> int:
         """Return how many messages are in the queue and its DLQ, in flight or not."""
         names = [f"ApproximateNumberOfMessages{suffix}" for suffix in ("", "NotVisible")]
         urls = (self.deployed.queues["billing"], self.deployed.dead_letter_queues["billing"])
@@ -97,4 +97,4 @@ def test_an_event_of_1_mib_goes_from_its_commit_to_its_effect(engine: Engine, tm
         assert codes == [0, 0]
         assert large.rows(Digest.group, Digest.seq, Digest.text) == [("a", 1, digest(event.data))]
         assert large.rows(inbox_tables.groups.c.group_id, inbox_tables.groups.c.last_seq) == [("a", 1)]
-        assert large.left() == 0
+        assert large.messages_left() == 0

@@ -63,7 +63,7 @@ class _Database:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    return Authority.made(tmp_path / "authority")
+    return Authority.make(tmp_path / "authority")
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def owner(private_postgres: Any) -> Iterator[Engine]:
 
 @pytest.fixture
 def fleet(owner: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
-    with worker_processes.opened(owner, emulated, tmp_path, consumer()) as made:
+    with worker_processes.open_fleet(owner, emulated, tmp_path, consumer()) as made:
         yield made
 
 
@@ -137,7 +137,7 @@ def test_a_rotation_stops_nothing_loses_nothing_and_doubles_nothing(
 
     assert fleet.effects() == {group: list(range(1, 13)) for group in _GROUPS}
     for process in (worker, relay):
-        assert len(process.logged("the database's credentials have changed")) == 2
+        assert len(process.log_entries("the database's credentials have changed")) == 2
         assert "first" not in process.log
         assert "third" not in process.log
 
@@ -159,12 +159,12 @@ def test_a_server_that_cannot_be_verified_is_refused_at_once_in_one_line(
     is_trusted: bool,  # noqa: FBT001 (a parameter of the test)
     message: str,
 ) -> None:
-    other = authority if is_trusted else Authority.made(tmp_path / "other")
+    other = authority if is_trusted else Authority.make(tmp_path / "other")
     with TlsPostgres(database.owner, authority.certify(host)) as line:
         variables = database.variables(line.port, other)
         for command in (["schema", "apply", "--wait", "600"], ["relay"], ["worker", "--consumer", "billing"]):
             with fleet.command(*command, **variables) as refused:
-                assert refused.ended() == 2, command
+                assert refused.wait_for_exit() == 2, command
                 last = refused.log.splitlines()[-1]
             assert last.startswith("sluice: the database does not do it (connection failed: "), last
             assert message in last, last

@@ -19,7 +19,7 @@ from examples.services.models import Base
 from sluice.clock import SystemClock, eventually
 from sluice.history.events import Kind
 from tests.support.declaration import environment
-from tests.support.endpoints.capturing_server import Captured, Reply, capturing
+from tests.support.endpoints.capturing_server import CapturedRequest, Reply, capturing
 from tests.support.endpoints.tcp_proxy import TcpProxy
 from tests.support.processes import worker_processes
 from tests.support.processes.messaging_process import PATIENCE_SECONDS
@@ -33,7 +33,7 @@ LONG_SECONDS = 300
 def worker_fleet(on_file: Engine, emulated: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
     """Yield a worker_fleet with one consumer whose messages come again when they are given back, and not before."""
     patient = consumer(visibility_timeout_seconds=LONG_SECONDS, stop_timeout_seconds=6)
-    with worker_processes.opened(on_file, emulated, tmp_path, patient) as made:
+    with worker_processes.open_fleet(on_file, emulated, tmp_path, patient) as made:
         yield made
 
 
@@ -53,13 +53,13 @@ def test_s1_what_is_in_hand_is_finished_before_the_end(worker_fleet: WorkerFleet
         worker.await_logged("stopping")
         worker.send(number)
         gate.open()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
 
     _assert_nothing_in_flight(worker_fleet)
     done = worker_fleet.effects()["busy"]
     assert done in ([1], [1, 2])  # the second is for a poll that is still open, if one is
     assert worker_fleet.counts(worker_fleet.urls["billing"]) == (2 - len(done), 0, 0)
-    assert worker.logged("stopped")[0]["unfinished"] == 0
+    assert worker.log_entries("stopped")[0]["unfinished"] == 0
 
 
 def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(worker_fleet: WorkerFleet) -> None:
@@ -71,7 +71,7 @@ def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(worker_fleet: WorkerFl
         worker.send(signal.SIGTERM)
         worker.await_logged("stopping")
         worker_fleet.publish({"late": [{}]})
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
 
     _assert_nothing_in_flight(worker_fleet)
     assert worker_fleet.effects() == {"early": [1], "late": [1]}
@@ -87,11 +87,11 @@ def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(worker_fl
         gate.await_reached()
         worker.send(signal.SIGTERM)
         invoked_us = clock.monotonic()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
         took_seconds = clock.monotonic() - invoked_us
 
     assert took_seconds < 6
-    assert worker.logged("stopped")[0]["unfinished"] == 1
+    assert worker.log_entries("stopped")[0]["unfinished"] == 1
     _assert_nothing_in_flight(worker_fleet)
     with worker_fleet.worker() as successor:
         worker_fleet.finish(successor)
@@ -123,7 +123,7 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
 ) -> None:
     """`sluice worker` as process 1 is started: no shell, by its variables; with the declared consumer."""
     Base.metadata.create_all(on_file)
-    with worker_processes.opened(on_file, emulated, tmp_path, environment=environment("local")) as worker_fleet:
+    with worker_processes.open_fleet(on_file, emulated, tmp_path, environment=environment("local")) as worker_fleet:
         variables = {"SLUICE_ENV": "local", "SLUICE_CONSUMER": "audit", "SLUICE_DSN": str(on_file.url)}
         log = tmp_path / "worker.log"
         with (
@@ -164,12 +164,12 @@ def test_s6_a_signal_before_it_works_ends_it_with_0_too(worker_fleet: WorkerFlee
         eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the queue to be looked at")
         worker.send(signal.SIGTERM)
         line.let_go()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
 
-    assert worker.logged("stopped")[0]["unfinished"] == 0
+    assert worker.log_entries("stopped")[0]["unfinished"] == 0
 
 
-def _protected(request: Captured) -> Reply:
+def _grant_protection(request: CapturedRequest) -> Reply:
     """Grant what an ECS agent is asked for."""
     return Reply(body=b'{"protection": %b}' % request.body)
 
@@ -177,14 +177,14 @@ def _protected(request: Captured) -> Reply:
 def test_s7_the_task_is_protected_while_it_works_and_not_afterwards(worker_fleet: WorkerFleet) -> None:
     gate = worker_fleet.gate("gate")
     worker_fleet.publish({"busy": [{"gate": str(gate.path)}]})
-    with capturing(_protected) as agent, worker_fleet.worker(ECS_AGENT_URI=agent.url) as worker:
+    with capturing(_grant_protection) as agent, worker_fleet.worker(ECS_AGENT_URI=agent.url) as worker:
         gate.await_reached()
         eventually(
             lambda: len(agent.captured) == 1, timeout_seconds=PATIENCE_SECONDS, describe="protection to be asked for"
         )
         worker.send(signal.SIGTERM)
         gate.open()
-        assert worker.ended() == 0
+        assert worker.wait_for_exit() == 0
 
     assert {request.path for request in agent.captured} == {"/task-protection/v1/state"}
     assert [json.loads(request.body) for request in agent.captured] == [

@@ -33,7 +33,7 @@ def test_a_worker_needs_a_consumer_a_queue_a_database_and_handlers(on_file: Engi
     worker = build_worker(consumer, queue=queue, database=on_file, handlers=Handlers({ANY: handle}))
     worker.run()
 
-    assert (handled, world.left(), world.positions()) == ([("a", 1)], [], {"a": 1})
+    assert (handled, world.bodies_left(), world.positions()) == ([("a", 1)], [], {"a": 1})
 
 
 def test_urls_are_enough_and_calls_that_renew_do_not_wait_as_long_as_polls(tmp_path: Path) -> None:

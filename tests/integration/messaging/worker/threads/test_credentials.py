@@ -60,7 +60,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
         running(world.worker(poll_seconds=0)) as worker,
         pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"),
     ):
-        worker.ended()
+        worker.wait_for_end()
     join_threads()
     world.engine = second
     world.work_off(world.worker(poll_seconds=0), steps_max=100_000)

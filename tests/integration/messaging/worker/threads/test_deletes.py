@@ -20,14 +20,14 @@ from tests.support.messaging.world import Hands, Line, World, places
 BATCH, SINGLE = "DeleteMessageBatch", "DeleteMessage"
 
 
-def handed_over(world: World, *groups: str, **options: Any) -> Hands:
+def hand_over(world: World, *groups: str, **options: Any) -> Hands:
     """Return a worker that has handled a message of each group; nothing is deleted yet."""
     worker = world.worker(poll_seconds=0, **options)
     world.send(*groups)
     worker.deleter.begin()
     for _ in groups:
         worker.lane.step()
-    assert (len(world.effects()), len(world.left())) == (len(groups), len(groups))
+    assert (len(world.effects()), len(world.bodies_left())) == (len(groups), len(groups))
     return worker
 
 
@@ -39,36 +39,36 @@ def handle_of(world: World, group: str) -> str:
 
 
 def test_w6_what_several_lanes_have_done_is_deleted_in_one_call(world: World) -> None:
-    worker = handed_over(world, "a", "b", "c")
+    worker = hand_over(world, "a", "b", "c")
 
     worker.deleter.step()
 
     assert [len(call["Entries"]) for call in worker.line.calls(BATCH)] == [3]
-    assert (world.left(), worker.line.calls(SINGLE)) == ([], [])
+    assert (world.bodies_left(), worker.line.calls(SINGLE)) == ([], [])
 
 
 def test_w6_a_call_deletes_ten_at_most(world: World) -> None:
-    worker = handed_over(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
+    worker = hand_over(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
 
     worker.deleter.step()
     worker.deleter.step()
 
     assert [len(call["Entries"]) for call in worker.line.calls(BATCH)] == [DELETED_MAX]
-    assert (world.left(), len(worker.line.calls(SINGLE))) == ([], 1)
+    assert (world.bodies_left(), len(worker.line.calls(SINGLE))) == ([], 1)
 
 
 def test_w1_nothing_of_a_group_comes_before_the_delete_is_through(world: World) -> None:
     """The lane goes on with other groups; SQS keeps this one locked."""
-    worker = handed_over(world, "a", "b")
+    worker = hand_over(world, "a", "b")
     world.send("a", "c")
 
     while worker.lane.step():
         pass
-    before = list(world.called)
+    before = list(world.called_places)
     worker.deleter.step()
     worker.lane.step()
 
-    assert (before, world.called[len(before) :]) == ([("a", 1), ("b", 1), ("c", 1)], [("a", 2)])
+    assert (before, world.called_places[len(before) :]) == ([("a", 1), ("b", 1), ("c", 1)], [("a", 2)])
 
 
 def one_entry_fails(world: World, worker: Hands) -> None:
@@ -78,18 +78,18 @@ def one_entry_fails(world: World, worker: Hands) -> None:
 
     worker.deleter.step()
 
-    assert world.left() == []
+    assert world.bodies_left() == []
     assert [call["ReceiptHandle"] for call in worker.line.calls(SINGLE)] == list(fault.failed)
     assert worker.tally.take()[metrics.NOT_DELETED] == 0
 
 
 def test_w6_an_entry_that_failed_alone_is_tried_again_alone(world: World) -> None:
-    one_entry_fails(world, handed_over(world, "a", "b", "c"))
+    one_entry_fails(world, hand_over(world, "a", "b", "c"))
 
 
 def test_w6_a_worker_that_takes_a_batch_as_a_whole_is_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """W6, negative control: HTTP 200 can hold failures."""
-    worker = handed_over(world, "a", "b", "c")
+    worker = hand_over(world, "a", "b", "c")
     monkeypatch.setattr(worker.deleter, "__class__", TakesABatchAsAWhole)
 
     with pytest.raises(AssertionError):
@@ -97,13 +97,13 @@ def test_w6_a_worker_that_takes_a_batch_as_a_whole_is_caught(world: World, monke
 
 
 def test_w6_an_entry_whose_handle_is_worthless_is_reported_and_not_tried_again(world: World) -> None:
-    worker = handed_over(world, "a", "b", "c")
+    worker = hand_over(world, "a", "b", "c")
     fault = Fault(operation=BATCH, failed={handle_of(world, "b"): ("ReceiptHandleIsInvalid", True)})
     worker.line.faults = [fault]
 
     worker.deleter.step()
 
-    assert (places(world.left()), worker.line.calls(SINGLE)) == ([("b", 1)], [])
+    assert (places(world.bodies_left()), worker.line.calls(SINGLE)) == ([("b", 1)], [])
     assert worker.tally.take()[metrics.NOT_DELETED] == 1
     world.work_off(world.worker())
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
@@ -111,33 +111,33 @@ def test_w6_an_entry_whose_handle_is_worthless_is_reported_and_not_tried_again(w
 
 def test_w6_messages_whose_batch_is_refused_as_a_whole_are_deleted_one_by_one(world: World) -> None:
     """The refusal is for one of the handles, and does not say which."""
-    worker = handed_over(world, "a", "b", "c")
+    worker = hand_over(world, "a", "b", "c")
     lost = Fault(operation=SINGLE, refused="InvalidParameterValue")
     worker.line.faults = [Fault(operation=BATCH, refused="InvalidParameterValue"), lost]
 
     worker.deleter.step()
 
-    assert (places(world.left()), len(worker.line.calls(SINGLE))) == ([("a", 1)], 3)
+    assert (places(world.bodies_left()), len(worker.line.calls(SINGLE))) == ([("a", 1)], 3)
     assert worker.tally.take()[metrics.NOT_DELETED] == 1
 
 
 def test_w6_a_queue_that_goes_away_meanwhile_is_not_asked_for_the_rest(world: World) -> None:
-    worker = handed_over(world, "a", "b", "c")
+    worker = hand_over(world, "a", "b", "c")
     worker.line.faults = [Fault(operation=BATCH, refused="InvalidParameterValue"), Fault(unreachable=True)]
 
     worker.deleter.step()
 
-    assert (len(worker.line.calls(SINGLE)), len(worker.line.calls(BATCH)), world.left()) == (1, 2, [])
+    assert (len(worker.line.calls(SINGLE)), len(worker.line.calls(BATCH)), world.bodies_left()) == (1, 2, [])
 
 
 def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> None:
-    worker = handed_over(world, "a", "b")
+    worker = hand_over(world, "a", "b")
     worker.line.faults = [Fault(operation=BATCH, unreachable=True), Fault(operation=BATCH, lost=True)]
 
     worker.deleter.step()
 
     assert [len(call["Entries"]) for call in worker.line.calls(BATCH)] == [2, 2, 2]
-    assert world.left() == []
+    assert world.bodies_left() == []
     assert len(worker.wait.waits) == 2
 
 
@@ -145,11 +145,11 @@ def test_a_delete_nobody_answers_holds_others_up_for_no_longer_than_a_renewal(wo
     """By the client of the polls it would for half a minute, and what waits behind it is not extended."""
     prompt, line = world.simulator.client("sqs"), Line()
     line.attach(prompt)
-    worker = handed_over(world, "a", "b", renewals=Queue(prompt, world.url))
+    worker = hand_over(world, "a", "b", renewals=Queue(prompt, world.url))
 
     worker.deleter.step()
 
-    assert (len(line.calls(BATCH)), worker.line.calls(BATCH), world.left()) == (1, [], [])
+    assert (len(line.calls(BATCH)), worker.line.calls(BATCH), world.bodies_left()) == (1, [], [])
 
 
 def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
@@ -158,14 +158,14 @@ def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
     world.says["c", 1] = [lambda *_: stop.request()]
 
     with running(world.worker(poll_seconds=0), stop=stop) as worker:
-        worker.ended()
+        worker.wait_for_end()
 
-    assert (world.left(), len(world.effects())) == ([], 3)
+    assert (world.bodies_left(), len(world.effects())) == ([], 3)
 
 
 def test_a_lane_waits_while_too_many_messages_wait(world: World) -> None:
     """A queue that deletes nothing gets no more to do: what is handled and not deleted is bounded."""
-    worker = handed_over(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
+    worker = hand_over(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
     (message,) = [worker.queue.receive(attempt_id=None, wait_seconds=0) for _ in world.send("late")]
     assert message is not None
     has_handed_over = threading.Event()
@@ -182,7 +182,7 @@ def test_a_lane_waits_while_too_many_messages_wait(world: World) -> None:
         assert has_handed_over.wait(PATIENCE_SECONDS)
     worker.deleter.step()
 
-    assert world.left() == []
+    assert world.bodies_left() == []
 
 
 def test_x6_an_answer_that_names_no_entry_deletes_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

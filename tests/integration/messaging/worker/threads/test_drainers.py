@@ -21,7 +21,7 @@ from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.worker.drainer import Drainer
 from sluice.simulator.hook import Simulator
 from tests.support.messaging.database_errors import fail_with
-from tests.support.messaging.faulty_calls import seeded
+from tests.support.messaging.faulty_calls import seeded_random
 from tests.support.messaging.recorded_metrics import RecordedMetrics
 from tests.support.messaging.worker_threads import PATIENCE_SECONDS, MachineClock, hanging, running
 from tests.support.messaging.world import MAX_ATTEMPTS, World
@@ -29,7 +29,7 @@ from tests.support.messaging.world import MAX_ATTEMPTS, World
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
-def _parked(engine: Engine, *groups: str) -> World:
+def _consumer_with_parked(engine: Engine, *groups: str) -> World:
     """Return a consumer on the machine's clock, in which each group has a message set aside whose turn it is."""
     world = World(engine, policy=PARKS, simulator=Simulator(MachineClock()), timeout_seconds=2)
     world.park(*groups)
@@ -37,7 +37,7 @@ def _parked(engine: Engine, *groups: str) -> World:
 
 
 def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_worker(on_postgres: Engine) -> None:
-    world = _parked(on_postgres, "a", "b", "c")
+    world = _consumer_with_parked(on_postgres, "a", "b", "c")
     world.settings = replace(world.settings, hold_seconds_max=3.0)
     connections.end_waits(on_postgres, 30)
     hands = world.worker(poll_seconds=0)
@@ -47,9 +47,9 @@ def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_wo
             timeout_seconds=PATIENCE_SECONDS,
             describe="the other groups to be drained",
         )
-        still_parked = world.parked()
+        still_parked = world.parked_places()
         with pytest.raises(OutboxError, match="number 2 of group a, which was set aside, was given up and has not"):
-            worker.ended()
+            worker.wait_for_end()
 
     assert still_parked == [("a", 2)]
     assert [entry["unfinished"] for entry in logged if entry["event"] == "stopped"] == [1]
@@ -57,12 +57,12 @@ def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_wo
 
 
 def test_how_many_were_overdue_is_counted(on_postgres: Engine) -> None:
-    world = _parked(on_postgres, "a")
+    world = _consumer_with_parked(on_postgres, "a")
     world.settings = replace(world.settings, hold_seconds_max=1.0)
     recorded = RecordedMetrics()
     hands = world.worker(poll_seconds=0, hooks=[WorkerMetrics(recorded, world.clock)])
     with hanging(world, ("a", 2)), running(hands) as worker, pytest.raises(OutboxError):
-        worker.ended()
+        worker.wait_for_end()
 
     assert recorded[-1][metrics.OVERDUE] == 1
 
@@ -108,7 +108,7 @@ class Sequential(Drainer):
 
 
 def test_a_drainer_that_goes_one_by_one_is_caught(on_postgres: Engine) -> None:
-    world = _parked(on_postgres, "a", "b")
+    world = _consumer_with_parked(on_postgres, "a", "b")
     world.settings = replace(world.settings, hold_seconds_max=2.0)
     hands = world.worker(poll_seconds=0)
     broken = Sequential(
@@ -117,14 +117,14 @@ def test_a_drainer_that_goes_one_by_one_is_caught(on_postgres: Engine) -> None:
         hands.drainer._runner,
         settings=world.settings,
         clock=SystemClock(),
-        rng=seeded(3),
+        rng=seeded_random(3),
         hooks=hands.parts.hooks,
         shutdown=hands.shutdown,
         signs=hands.parts.signs,
     )
     hands.parts = replace(hands.parts, drainer=broken)
     with hanging(world, ("a", 2)), running(hands) as worker, pytest.raises(OutboxError):
-        worker.ended()
+        worker.wait_for_end()
 
     assert ("b", 2) not in world.effects()
 

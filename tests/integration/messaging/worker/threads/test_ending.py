@@ -14,7 +14,7 @@ from sluice.messaging.handlers import Ack, Context, Outcome
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.lane import Lane
 from sluice.simulator.hook import Simulator
-from tests.support.messaging.faulty_calls import seeded
+from tests.support.messaging.faulty_calls import seeded_random
 from tests.support.messaging.worker_threads import SETTINGS, MachineClock, hanging, join_threads, running
 from tests.support.messaging.world import World, places
 
@@ -42,14 +42,14 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
         assert is_in_handler.wait(30)
         worker.stop.request()
         worker.stop.request()
-        worker.ended(IN_TIME_SECONDS)
+        worker.wait_for_end(IN_TIME_SECONDS)
     given_back = hands.line.calls("ChangeMessageVisibility")
     may_end.set()
     join_threads()
 
     assert [call["VisibilityTimeout"] for call in given_back] == [0]
     assert ended == ([] if requests else ["by itself"])
-    assert (world.effects(), places(world.left())) == ([], [("a", 1), ("a", 2)])
+    assert (world.effects(), places(world.bodies_left())) == ([], [("a", 1), ("a", 2)])
     assert hands.line.calls("DeleteMessage") == []
 
 
@@ -69,7 +69,7 @@ def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(o
         assert is_in_commit.wait(30)
         worker.stop.request()
         try:
-            worker.ended(IN_TIME_SECONDS)
+            worker.wait_for_end(IN_TIME_SECONDS)
         finally:
             may_end.set()
     join_threads()
@@ -77,7 +77,7 @@ def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(o
     assert [call["VisibilityTimeout"] for call in hands.line.calls("ChangeMessageVisibility")] == [0]
     assert world.effects() == [("a", 1)]
     world.work_off(world.worker())
-    assert world.called == [("a", 1)]
+    assert world.called_places == [("a", 1)]
 
 
 def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) -> None:
@@ -86,9 +86,9 @@ def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) ->
     world.says["a", 1] = [lambda *_: stop.request()]
 
     with running(world.worker(poll_seconds=0), stop=stop) as worker:
-        worker.ended()
+        worker.wait_for_end()
 
-    assert (world.effects(), places(world.left())) == ([("a", 1)], [("a", 2)])
+    assert (world.effects(), places(world.bodies_left())) == ([("a", 1)], [("a", 2)])
 
 
 def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> None:
@@ -103,10 +103,10 @@ def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> N
             raise ZeroDivisionError
 
     with running(world.worker(poll_seconds=0, failpoint=breaks_once), stop=stop) as worker:
-        worker.ended()
+        worker.wait_for_end()
 
     assert world.effects() == [("b", 1)]
-    assert places(world.left()) == [("a", 1)]
+    assert places(world.bodies_left()) == [("a", 1)]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -120,7 +120,7 @@ def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytes
     monkeypatch.setattr(hands.lane, "step", exits)
 
     with running(hands) as worker, pytest.raises(OutboxError, match="lane-0 ended by itself"):
-        worker.ended()
+        worker.wait_for_end()
 
 
 def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_postgres: Engine) -> None:
@@ -135,16 +135,16 @@ def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_post
         settings=SETTINGS,
         wait=hands.wait,
         clock=world.clock,
-        rng=seeded(2),
+        rng=seeded_random(2),
         signs=hands.parts.signs,
     )
     with hanging(world, ("a", 1)), running(hands, other) as worker:
         with pytest.raises(OutboxError, match="of group a was given up and has not ended"):
-            worker.ended()
+            worker.wait_for_end()
         called = sorted((call.place, call.attempt) for call in world.calls)
     world.work_off(world.worker(poll_seconds=0), steps_max=100_000)
 
     assert called == [(("a", 1), 1), (("b", 1), 1)]
     assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2)]
     assert [call.attempt for call in world.calls if call.place == ("a", 2)] == [1]
-    assert (world.left(), world.dead()) == ([], [])
+    assert (world.bodies_left(), world.dead()) == ([], [])

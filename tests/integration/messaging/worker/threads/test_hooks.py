@@ -158,7 +158,7 @@ def test_a_hook_that_fails_costs_no_message_anything(parking: World, name: str) 
     assert failing.called_count == len(failed) > 0
     assert (failed[0]["hook"], failed[0]["error"]) == ("Failing", "RuntimeError: boom")
     assert parking.effects() == [("a", 1), ("a", 2), ("a", 3)]
-    assert (parking.left(), parking.dead(), parking.parked()) == ([], [], [])
+    assert (parking.bodies_left(), parking.dead(), parking.parked_places()) == ([], [], [])
     assert max(call.attempt for call in parking.calls) < MAX_ATTEMPTS
     assert noting.noted[-1] == "ended"
 

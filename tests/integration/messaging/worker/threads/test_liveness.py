@@ -30,7 +30,7 @@ PROMISED_SECONDS = 1.0
 PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
-class Checked:
+class CheckedWorker:
     def __init__(self, world: World, path: Path, promises: Promises) -> None:
         self.path, self.signs = path, Signs(Liveness(SystemClock()), promises)
         file = AliveFile(path, SystemClock())
@@ -68,32 +68,32 @@ def path(tmp_path: Path) -> Path:
 def test_a_lane_whose_handler_outlasts_its_deadline_fails_the_check(on_file: Engine, path: Path) -> None:
     world = World(on_file)
     world.send("a")
-    checked = Checked(world, path, promising(working=PROMISED_SECONDS))
+    checked = CheckedWorker(world, path, promising(working=PROMISED_SECONDS))
     with hanging(world, ("a", 1)) as hang, running(checked.hands) as worker:
         checked.await_failed("no sign of life from lane-0 (")
         hang.may_end.set()
         checked.await_passed()
-    worker.ended()
+    worker.wait_for_end()
 
 
 def test_a_lane_whose_poll_never_ends_fails_the_check(
     on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A socket that trickles keeps every timeout from passing."""
-    checked = Checked(World(on_file), path, promising(polling=PROMISED_SECONDS))
+    checked = CheckedWorker(World(on_file), path, promising(polling=PROMISED_SECONDS))
     may_end = threading.Event()
     monkeypatch.setattr(checked.hands.queue, "receive", lambda **_: may_end.wait(PATIENCE_SECONDS) and None)
     with running(checked.hands) as worker:
         checked.await_failed("no sign of life from lane-0 (")
         may_end.set()
         checked.await_passed()
-    worker.ended()
+    worker.wait_for_end()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it every message that takes long is lost; the lanes know nothing of it."""
-    checked = Checked(World(on_file), path, promising(beating=PROMISED_SECONDS))
+    checked = CheckedWorker(World(on_file), path, promising(beating=PROMISED_SECONDS))
 
     def exits() -> None:
         raise SystemExit
@@ -101,17 +101,17 @@ def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, m
     monkeypatch.setattr(checked.hands.heartbeat, "beat", exits)
     with running(checked.hands) as worker:
         checked.await_failed("no sign of life from heartbeat (")
-    worker.ended()
+    worker.wait_for_end()
 
 
 def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Path) -> None:
     world = World(on_file, policy=PARKS)
     world.park("a")
-    checked = Checked(world, path, promising(working=4 * PROMISED_SECONDS))  # drainer looks every second
+    checked = CheckedWorker(world, path, promising(working=4 * PROMISED_SECONDS))  # drainer looks every second
     with capture_logs() as logged, hanging(world, ("a", 2)) as hang, running(checked.hands) as worker:
         checked.await_failed("no sign of life from drain-")
         hang.may_end.set()
-    worker.ended()
+    worker.wait_for_end()
 
     (part,) = [entry["part"] for entry in logged if str(entry["event"]).startswith("no sign of life")]
     assert part in ("drain-0", "drain-1")
@@ -182,12 +182,12 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
 def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: Path, *, is_busy: bool) -> None:
     """What each thread promised is counted: how soon a busy machine lets it keep that is not the worker's doing."""
     world = World(on_file)
-    checked = Checked(world, path, promising())
+    checked = CheckedWorker(world, path, promising())
     liveness = checked.signs.liveness
     promised: dict[str, set[float]] = {"lane-0": set(), "heartbeat": set()}
 
     def sends_the_next(*_: object) -> None:
-        world.says[world.called[-1][0], world.called[-1][1] + 1] = [sends_the_next]
+        world.says[world.called_places[-1][0], world.called_places[-1][1] + 1] = [sends_the_next]
         world.send("a")
 
     if is_busy:
@@ -199,11 +199,11 @@ def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: P
             assert checked.problem() is None
             for name in promised.keys() & liveness._due_at.keys():
                 promised[name].add(liveness._due_at[name])
-            return all(len(dues) > 3 for dues in promised.values()) and (not is_busy or len(world.called) > 20)
+            return all(len(dues) > 3 for dues in promised.values()) and (not is_busy or len(world.called_places) > 20)
 
         eventually(have_renewed, timeout_seconds=PATIENCE_SECONDS, describe="lane and heartbeat to promise anew")
 
-    worker.ended()
+    worker.wait_for_end()
 
     assert [entry for entry in logged if "part" in entry] == []
 
@@ -212,7 +212,7 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
     """What hangs is among what is logged; what else a busy machine keeps waiting is not the worker's doing."""
     world = World(on_file)
     world.send("a")
-    checked = Checked(world, path, promising(working=PROMISED_SECONDS))
+    checked = CheckedWorker(world, path, promising(working=PROMISED_SECONDS))
     drains = replace(SETTINGS, drain_seconds=20)
     with (
         capture_logs() as logged,
@@ -230,7 +230,7 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
 
 
 def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: Path) -> None:
-    checked = Checked(World(on_file), path, promising())
+    checked = CheckedWorker(World(on_file), path, promising())
     with running(checked.hands) as worker:
         eventually(
             lambda: (
@@ -240,7 +240,7 @@ def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: P
             timeout_seconds=PATIENCE_SECONDS,
             describe="every part to promise something",
         )
-    worker.ended()
+    worker.wait_for_end()
     join_threads()
 
     assert checked.signs.liveness._due_at == {}

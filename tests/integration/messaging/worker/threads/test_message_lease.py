@@ -17,7 +17,7 @@ from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, Heartbeat, MessageLease
 from sluice.messaging.worker.processing.processor import Abandon, Delete, MessageProcessor
 from sluice.simulator.hook import Simulator
-from tests.support.messaging.broken_workers import CommitsUngated
+from tests.support.messaging.broken_workers import CommitsWithoutGate
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.worker_threads import MachineClock
 from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, places
@@ -26,7 +26,7 @@ EXTEND = "ChangeMessageVisibilityBatch"
 HOUR = 3_600
 
 
-def held(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -> MessageLease:
+def receive_lease(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -> MessageLease:
     return MessageLease(
         world.receive(worker),
         clock=world.clock,
@@ -55,7 +55,7 @@ def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) ->
     world.says["a", 1] = [takes_long]
     worker.lane.step()
 
-    assert (world.called, world.effects(), world.left()) == ([("a", 1)], [("a", 1)], [])
+    assert (world.called_places, world.effects(), world.bodies_left()) == ([("a", 1)], [("a", 1)], [])
     assert 6 <= len(worker.line.calls(EXTEND)) <= 12
 
 
@@ -96,13 +96,13 @@ def test_l1_what_is_lost_is_not_committed_and_not_touched(world: World, *, reque
 
 def test_l1_a_worker_that_commits_what_it_has_lost_is_caught(world: World) -> None:
     with pytest.raises(AssertionError):
-        lost_is_let_go(world, CommitsUngated, requests=False, code="ReceiptHandleIsInvalid")
+        lost_is_let_go(world, CommitsWithoutGate, requests=False, code="ReceiptHandleIsInvalid")
 
 
 def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -> None:
     world.send("a", "b", "c")
     worker = world.worker()
-    kept, lost, shaky = held(world, worker), held(world, worker), held(world, worker)
+    kept, lost, shaky = receive_lease(world, worker), receive_lease(world, worker), receive_lease(world, worker)
     failed = {
         lost.message.receipt_handle: ("ReceiptHandleIsInvalid", True),
         shaky.message.receipt_handle: ("InternalError", True),
@@ -129,7 +129,7 @@ def test_l2_where_a_call_is_refused_as_a_whole_each_is_extended_by_itself(world:
     """The refusal is for one of the handles, and does not say which."""
     world.send("a", "b")
     worker = world.worker()
-    kept, lost = held(world, worker), held(world, worker)
+    kept, lost = receive_lease(world, worker), receive_lease(world, worker)
     by_itself = "ChangeMessageVisibility"
     worker.line.faults = [Fault(operation=EXTEND, refused="InvalidParameterValue")]
 
@@ -145,7 +145,7 @@ def test_l2_where_a_call_is_refused_as_a_whole_each_is_extended_by_itself(world:
 def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
     world.send(*"abcdefghijkl")
     worker = world.worker()
-    leases = [held(world, worker) for _ in range(12)]
+    leases = [receive_lease(world, worker) for _ in range(12)]
 
     with ExitStack() as stack:
         for hold in leases:
@@ -171,7 +171,7 @@ def test_l4_nothing_is_hidden_for_longer_than_the_queue_allows_and_it_is_given_u
     other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=600)
     other.send("a")
     worker = other.worker()
-    hold = held(other, worker, seconds_max=100 * HOUR)
+    hold = receive_lease(other, worker, seconds_max=100 * HOUR)
     elapsed: list[float] = []
 
     with worker.heartbeat.keeping(hold):
@@ -197,7 +197,7 @@ def test_l4_a_message_is_held_for_its_whole_timeout_whatever_that_is(
     other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=timeout_seconds)
     other.send("a")
     worker = other.worker()
-    hold = held(other, worker, seconds_max=100 * HOUR)
+    hold = receive_lease(other, worker, seconds_max=100 * HOUR)
 
     with worker.heartbeat.keeping(hold):
         for _ in range(3):
@@ -281,7 +281,7 @@ def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: E
 
     assert ends == [Delete(), Delete()]
     assert [call.attempt for call in world.calls] == [1, 1]
-    assert (sorted(world.effects()), world.left()) == ([("a", 1), ("b", 1)], [])
+    assert (sorted(world.effects()), world.bodies_left()) == ([("a", 1), ("b", 1)], [])
     assert len(worker.line.calls(EXTEND)) >= 4
 
 
@@ -305,7 +305,7 @@ def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) 
 def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> None:
     world.send("a")
     worker = world.worker()
-    hold = held(world, worker)
+    hold = receive_lease(world, worker)
     is_asking, may_answer = threading.Event(), threading.Event()
 
     class Slow(Heartbeat):
@@ -356,7 +356,7 @@ def test_w11_no_handler_begins_with_less_than_the_margin_left(world: World, wait
     ended = worker.processor.process(world.receive(worker))
 
     assert ended == ending
-    assert world.effects() == world.called == ([("a", 1)] if ending == Delete() else [])
+    assert world.effects() == world.called_places == ([("a", 1)] if ending == Delete() else [])
 
 
 def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None:
@@ -366,10 +366,10 @@ def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None
     worker.lane.step()
 
     assert [call["MaxNumberOfMessages"] for call in worker.line.calls("ReceiveMessage")] == [1]
-    assert places(world.left()) == [("b", 1)]
+    assert places(world.bodies_left()) == [("b", 1)]
 
 
-def received_again(world: World, *, gives_up: bool) -> tuple[object, object, list[int]]:
+def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list[int]]:
     """W12: one lane is in its handler when another receives the same message; return the ends, and who was in it."""
     world.send("a")
     worker = world.worker()
@@ -410,17 +410,17 @@ def received_again(world: World, *, gives_up: bool) -> tuple[object, object, lis
 def test_w12_a_group_that_is_received_again_waits_for_the_lane_that_has_it(on_file: Engine) -> None:
     world = World(on_file)
 
-    first, second, inside = received_again(world, gives_up=True)
+    first, second, inside = receive_again(world, gives_up=True)
 
     assert (first, second, inside) == (Abandon(), Delete(), [1, 1])
-    assert (world.called, world.effects(), world.left()) == ([("a", 1), ("a", 1)], [("a", 1)], [])
+    assert (world.called_places, world.effects(), world.bodies_left()) == ([("a", 1), ("a", 1)], [("a", 1)], [])
 
 
 def test_w12_a_lane_that_does_not_leave_keeps_its_group(on_file: Engine) -> None:
     world = World(on_file, timeout_seconds=2)
 
-    first, second, inside = received_again(world, gives_up=False)
+    first, second, inside = receive_again(world, gives_up=False)
 
     assert (first, second, inside) == (Abandon(), Abandon(), [1])
-    assert (world.called, world.effects()) == ([("a", 1)], [])
-    assert places(world.left()) == [("a", 1)]
+    assert (world.called_places, world.effects()) == ([("a", 1)], [])
+    assert places(world.bodies_left()) == [("a", 1)]

@@ -125,7 +125,7 @@ def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> N
     steps = [worker.lane.step() for _ in range(3)]
 
     assert steps == [False, True, True]
-    assert world.called == [("a", 1), ("b", 1)]
+    assert world.called_places == [("a", 1), ("b", 1)]
     assert [len(worker.line.calls(name)) for name in (RECEIVE, "ChangeMessageVisibility", "DeleteMessage")] == [3, 3, 3]
 
 
@@ -170,7 +170,7 @@ def test_s1_what_comes_after_the_end_was_asked_for_is_worked_on(world: World) ->
 
     worker.lane.step()
 
-    assert (world.effects(), world.left(), world.dead()) == ([("a", 1)], [], [])
+    assert (world.effects(), world.bodies_left(), world.dead()) == ([("a", 1)], [], [])
 
 
 def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
