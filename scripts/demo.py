@@ -18,7 +18,7 @@ from emulator.processes import SupervisedProcess
 from sluice.clock import Clock, SystemClock
 from sluice.judge.checker.verdict import EXIT_CROSSED
 from sluice.judge.report import read_verdict
-from sluice.judge.report.summary import harmed
+from sluice.judge.report.summary import harm_sentence
 
 _RUNS = Path("runs")
 _GRACE_SECONDS = 10
@@ -176,7 +176,7 @@ def parts(profile: str) -> list[Part]:
 
 def faults_done(run: Path) -> str:
     """Return what was done to a run on purpose, behind a semicolon; empty where nothing was."""
-    done = harmed(read_verdict(run))
+    done = harm_sentence(read_verdict(run))
     return "" if done is None else f"; {done}"
 
 

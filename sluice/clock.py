@@ -142,7 +142,7 @@ def eventually[T](
             can say what that was, where a bare False says nothing.
 
     Raises:
-        NotReached: the bound passed and the answer was still another one.
+        NotReachedError: the bound passed and the answer was still another one.
     """
     clock = _clock if clock is None else clock
     deadline = clock.monotonic() + timeout_seconds

@@ -97,7 +97,7 @@ def conduct(history: History, timeouts: Mapping[str, int]) -> dict[str, Any]:
     """
     tally = Tally(history.tally(partial(_conduct_of_part, timeouts=dict(timeouts))))
     queues = {name: _of_queue(tally, name) for name in sorted(tally.names("received"))}
-    return {"queues": queues, "found": [line for name, of in queues.items() for line in _found(name, of)]}
+    return {"queues": queues, "found": [line for name, of in queues.items() for line in _findings(name, of)]}
 
 
 def _of_queue(tally: Tally, queue: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _of_queue(tally: Tally, queue: str) -> dict[str, Any]:
     }
 
 
-def _found(queue: str, of: Mapping[str, Any]) -> Iterator[str]:
+def _findings(queue: str, of: Mapping[str, Any]) -> Iterator[str]:
     slow = f"work took up to {units.duration(of['late_work_us_max'])}, the timeout is {_timeout(of)}"
     if again := of["again"].get("late"):
         yield f"{queue}: {plural(again, 'message')} received again before the work on it had ended: {slow}"
@@ -167,7 +167,7 @@ def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> 
             if used is not None and used.row.clock == row.clock:
                 _use(used, row, found)
         elif row.responded_us != NONE:
-            lease = _leased(row, timeouts)
+            lease = _lease_of(row, timeouts)
             if leases.setdefault(key, lease) is not lease:
                 leases[key].repeat(lease)
                 continue
@@ -217,7 +217,7 @@ def _rows(events: Events) -> Iterator[_Row]:
     yield from map(_Row._make, zip(*columns, strict=True))
 
 
-def _leased(row: _Row, timeouts: Mapping[str, int]) -> _Lease:
+def _lease_of(row: _Row, timeouts: Mapping[str, int]) -> _Lease:
     seconds = timeouts.get(row.queue) if row.timeout_seconds == NONE else row.timeout_seconds
     timeout_us = None if seconds is None else seconds * 1_000_000
     return _Lease(row, timeout_us=timeout_us, ends_us=None if timeout_us is None else row.responded_us + timeout_us)

@@ -92,13 +92,13 @@ def _clocks(rows: Iterable[Counts]) -> frozenset[str]:
 
 def count(events: Events, expectation: Expectation) -> pa.Table:
     """Return how many events there are of each kind, outcome, queue and so on, and of what sort: a table of COUNTED."""
-    is_frame = events.decoded("kind", lambda value: value in _FRAMES, bool)
-    is_ours = events.decoded("kind", lambda value: value == Kind.RECEIVED, bool)
-    is_ours &= events.decoded("message_run", lambda run: run == expectation.run, bool)
+    is_frame = events.decode("kind", lambda value: value in _FRAMES, bool)
+    is_ours = events.decode("kind", lambda value: value == Kind.RECEIVED, bool)
+    is_ours &= events.decode("message_run", lambda run: run == expectation.run, bool)
     invoked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
-    is_answered = events.decoded("kind", lambda value: value == Kind.POLL, bool)
-    is_answered &= events.decoded("outcome", lambda value: value == Outcome.OK, bool) & (answered_us != NONE)
-    received_count = events.decoded("detail", _received_count, np.int64)
+    is_answered = events.decode("kind", lambda value: value == Kind.POLL, bool)
+    is_answered &= events.decode("outcome", lambda value: value == Outcome.OK, bool) & (answered_us != NONE)
+    received_count = events.decode("detail", _received_count, np.int64)
     is_long = events.numbers("wait_time_seconds", 0) > 0
     keys = {
         **{name: events.codes(name)[0] for name in _NAMED},
@@ -137,10 +137,10 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
     columns |= {"events": alike.column("events_sum"), "answered_by_us": alike.column("answered_by_us_max")}
     counts, sort = alike.column("events_sum").to_numpy(), alike.column("sort").to_numpy()
     columns |= {name: pa.array(np.where(sort >> bit & 1, counts, 0)) for bit, name in enumerate(sorts)}
-    return _named(pa.table(columns), events)
+    return _with_names(pa.table(columns), events)
 
 
-def _named(counted: pa.Table, events: Events) -> pa.Table:
+def _with_names(counted: pa.Table, events: Events) -> pa.Table:
     """Return the counts with the texts their codes stand for."""
     columns = {name: counted.column(name).to_pylist() for name in COUNTED.names}
     for name in (*_NAMED, "worker"):

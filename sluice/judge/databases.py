@@ -27,7 +27,7 @@ class Anomaly(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedEvent:
     """An event in its producer's table; commits are in order of `committed_at_us`, events of one by `position`."""
 
     event_id: str
@@ -38,7 +38,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class OutboxMessage:
     """A message in the outbox."""
 
     event_id: str
@@ -47,7 +47,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class AppliedEffect:
     """An effect; effects are in order of `committed_at_us`, those of one transaction by `id`."""
 
     consumer: str
@@ -62,7 +62,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class InboxNumbers:
     """What an inbox says of numbers that did not simply come and pass."""
 
     consumer: str
@@ -92,10 +92,10 @@ class Evidence:
 
     acknowledged: Collection[str] = ()
     rolled_back: Collection[str] = ()
-    committed: Sequence[Committed] = ()
-    published: Sequence[Published] = ()
-    done: Sequence[Done] = ()
-    listed: Sequence[Listed] = ()
+    committed: Sequence[CommittedEvent] = ()
+    published: Sequence[OutboxMessage] = ()
+    done: Sequence[AppliedEffect] = ()
+    listed: Sequence[InboxNumbers] = ()
     dead: Collection[tuple[str, str]] = ()
     parked: Collection[tuple[str, str]] = ()
     is_settled: bool = True
@@ -178,7 +178,7 @@ def _of_producers(evidence: Evidence) -> Iterator[Violation]:
 def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
     """Yield where outbox and rows differ: each event once, numbered without a hole in the order of commits."""
     committed = _in_order(evidence.committed)
-    published: dict[str, list[Published]] = defaultdict(list)
+    published: dict[str, list[OutboxMessage]] = defaultdict(list)
     for publish in sorted(evidence.published, key=lambda published: published.seq):
         published[publish.group].append(publish)
     rows = {entry.event_id for entry in evidence.committed}
@@ -199,18 +199,18 @@ def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _violation(
-    anomaly: Anomaly, row: Committed | Published | Done, sentence: str, consumer: str | None = None
+    anomaly: Anomaly, row: CommittedEvent | OutboxMessage | AppliedEffect, sentence: str, consumer: str | None = None
 ) -> Violation:
     return Violation(anomaly=anomaly, event_id=row.event_id, group=row.group, consumer=consumer, sentence=sentence)
 
 
-def _unknown(evidence: Evidence, row: Published | Done, consumer: str | None = None) -> Violation:
+def _unknown(evidence: Evidence, row: OutboxMessage | AppliedEffect, consumer: str | None = None) -> Violation:
     if row.event_id in evidence.rolled_back:
         return _violation(Anomaly.ROLLED_BACK, row, "it was rolled back by its producer", consumer)
     return _violation(Anomaly.INVENTED, row, "no producer has committed it", consumer)
 
 
-def _of_effects(evidence: Evidence, consumer: str, done: Sequence[Done]) -> Iterator[Violation]:
+def _of_effects(evidence: Evidence, consumer: str, done: Sequence[AppliedEffect]) -> Iterator[Violation]:
     """Yield effects that should not be there, or not like that."""
     rows = {committed.event_id: committed for committed in evidence.committed}
     times = Counter(effect.event_id for effect in done)
@@ -263,7 +263,7 @@ def _inbox_says(evidence: Evidence, consumer: str, group: str, seq: int | None) 
     return f"nothing of number {seq}"
 
 
-def _late(evidence: Evidence, consumer: str, done: Iterable[Done]) -> set[int]:
+def _late(evidence: Evidence, consumer: str, done: Iterable[AppliedEffect]) -> set[int]:
     """Return the effects an inbox lists as late: of numbers that were missing or dead, and came after all."""
     came = {
         (listed.group, listed.epoch, seq)
@@ -274,12 +274,12 @@ def _late(evidence: Evidence, consumer: str, done: Iterable[Done]) -> set[int]:
     return {effect.id for effect in done if (effect.group, effect.epoch, effect.seq) in came}
 
 
-def _of_order(evidence: Evidence, consumer: str, done: Iterable[Done]) -> Iterator[Violation]:
+def _of_order(evidence: Evidence, consumer: str, done: Iterable[AppliedEffect]) -> Iterator[Violation]:
     """Yield each effect that comes after one whose event was committed later in the same group."""
     places = {
         row.event_id: place for rows in _in_order(evidence.committed).values() for place, row in enumerate(rows, 1)
     }
-    last: dict[str, Done] = {}
+    last: dict[str, AppliedEffect] = {}
     for effect in done:
         if effect.event_id not in places or effect.is_doomed:
             continue
@@ -294,9 +294,9 @@ def _of_order(evidence: Evidence, consumer: str, done: Iterable[Done]) -> Iterat
         yield _violation(Anomaly.REORDERED, effect, sentence, consumer)
 
 
-def _in_order(committed: Iterable[Committed]) -> dict[str, list[Committed]]:
+def _in_order(committed: Iterable[CommittedEvent]) -> dict[str, list[CommittedEvent]]:
     """Return each group's events in the order of their commits."""
-    groups: dict[str, list[Committed]] = defaultdict(list)
+    groups: dict[str, list[CommittedEvent]] = defaultdict(list)
     for entry in sorted(committed, key=lambda committed: (committed.committed_at_us, committed.position)):
         groups[entry.group].append(entry)
     return dict(groups)

@@ -22,15 +22,15 @@ from sluice.judge.checker.verdict import Violation
 from sluice.judge.conduct import conduct
 from sluice.judge.counts import AROUND, CALLS
 from sluice.judge.folder.series_schema import Series
-from sluice.judge.groups import Findings, find_in_part, gathered, least_rows
+from sluice.judge.groups import Findings, find_in_part, gather, least_rows
 from sluice.judge.parts import History, InMemory
 from sluice.judge.reading import folders
-from sluice.judge.reading.columns import NONE, Events, mixed
-from sluice.judge.reading.damage import UNREADABLE, readable, undamaged
+from sluice.judge.reading.columns import NONE, Events, hash_numbers
+from sluice.judge.reading.damage import UNREADABLE, read_whole, readable
 from sluice.judge.reading.parquet_files import Piece, Rows, pieces
-from sluice.judge.screening.buckets import Cleared, cleared_part, concluded
+from sluice.judge.screening.buckets import ScreeningResult, cleared_part, conclude
 from sluice.judge.series import series
-from sluice.judge.timing import TIMED, TIMED_COLUMNS, Timed, timed_part, timings
+from sluice.judge.timing import TIMED, TIMED_COLUMNS, ClockTimings, timed_part, timings
 from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
 
 EVENTS_MAX = 300_000
@@ -77,10 +77,10 @@ class Engine:
     def __init__(self, history: History) -> None:
         self._history = history
 
-    def screen(self, expectation: Expectation) -> Cleared:
+    def screen(self, expectation: Expectation) -> ScreeningResult:
         """Return what one pass over the whole history finds."""
         counted, maybe, seen = self._history.look(partial(cleared_part, expectation=expectation))
-        return concluded(counted, maybe, seen, expectation)
+        return conclude(counted, maybe, seen, expectation)
 
     def around(self) -> list[Event]:
         """Return the events of no group that are needed one by one: of the kinds `counts.AROUND`."""
@@ -94,7 +94,7 @@ class Engine:
         back with the task, and the checker leaves that open. Whatever else may have was received more than once, or
         from a DLQ. And one that was asked for after a purge of its queue, of what may have been there before.
         """
-        look = partial(_moved_in_part, expectation=expectation, surrounded=surrounded)
+        look = partial(_moves_in_part, expectation=expectation, surrounded=surrounded)
         (found,) = self._history.look(look, Rows("kind", (Kind.RECEIVED.value,), _MOVED_COLUMNS, is_grouped=False))
         return [group for group in found.column("message_group_id").unique().to_pylist() if group is not None]
 
@@ -144,7 +144,7 @@ class Engine:
         )
         return [group for group in found.column("message_group_id").to_pylist() if group is not None]
 
-    def timed(self, expectation: Expectation) -> Timed:
+    def clock_timings(self, expectation: Expectation) -> ClockTimings:
         """Return what the history says of the clocks that timed it, of which there are several.
 
         A publish is the cause of a receive with its idx and body, if one clock timed all its tries and all publishes
@@ -157,13 +157,13 @@ class Engine:
     def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
         """Run the checker on every suspect group."""
         if not suspects:
-            return gathered({}, ())
+            return gather({}, ())
         look = partial(find_in_part, expectation=expectation, around=surrounded)
         counted, first = self._history.look(look, Rows("message_group_id", suspects))
         counts: Counter[str] = Counter()
         for row in counted.to_pylist():
             counts[row["anomaly"]] += row["count"]
-        return gathered(counts, least_rows(first.to_pylist()))
+        return gather(counts, least_rows(first.to_pylist()))
 
     def recoveries(self, around: Iterable[Event]) -> Iterator[Recovery]:
         """Yield the faults that ended, of each queue or topic they concern; `around` are the events of `around`."""
@@ -173,7 +173,7 @@ class Engine:
             if event.kind == Kind.FAULT and event.outcome == Outcome.OK
         ]
         ended = tuple((queue, at_us) for _, queue, at_us in faults if queue is not None and at_us is not None)
-        look = partial(_answered_in_part, ended=frozenset(ended))
+        look = partial(_first_answers_in_part, ended=frozenset(ended))
         (found,) = self._history.look(
             look, Rows("kind", CALLS, ("queue", "outcome", "responded_at_us"), is_grouped=False)
         )
@@ -212,7 +212,7 @@ class Engine:
         return series(self._history, expectation=expectation, violations=violations)
 
 
-def opened(root: Path, *, events_max: int | None = None) -> Engine | None:
+def open_in_memory(root: Path, *, events_max: int | None = None) -> Engine | None:
     """Read the folder of a recording into memory; None when it has more than `events_max` events."""
     history = read_into_memory(root, events_max=events_max)
     return None if history is None else Engine(history)
@@ -227,7 +227,7 @@ def read_into_memory(root: Path, *, events_max: int | None = None) -> InMemory |
             event_count += part.events if isinstance(part, Piece) else len(part)
             if events_max is not None and event_count > events_max:
                 return None
-            tables += undamaged(part) if isinstance(part, Piece) else [part]
+            tables += read_whole(part) if isinstance(part, Piece) else [part]
         return InMemory(pa.concat_tables(tables).combine_chunks())
 
 
@@ -244,7 +244,7 @@ def _rows_of_part(part: Iterable[Events]) -> list[pa.Table]:
     return [pa.concat_tables([SCHEMA.empty_table(), *(events.table for events in part)])]
 
 
-def _moved_in_part(part: Iterable[Events], *, expectation: Expectation, surrounded: QueueContext) -> list[pa.Table]:
+def _moves_in_part(part: Iterable[Events], *, expectation: Expectation, surrounded: QueueContext) -> list[pa.Table]:
     bound_us = expectation.clock_bound_us
     found = [pa.table({"message_group_id": pa.array([], pa.string())})]
     for events in part:
@@ -305,7 +305,7 @@ def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
     """Return which messages were published under which deduplication ids, both as hashes."""
     found = [_IDS.empty_table()]
     for events in part:
-        message = mixed(events.hashes("message_group_id"), events.numbers("idx", 0))
+        message = hash_numbers(events.hashes("message_group_id"), events.numbers("idx", 0))
         where = _is_published(events)
         found.append(pa.table({"key": _id_keys(events)[where], "message": message[where]}, _IDS))
     return [pa.concat_tables(found).group_by(_IDS.names, use_threads=False).aggregate([])]
@@ -344,7 +344,7 @@ def _id_keys(events: Events) -> np.ndarray:
 _ANSWERED = pa.schema({"queue": pa.string(), "ended_us": pa.int64(), "answered_us": pa.int64()})
 
 
-def _answered_in_part(part: Iterable[Events], *, ended: frozenset[tuple[str, int]]) -> list[pa.Table]:
+def _first_answers_in_part(part: Iterable[Events], *, ended: frozenset[tuple[str, int]]) -> list[pa.Table]:
     """Return when the first call of a queue was answered at or after the end of each fault there."""
     first: dict[tuple[str, int], int] = {}
     for events in part:

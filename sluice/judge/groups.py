@@ -16,7 +16,7 @@ from sluice.judge.checker import Expectation, Finding, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.reading.columns import Events
-from sluice.judge.screening.stretches import Needed, needed
+from sluice.judge.screening.stretches import NeededEvents, needed_events
 from sluice.recorder.journal import SCHEMA, events_of, take_rows
 
 WITNESSED_MAX = 8
@@ -50,7 +50,7 @@ class Findings:
 def finding_in(
     events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
 ) -> Finding:
-    """Return what the checker finds in one group, of the messages that count (`stretches.Needed`)."""
+    """Return what the checker finds in one group, of the messages that count (`stretches.NeededEvents`)."""
     finding = check_group(events, expectation, around)
     if idxs is None:
         return finding
@@ -61,7 +61,7 @@ def finding_in(
     return replace(finding, violations=violations, seen=seen)
 
 
-def found_in(
+def rows_found(
     events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
 ) -> list[dict[str, str]]:
     """Return `finding_in` as rows of FOUND."""
@@ -85,8 +85,8 @@ def find_in_part(part: Iterable[Events], *, expectation: Expectation, around: Qu
     counts: Counter[str] = Counter()
     first: list[dict[str, str]] = []
     while whole:
-        for events, idxs in _made(whole, expectation, around):
-            rows = found_in(events, expectation, around, idxs)
+        for events, idxs in _needed_of_groups(whole, expectation, around):
+            rows = rows_found(events, expectation, around, idxs)
             counts.update(row["anomaly"] for row in rows)
             first += rows
             if len(first) > _KEPT_MAX:
@@ -95,13 +95,13 @@ def find_in_part(part: Iterable[Events], *, expectation: Expectation, around: Qu
     return [pa.Table.from_pylist(counted, _COUNTED), pa.Table.from_pylist(least_rows(first), FOUND)]
 
 
-def _made(
+def _needed_of_groups(
     whole: list[pa.Table], expectation: Expectation, around: QueueContext
 ) -> Iterator[tuple[list[Event], frozenset[int] | None]]:
     """Take some groups, and yield the events that are needed of each, and of which messages the findings count."""
-    together: list[Needed] = []
+    together: list[NeededEvents] = []
     while whole and sum(len(group.events) for group in together) < _CHECKED_EVENTS:
-        together.append(needed(whole.pop(), expectation, around))
+        together.append(needed_events(whole.pop(), expectation, around))
     events = iter(events_of(pa.concat_tables([group.events for group in together])))
     for group in together:
         yield [next(events) for _ in range(len(group.events))], group.idxs
@@ -121,7 +121,7 @@ def least_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     ]
 
 
-def gathered(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> Findings:
+def gather(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> Findings:
     """Return the findings of all groups: `counts` are rows of FOUND by anomaly, `first` are those that are shown."""
     listed = list(first)
     unknowns = [row["finding"] for row in listed if row["anomaly"] == UNKNOWN]

@@ -11,7 +11,7 @@ from sluice.errors import HistoryError
 from sluice.history.events import detail_of
 from sluice.judge.checker import (
     Expectation,
-    Measured,
+    MeasuredValues,
     QueueContext,
     RunCounts,
     Thresholds,
@@ -26,11 +26,11 @@ from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.counts import EventCounts
 from sluice.judge.engine import Engine, Recovery
 from sluice.judge.screening.measures import COUNTED, measures
-from sluice.judge.timing import Timed, located
+from sluice.judge.timing import ClockTimings, with_clock_bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedMessages:
     """What was to be published: end markers are counted as messages."""
 
     message_count: int
@@ -59,7 +59,7 @@ class RunFacts:
     recorders: Mapping[str, str | None]
     attempts: int = 1
     killed: tuple[str, ...] = ()
-    plan: Planned | None = None
+    plan: PlannedMessages | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
     allowed: Mapping[str, str] = field(default_factory=dict)
     unknowns: tuple[str, ...] = ()
@@ -98,12 +98,12 @@ def judge(engine: Engine, facts: RunFacts) -> Verdict:
         shared_ids={} if expectation.is_planned else engine.shared_ids(),
     )
     counts = {**event_counts.counts, **{name: seen.total(name) for name in COUNTED}}
-    unfinished = _unfinished(event_counts.recorded, facts)
+    unfinished = _unfinished_recorders(event_counts.recorded, facts)
     provable = _provable(event_counts, facts, unfinished)
     if not expectation.is_planned and counts["redelivered"]:
         provable = _with_others(provable, engine.unseen_receives(provable))
-    timed = engine.timed(provable) if len(event_counts.clocks) > 1 else Timed()
-    provable, apart = located(provable, event_counts.clocks, timed)
+    timed = engine.clock_timings(provable) if len(event_counts.clocks) > 1 else ClockTimings()
+    provable, apart = with_clock_bound(provable, event_counts.clocks, timed)
     is_disturbed = bool(surrounded.moves or surrounded.purges)
     moved = engine.around_moves_and_purges(provable, surrounded) if is_disturbed else ()
     otherwise = engine.acknowledged_otherwise(provable) if counts["sent"] else ()
@@ -116,7 +116,7 @@ def judge(engine: Engine, facts: RunFacts) -> Verdict:
     }
     run_counts = _run_counts(event_counts, counts, measured, facts.plan, unfinished)
     faults = faults_of(engine.recoveries(around) if counts["faults"] else ())
-    held = _measured(measured, counts, faults, clock_bound_us=provable.clock_bound_us)
+    held = _measured_values(measured, counts, faults, clock_bound_us=provable.clock_bound_us)
     reasons = check_run(run_counts) | open_thresholds(held, thresholds)
     crossed = check_thresholds(held, thresholds)
     measured |= {
@@ -156,7 +156,7 @@ def _require_forward_clocks(event_counts: EventCounts) -> None:
         )
 
 
-def _unfinished(recorded: Mapping[str, Mapping[int, bool]], facts: RunFacts) -> list[str]:
+def _unfinished_recorders(recorded: Mapping[str, Mapping[int, bool]], facts: RunFacts) -> list[str]:
     """Return the recorders that did not finish: a journal is not there, or the last attempt's has no `closed`.
 
     Earlier attempts of a resumed run may lack `closed`: their intents were flushed before each publish and delete. A
@@ -274,15 +274,15 @@ def _time(at_us: int | None) -> str:
     return "an unknown time" if at_us is None else f"{utc(at_us):%H:%M:%S.%f} UTC"
 
 
-def _measured(
+def _measured_values(
     measured: Mapping[str, Any],
     counts: Mapping[str, int],
     faults: Iterable[Mapping[str, Any]],
     *,
     clock_bound_us: int,
-) -> Measured:
+) -> MeasuredValues:
     of_queue = {queue: of for queue, of in measured["queues"].items() if of["latency_us"] is not None}
-    return Measured(
+    return MeasuredValues(
         latency_us={queue: of["latency_us"]["p99"] for queue, of in of_queue.items()},
         drained_in_seconds={queue: of["drain_seconds"] for queue, of in of_queue.items() if of["drain_seconds"]},
         recovered_in_seconds={
@@ -301,7 +301,7 @@ def _run_counts(
     event_counts: EventCounts,
     counts: Mapping[str, int],
     measured: Mapping[str, Any],
-    plan: Planned | None,
+    plan: PlannedMessages | None,
     unfinished: list[str],
 ) -> RunCounts:
     lateness = measured["lateness_us"] if plan is not None else None

@@ -45,7 +45,7 @@ class InMemory:
 
     def look(self, partial: Partial, rows: Rows | None = None) -> list[pa.Table]:
         """Return the tables that the partial makes of the history."""
-        return list(partial([self._events if rows is None else Events(rows.taken(self.table))]))
+        return list(partial([self._events if rows is None else Events(rows.take(self.table))]))
 
     def tally(self, partial: Partial) -> pa.Table:
         """Return the sums of the table of `tally.TALLY` that the partial makes of the history."""

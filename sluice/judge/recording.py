@@ -209,7 +209,7 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
         is_publishing_recorded=any(row["kind"] == Kind.PUBLISHED for row in rows),
         has_beginning=bool(began_us),
         publishing_began_us=NEVER_US if unseen else max(publishing_us, default=None),
-        receiving_began_us=_received_since(began_us),
+        receiving_began_us=_receive_begins(began_us),
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
             *(
@@ -244,7 +244,7 @@ def _began_us(rows: Sequence[Mapping[str, Any]], root: Path) -> dict[tuple[str, 
     return began_us
 
 
-def _received_since(began_us: Mapping[tuple[str, str], int]) -> dict[str, int]:
+def _receive_begins(began_us: Mapping[tuple[str, str], int]) -> dict[str, int]:
     found: dict[str, int] = {}
     for (kind, queue), us in began_us.items():
         if kind != Kind.PUBLISHED:

@@ -32,7 +32,7 @@ from sluice.judge.reading.columns import NONE, Columns, Events
 from sluice.judge.reading.parquet_files import Rows
 from sluice.judge.screening.encode import WARM_UP
 from sluice.judge.screening.rollup import difference, is_known
-from sluice.judge.tally import ACCURACY, PERCENTILES, TALLY, Tally, rounded_but_largest, tally_of
+from sluice.judge.tally import ACCURACY, PERCENTILES, TALLY, Tally, round_down_but_largest, tally_of
 from sluice.recorder.journal import SCHEMA
 
 RANKS_MAX = 20
@@ -208,15 +208,15 @@ def _spans(events: Events) -> Iterator[Row]:
     of_tasks = {
         "worker": worker,
         "queue": np.where(is_receive, queue, len(queues) - 1),
-        "from_us": _known(invoked_us),
-        "until_us": _known(np.where(responded_us == NONE, invoked_us, responded_us)),
+        "from_us": _known_instants(invoked_us),
+        "until_us": _known_instants(np.where(responded_us == NONE, invoked_us, responded_us)),
     }
     for row in _least_and_most(pa.table(of_tasks), "worker", "queue"):
         yield row | {"worker": workers[row["worker"]], "queue": queues[row["queue"]]}
     of_calls = {
         "is_warm_up": events.is_equal("phase", WARM_UP),
-        "from_us": _known(np.where(intended_us == NONE, invoked_us, intended_us)),
-        "until_us": _known(np.maximum(invoked_us, responded_us)),
+        "from_us": _known_instants(np.where(intended_us == NONE, invoked_us, intended_us)),
+        "until_us": _known_instants(np.maximum(invoked_us, responded_us)),
     }
     is_call = is_received | events.is_equal("kind", Kind.PUBLISHED)
     yield from _least_and_most(pa.table(of_calls).filter(pa.array(is_call)), "is_warm_up")
@@ -272,18 +272,18 @@ def _message_rows(events: Events, expectation: Expectation) -> pa.Table:
     is_published = events.is_equal("kind", Kind.PUBLISHED)
     is_received = events.is_equal("kind", Kind.RECEIVED) & events.is_equal("message_run", expectation.run)
     is_acked = is_published & events.is_equal("outcome", Outcome.OK)
-    is_elsewhere = ~events.decoded("queue", expectation.queues.__contains__, bool)  # the topic: it goes to all of them
+    is_elsewhere = ~events.decode("queue", expectation.queues.__contains__, bool)  # the topic: it goes to all of them
     responded_us = events.numbers("responded_at_us")
     columns = {
         "group": group,
         "idx": idx,
-        "due_us": _known(events.numbers("intended_at_us")),
+        "due_us": _known_instants(events.numbers("intended_at_us")),
         "is_warm_up": events.is_equal("phase", WARM_UP),
     }
     for index, queue in enumerate(expectation.queues):
         is_here = events.is_equal("queue", queue)
-        columns[f"acked_{index}"] = _known(np.where(is_acked & (is_elsewhere | is_here), responded_us, NONE))
-        columns[f"received_{index}"] = _known(np.where(is_received & is_here, responded_us, NONE))
+        columns[f"acked_{index}"] = _known_instants(np.where(is_acked & (is_elsewhere | is_here), responded_us, NONE))
+        columns[f"received_{index}"] = _known_instants(np.where(is_received & is_here, responded_us, NONE))
     return pa.table(columns).filter(pa.array((is_published | is_received) & (idx >= 0) & (group != 0)))
 
 
@@ -304,7 +304,7 @@ def _messages(rows: Sequence[pa.Table], expectation: Expectation) -> Columns:
     }
 
 
-def _known(instants: np.ndarray) -> pa.Array:
+def _known_instants(instants: np.ndarray) -> pa.Array:
     return pa.array(instants, mask=instants == NONE)
 
 
@@ -314,7 +314,7 @@ def _known(instants: np.ndarray) -> pa.Array:
 def _tally_of_part(part: Iterable[Events], *, expectation: Expectation, extent: _Extent) -> list[pa.Table]:
     bins, rows, tallies = extent.bins, list[pa.Table](), [TALLY.empty_table()]
     for events in part:
-        tallies += _failed_or_again(events, bins)
+        tallies += _failures_and_repeats(events, bins)
         rows.append(_message_rows(events, expectation))
     messages = _messages(rows, expectation)
     acked = [messages[f"acked_{index}"] for index in range(len(expectation.queues))]
@@ -333,7 +333,7 @@ def _tally_of_part(part: Iterable[Events], *, expectation: Expectation, extent: 
         for what, places in (("due", bins.of(messages["due_us"])), ("rank", ranks)):
             which = is_known(latencies[index]) & (places >= 0)
             values = latencies[index][which]
-            values = values if is_exact else rounded_but_largest(places[which], values)
+            values = values if is_exact else round_down_but_largest(places[which], values)
             tallies.append(tally_of(what, queue, places[which], values))
     if expectation.queues:
         measured = ranks >= 0
@@ -342,7 +342,7 @@ def _tally_of_part(part: Iterable[Events], *, expectation: Expectation, extent: 
     return [pa.concat_tables(tallies)]
 
 
-def _failed_or_again(events: Events, bins: Bins) -> Iterator[pa.Table]:
+def _failures_and_repeats(events: Events, bins: Bins) -> Iterator[pa.Table]:
     """Yield how many calls or entries failed, by error, and came again, by queue."""
     invoked_us = events.numbers("invoked_at_us")
     is_again = events.is_equal("kind", Kind.RECEIVED) & (events.numbers("receive_count") > 1)

@@ -62,18 +62,18 @@ def ranks(count: int) -> list[int]:
     return [-(-percent * count // 100) for percent in PERCENTILES.values()]
 
 
-def rounded(values: np.ndarray) -> np.ndarray:
+def round_down(values: np.ndarray) -> np.ndarray:
     """Return the values with their first bits only: never more than they are, so that no threshold is crossed by it."""
     magnitude = np.abs(values)
     dropped = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - _BITS, 0)
     return values >> dropped << dropped
 
 
-def rounded_but_largest(places: np.ndarray, values: np.ndarray) -> np.ndarray:
+def round_down_but_largest(places: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the values rounded, but the largest of each place as it is."""
     largest = np.full(int(places.max(initial=-1)) + 1, np.iinfo(np.int64).min)
     np.maximum.at(largest, places, values)
-    return np.where(values == largest[places], values, rounded(values))
+    return np.where(values == largest[places], values, round_down(values))
 
 
 class Tally:

@@ -15,7 +15,7 @@ from sluice.judge.checker.clocks import (
     apart_us_max,
     furthest_apart,
     is_contradictory,
-    widened,
+    widen,
 )
 from sluice.judge.reading.columns import Events
 from sluice.recorder.journal import SCHEMA
@@ -43,7 +43,7 @@ SETTLED = (Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class ClockTimings:
     """What a history of several clocks says of them.
 
     Args:
@@ -80,13 +80,13 @@ def timed_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.T
     ]
 
 
-def timings(groups: pa.Table, ahead: pa.Table, ends: pa.Table) -> Timed:
+def timings(groups: pa.Table, ahead: pa.Table, ends: pa.Table) -> ClockTimings:
     """Return what the tables of `timed_part` say, those of all parts one below the other."""
     ahead_us: dict[str, dict[str, int]] = defaultdict(dict)
     for row in ahead.group_by(["clock", "other"]).aggregate([("us", "min")]).to_pylist():
         ahead_us[row["clock"]][row["other"]] = row["us_min"]
     first_us, last_us = pc.min_max(ends.column("at_us")).as_py().values()
-    return Timed(
+    return ClockTimings(
         groups=groups.column("group").to_pylist(),
         ahead_us=dict(ahead_us),
         span_us=0 if first_us is None else last_us - first_us,
@@ -107,17 +107,21 @@ def _by_publishes(events: pa.Table, expectation: Expectation) -> Iterator[pa.Tab
         pc.fill_null(pc.equal(events.column("message_run"), expectation.run), fill_value=False),
     )
     keys = ["message_group_id", "idx", "body_hash"]
-    yield _caused(events.filter(is_published), events.filter(is_received), keys, ("invoked_at_us", "responded_at_us"))
+    yield _least_times(
+        events.filter(is_published), events.filter(is_received), keys, ("invoked_at_us", "responded_at_us")
+    )
 
 
 def _by_handles(events: pa.Table) -> Iterator[pa.Table]:
     is_received = pc.equal(events.column("kind"), Kind.RECEIVED.value)
     is_settled = pc.is_in(events.column("kind"), pa.array(SETTLED))
     keys = ["message_group_id", "queue", "receipt_handle_hash"]  # one handle in two groups is two: a part has one
-    yield _caused(events.filter(is_received), events.filter(is_settled), keys, ("responded_at_us", "invoked_at_us"))
+    yield _least_times(
+        events.filter(is_received), events.filter(is_settled), keys, ("responded_at_us", "invoked_at_us")
+    )
 
 
-def _caused(causes: pa.Table, effects: pa.Table, keys: list[str], instants: tuple[str, str]) -> pa.Table:
+def _least_times(causes: pa.Table, effects: pa.Table, keys: list[str], instants: tuple[str, str]) -> pa.Table:
     """Return the least time from a cause by one clock to its effect by another, as a table of _AHEAD."""
     for name in keys:  # nothing equals what is not known
         causes, effects = (table.filter(pc.is_valid(table.column(name))) for table in (causes, effects))
@@ -132,14 +136,16 @@ def _caused(causes: pa.Table, effects: pa.Table, keys: list[str], instants: tupl
     return least.filter(pc.is_valid(least.column("us"))).cast(_AHEAD)
 
 
-def located(expectation: Expectation, clocks: Collection[str], timed: Timed) -> tuple[Expectation, list[str]]:
+def with_clock_bound(
+    expectation: Expectation, clocks: Collection[str], timed: ClockTimings
+) -> tuple[Expectation, list[str]]:
     """Return the expectation with how far the clocks may be apart, and why what was declared of it does not hold.
 
     `expectation.clock_bound_us` is what was declared, 0 when nothing was.
     """
     if len(clocks) <= 1:
         return replace(expectation, clock_bound_us=0), []
-    proven, declared_us = ahead_us(clocks, proven=widened(timed.ahead_us, timed.span_us)), expectation.clock_bound_us
+    proven, declared_us = ahead_us(clocks, proven=widen(timed.ahead_us, timed.span_us)), expectation.clock_bound_us
     reasons = []
     if is_contradictory(proven):
         reasons.append(

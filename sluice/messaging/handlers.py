@@ -78,7 +78,7 @@ class Holding(Protocol):
     """Tells whether a message is still the worker's."""
 
     def check(self) -> None:
-        """Raise HoldLost when it may be somebody else's."""
+        """Raise HoldLostError when it may be somebody else's."""
 
     def remaining_seconds(self) -> float:
         """Return how long it certainly still is."""

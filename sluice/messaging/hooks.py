@@ -20,7 +20,7 @@ class HookSet[Hook]:
         self._hooks = tuple(hooks)
 
     def call[**P](self, method: Callable[Concatenate[Hook, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call each hook's own method of that name, e.g. `call(WorkerHooks.lost, message, reason)`."""
+        """Call each hook's own method of that name, e.g. `call(WorkerHooks.after_loss, message, reason)`."""
         for hook in self._hooks:
             with harmless(hook):
                 getattr(hook, method.__name__)(*args, **kwargs)

@@ -226,14 +226,14 @@ class WorkerHarness:
 
     def _start(self) -> Worker:
         """Return a worker process that has not done anything yet; its parts take steps, and no thread is started."""
-        settings = replace(WorkerSettings.declared(self.consumer, lanes=1), wait_seconds=0)
+        settings = replace(WorkerSettings.of_consumer(self.consumer, lanes=1), wait_seconds=0)
         return assemble_worker(
             queue=self._queue,
             engine=self.engine,
             handlers=self._handlers.of_consumer(self.consumer),
             inbox=self._inbox,
             settings=settings,
-            processor_settings=ProcessorSettings.declared(self.consumer),
+            processor_settings=ProcessorSettings.of_consumer(self.consumer),
             wait=ClockWait(self.aws),
             clock=self.clock,
             rng=self._rng,

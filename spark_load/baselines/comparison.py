@@ -6,7 +6,7 @@ from typing import Any
 
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
-from sluice.judge.report.summary import escaped
+from sluice.judge.report.summary import escape_markdown
 from sluice.pages import units
 from spark_load.profiles.profile import of_run
 
@@ -157,8 +157,8 @@ def markdown(compared: Comparison) -> str:
     lines = [
         f"# {first.value.upper()} → {second.value.upper()}",
         "",
-        f"- first: {escaped(compared.runs[0])}",
-        f"- second: {escaped(compared.runs[1])}",
+        f"- first: {escape_markdown(compared.runs[0])}",
+        f"- second: {escape_markdown(compared.runs[1])}",
         *(f"- only the second shows **{anomaly} {ANOMALIES[anomaly].name}**" for anomaly in compared.new),
         *(f"- only the first shows {anomaly} {ANOMALIES[anomaly].name}" for anomaly in compared.gone),
     ]
@@ -166,7 +166,8 @@ def markdown(compared: Comparison) -> str:
         if differing:
             lines += ["", f"## {title}", "", "| | first | second |", "|---|---|---|"]
             lines += [
-                f"| {name} | {' | '.join(escaped(str(value)) for value in both)} |" for name, both in differing.items()
+                f"| {name} | {' | '.join(escape_markdown(str(value)) for value in both)} |"
+                for name, both in differing.items()
             ]
     lines += ["", "## Rates and latencies", "", "| | first | second | ratio |", "|---|---:|---:|---:|"]
     lines += [_row(number) for number in compared.numbers]
@@ -177,4 +178,4 @@ def _row(compared: ComparedNumber) -> str:
     unit = units.duration if compared.unit == "us" else units.rate
     ratio = units.NONE if compared.ratio is None else f"{compared.ratio:.2f}"
     crossed = " **crossed**" if compared.crossed else ""
-    return f"| {escaped(compared.what)} | {unit(compared.first)} | {unit(compared.second)} | {ratio}{crossed} |"
+    return f"| {escape_markdown(compared.what)} | {unit(compared.first)} | {unit(compared.second)} | {ratio}{crossed} |"

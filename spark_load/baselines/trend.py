@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
-from sluice.judge.report.summary import escaped
+from sluice.judge.report.summary import escape_markdown
 from sluice.pages import units
 from spark_load.baselines.results import Result
 from spark_load.baselines.statistics import Slower, detectable, holm, slower
@@ -207,11 +207,11 @@ def _clearest(values: Sequence[float], last: int) -> tuple[int, Slower]:
 
 def markdown(found: Trend) -> str:
     """Return it as Markdown."""
-    lines = [f"# {found.word}", "", f"- run: {escaped(found.result.run)}"]
+    lines = [f"# {found.word}", "", f"- run: {escape_markdown(found.result.run)}"]
     if found.unknown is not None:
-        return "\n".join([*lines, f"- not known: {escaped(found.unknown)}"]) + "\n"
+        return "\n".join([*lines, f"- not known: {escape_markdown(found.unknown)}"]) + "\n"
     lines += [
-        *(f"- {escaped(sentence)}" for sentence in found.how),
+        *(f"- {escape_markdown(sentence)}" for sentence in found.how),
         "",
         "| time | this run | before | newest runs | ratio | p | one run shows |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -220,7 +220,7 @@ def markdown(found: Trend) -> str:
         middle = sorted(row.seconds[:-1])[len(row.seconds[:-1]) // 2]
         slow = " **slower**" if row.is_slower else ""
         lines.append(
-            f"| {escaped(row.name)} | {units.seconds(row.seconds[-1])} | {units.seconds(middle)} | {row.newest}"
+            f"| {escape_markdown(row.name)} | {units.seconds(row.seconds[-1])} | {units.seconds(middle)} | {row.newest}"
             f" | {row.ratio:.2f}{slow} | {row.p:.2g} | {row.detectable:.2f} |"
         )
     return "\n".join(lines) + "\n"

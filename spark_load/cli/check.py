@@ -148,7 +148,7 @@ def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) 
     if engine == _AUTO and (master or remote or is_submitted):
         why = "a cluster is named"
     elif engine != _SPARK:
-        local = judging.opened(folder, events_max=None if engine == _LOCAL else judging.EVENTS_MAX)
+        local = judging.open_in_memory(folder, events_max=None if engine == _LOCAL else judging.EVENTS_MAX)
         if local is not None:
             yield local
             return

@@ -13,7 +13,7 @@ from sluice.errors import HistoryError
 from sluice.judge import report
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.report.summary import caveats, harmed, where
+from sluice.judge.report.summary import caveats, harm_sentence, where
 from sluice.terminal import output
 
 _REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
@@ -41,13 +41,13 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool, is_whole: bool = Fa
             f"{violation.anomaly} {ANOMALIES[violation.anomaly].name} in {where(violation)}: {violation.sentence}"
             for violation in verdict.violations
         ),
-        *verdict.crossed,
+        *verdict.crossed_thresholds,
         *verdict.conduct,
     ]
     for reason in why[:_REASONS_MAX]:
         output.line(reason, is_error=True)
     pages = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)
-    harm = harmed(verdict)
+    harm = harm_sentence(verdict)
     status = "; ".join([verdict.status.value.upper(), *([] if harm is None else [harm]), *caveats(verdict)])
     output.line(f"{status}: {', '.join(str(page) for page in pages if page.exists())}", is_error=True)
     sys.exit(verdict.exit_code)

@@ -29,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sluice.errors import EndpointError
 from sluice.history.events import END_TYPE, Kind, is_end_marker
-from sluice.judge.databases import Committed, Done, Evidence, Listed, Published
+from sluice.judge.databases import AppliedEffect, CommittedEvent, Evidence, InboxNumbers, OutboxMessage
 from sluice.recorder.journal import read_journal
 
 _TABLE = Table(
@@ -198,7 +198,7 @@ def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], o
     """
     mine = {"consumer": consumer, "epoch": epoch}
     with _open(url) as connection:
-        listed = [Listed(**row) for row in connection.execute(_LISTED, mine).mappings()]
+        listed = [InboxNumbers(**row) for row in connection.execute(_LISTED, mine).mappings()]
         parked = {(consumer, _id(group, seq)) for group, seq in connection.execute(_PARKED, mine)}
     if outbox is None:
         numbers = sorted({(effect.message_group_id, effect.idx) for effect in effects})
@@ -211,15 +211,15 @@ def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], o
         seqs = [seq for _, seq in numbers]
     return Evidence(
         committed=[
-            Committed(event_id=_id(group, seq), group=group, payload="", committed_at_us=place, position=0)
+            CommittedEvent(event_id=_id(group, seq), group=group, payload="", committed_at_us=place, position=0)
             for place, (group, seq) in enumerate(numbers)
         ],
         published=[
-            Published(event_id=_id(group, seq), group=group, seq=published)
+            OutboxMessage(event_id=_id(group, seq), group=group, seq=published)
             for (group, seq), published in zip(numbers, seqs, strict=True)
         ],
         done=[
-            Done(
+            AppliedEffect(
                 consumer=consumer,
                 event_id=_id(effect.message_group_id, effect.idx),
                 group=effect.message_group_id,

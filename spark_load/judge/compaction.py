@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sluice.errors import HistoryError
 from sluice.judge.reading import parquet_files
-from sluice.judge.reading.damage import raised_in_task, reason
+from sluice.judge.reading.damage import error_in_task, reason
 from sluice.recorder.journal import SUFFIX, read_parts
 
 _BUCKETS_MIN = 2  # so that a history of any size is judged by more than one core
@@ -50,7 +50,7 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
             shutil.rmtree(history)
         partial.rename(history)
     except (PySparkException, Py4JError) as error:
-        why = raised_in_task(error) or f"the journals in {journals} do not become a history: {reason(error)}"
+        why = error_in_task(error) or f"the journals in {journals} do not become a history: {reason(error)}"
         raise HistoryError(why) from error
     except OSError as error:
         raise _unwritten(history, error) from error

@@ -24,7 +24,7 @@ from sluice.judge.folder.layout import HISTORY
 from sluice.judge.parts import Partial
 from sluice.judge.reading import folders
 from sluice.judge.reading.columns import Events
-from sluice.judge.reading.damage import readable, undamaged
+from sluice.judge.reading.damage import read_whole, readable
 from sluice.judge.reading.parquet_files import Piece, Rows, bucket_of, buckets_of, pieces, read, read_rows, together
 from sluice.judge.tally import PLACE_KEYS, TALLY, VALUE_KEYS, shorten
 from sluice.recorder.journal import take_rows
@@ -188,7 +188,7 @@ def _require_undamaged(spark: SparkSession, folder: Path) -> None:
 
     def examine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in _read_pieces(batches):
-            for table in undamaged(piece):
+            for table in read_whole(piece):
                 yield pa.RecordBatch.from_pydict({"events": [len(table)]})
 
     found, _ = pieces(folder)

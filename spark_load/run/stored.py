@@ -13,7 +13,7 @@ from sluice.judge.checker import Expectation
 from sluice.judge.folder import json_files
 from sluice.judge.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
 from sluice.judge.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
-from sluice.judge.judge import Planned, RunFacts
+from sluice.judge.judge import PlannedMessages, RunFacts
 from sluice.saboteurs import SABOTEURS
 from spark_load.faults.drawing import Fault
 from spark_load.faults.shapes import FaultKind
@@ -93,7 +93,9 @@ class StoredRun:
             recorders=described["recorders"],
             attempts=attempts,
             killed=tuple(described.get("killed", ())),
-            plan=Planned(message_count=self.plan.row_count, lateness_budget_seconds=profile.lateness_budget_seconds),
+            plan=PlannedMessages(
+                message_count=self.plan.row_count, lateness_budget_seconds=profile.lateness_budget_seconds
+            ),
             thresholds=profile.thresholds(),
             allowed={**profile.allowed_anomalies(), **(_RESUMED if attempts > 1 else {})},
             unknowns=self.unknowns,
@@ -126,7 +128,7 @@ def find_stored(folder: Path) -> StoredRun:
     try:
         profile = of_run(described["profile"])
     except ValidationError as error:
-        raise json_files.damaged(path, error, instead=instead, inside="described.profile") from error
+        raise json_files.damage_error(path, error, instead=instead, inside="described.profile") from error
     trace_file = None if profile.replay is None else folder / TRACE_FILE
     return StoredRun(
         folder, Plan(profile, described["seed"], trace_file), stored["expectation"], described, stored["unknowns"]

@@ -22,9 +22,9 @@ from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic
 from sluice.declaration import Consumer, Environment, task_settings
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import opened
+from sluice.judge.engine import open_in_memory
 from sluice.judge.folder.layout import WORKER_LOGS
-from sluice.judge.judge import Planned, RunFacts, judge
+from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import WorkersResult
@@ -233,11 +233,11 @@ def _are_relays_ready(run: Run) -> bool:
 
 
 def _judge(run: Run, worked: WorkersResult) -> Verdict:
-    engine, where = opened(run.folder), run.deployment
+    engine, where = open_in_memory(run.folder), run.deployment
     assert engine is not None, "without a bound it is read"
     queues = tuple(where.queue_urls)
     facts = RunFacts(
-        plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
+        plan=PlannedMessages(message_count=run.plan.row_count, lateness_budget_seconds=60),
         expectation=Expectation(
             run=run.id,
             queues=queues,

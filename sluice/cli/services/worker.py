@@ -56,7 +56,7 @@ def run_worker(
         is_embedded=process.is_measured,
         prometheus=process.prometheus,
     )
-    connections.end_waits(engine, ProcessorSettings.declared(consumer).hold_seconds_max)
+    connections.end_waits(engine, ProcessorSettings.of_consumer(consumer).hold_seconds_max)
     # Who ends by itself does not wait for a database.
     ends_at = inf if idle_seconds is None else 0.0
     if not await_database(partial(_require_tables, place), stop, ends_at=ends_at, alive=process.alive):

@@ -64,21 +64,21 @@ class Images(Construct):
             ConfigError: it is to be built, and there is no Dockerfile, or it would not hold the consumer's handlers.
         """
         if consumer.image is not None:
-            return self._declared(consumer.image, f"Image-{consumer.name}")
-        shared = self.shared
+            return self._declared_image(consumer.image, f"Image-{consumer.name}")
+        shared = self.shared_image
         if self._environment.image is None and consumer.handlers is not None:
             self._require_held(consumer, consumer.handlers)
         return shared
 
     @cached_property
-    def shared(self) -> TaskImage:
+    def shared_image(self) -> TaskImage:
         """Return what the relay runs, and every consumer without an image of its own.
 
         Raises:
             ConfigError: it is to be built, and there is no Dockerfile.
         """
         if self._environment.image is not None:
-            return self._declared(self._environment.image, "Image")
+            return self._declared_image(self._environment.image, "Image")
         require(
             self._environment,
             self._file.is_file(),
@@ -109,7 +109,7 @@ class Images(Construct):
         top = within.parts[0]
         require(
             consumer,
-            not self._ignored.ignores(str(file)),
+            not self._ignore_strategy.ignores(str(file)),
             field="handlers",
             allowed=f"a module that the image holds, and {project}/.dockerignore keeps {within} back; add a line to it:"
             f" !{top}",
@@ -124,13 +124,13 @@ class Images(Construct):
         )
 
     @cached_property
-    def _ignored(self) -> cdk.IgnoreStrategy:
+    def _ignore_strategy(self) -> cdk.IgnoreStrategy:
         """Return what stays out of the build, as the asset reads it."""
         file = self._file.with_name(".dockerignore")
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
         return cdk.IgnoreStrategy.docker(str(self._file.parent), [line for line in lines if line])
 
-    def _declared(self, image: str, id_: str) -> TaskImage:
+    def _declared_image(self, image: str, id_: str) -> TaskImage:
         """Return a declared image; one in ECR with the right to pull it, and no other."""
         parts = parse_image(image)
         assert parts is not None, "the declaration refuses what is no image"

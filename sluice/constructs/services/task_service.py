@@ -132,7 +132,7 @@ class Task(Construct):
                 start_period=cdk.Duration.seconds(120),
             ),
             readonly_root_filesystem=True,
-            linux_parameters=_unprivileged(self, "Linux"),
+            linux_parameters=_linux_parameters(self, "Linux"),
             user=_USER,
             stop_timeout=cdk.Duration.seconds(stop_timeout_seconds),
         )
@@ -196,7 +196,7 @@ class Task(Construct):
             logging=logging,
             essential=False,
             readonly_root_filesystem=True,
-            linux_parameters=_unprivileged(self, "SchemaLinux"),
+            linux_parameters=_linux_parameters(self, "SchemaLinux"),
             user=_USER,
             start_timeout=cdk.Duration.seconds(_SCHEMA_START_SECONDS),
         )
@@ -348,7 +348,7 @@ class RelayService(Task):
             command=["relay"],
             topic=topic,
             variables={"SLUICE_TOPIC_ARN": topic_arn},
-            image=place.images.shared,
+            image=place.images.shared_image,
             stop_timeout_seconds=_RELAY_STOP_SECONDS,
             role=DatabaseRole.RELAY,
         )
@@ -359,7 +359,7 @@ class RelayService(Task):
             self.allow(key_arn, "kms:Decrypt", "kms:GenerateDataKey")
 
 
-def _unprivileged(scope: Construct, id_: str) -> ecs.LinuxParameters:
+def _linux_parameters(scope: Construct, id_: str) -> ecs.LinuxParameters:
     """Return that a container has no capability, and a first process that passes signals on and ends what is left over.
 
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_KernelCapabilities.html (read 2026-11-26)

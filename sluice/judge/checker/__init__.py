@@ -27,7 +27,7 @@ from sluice.judge.checker.rules import (  # noqa: F401 (each puts its rules into
     ordering,
     registry,
 )
-from sluice.judge.checker.run import Measured, RunCounts, Thresholds, check_run, check_thresholds, open_thresholds
+from sluice.judge.checker.run import MeasuredValues, RunCounts, Thresholds, check_run, check_thresholds, open_thresholds
 from sluice.judge.checker.verdict import Violation
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
     "Finding",
     "IdUse",
     "Loss",
-    "Measured",
+    "MeasuredValues",
     "Move",
     "QueueContext",
     "RunCounts",
@@ -91,17 +91,21 @@ def check_group(events: Iterable[Event], expectation: Expectation, around: Queue
     found = [violation for rule in RULES.values() for violation in rule(group)]
     return Finding(
         violations=tuple(violation for violation in found if not _is_lawful(violation)),
-        unknowns=(*_unknowns(group), *_untimed(group, listed, found), *_unrecorded(group, listed, found)),
+        unknowns=(
+            *_unknowns(group),
+            *_clock_reservations(group, listed, found),
+            *_beginning_reservations(group, listed, found),
+        ),
         seen=tuple(violation for violation in found if _is_lawful(violation)),
     )
 
 
-def _untimed(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
+def _clock_reservations(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
     """Yield what rests on how far clocks are apart: what would be a violation for one of the things they may be."""
     if not group.widest_us:
         return
     suspicious = Group(events, group.expectation, group.around, is_suspicious=True)
-    if open_ := _shown_only_by(suspicious, found):
+    if open_ := _anomalies_only_in(suspicious, found):
         apart = f"up to {group.widest_us / 1_000:g} ms" if group.widest_us < NEVER_US else "nobody knows how far"
         yield (
             f"group {group.id}: {len(group.clocks.ahead)} clocks timed it, {apart} apart, and on that rests whether it"
@@ -109,20 +113,20 @@ def _untimed(group: Group, events: Sequence[Event], found: Iterable[Violation]) 
         )
 
 
-def _unrecorded(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
+def _beginning_reservations(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
     """Yield what would be a violation, had nothing happened before, or beside, what is on record."""
     expectation = group.expectation
     if expectation.publishing_began_us is None and not expectation.receiving_began_us:
         return
     whole = replace(expectation, publishing_began_us=None, receiving_began_us={})
-    if open_ := _shown_only_by(Group(events, whole, group.around), found):
+    if open_ := _anomalies_only_in(Group(events, whole, group.around), found):
         yield (
             f"group {group.id}: on what happened before the recording began, or was not recorded, rests whether it"
             f" shows {', '.join(open_)}"
         )
 
 
-def _shown_only_by(group: Group, found: Iterable[Violation]) -> list[str]:
+def _anomalies_only_in(group: Group, found: Iterable[Violation]) -> list[str]:
     """Return the anomalies that a group shows and that were not found."""
     certain = {violation.anomaly for violation in found}
     return [
@@ -138,13 +142,13 @@ def _is_lawful(violation: Violation) -> bool:
 
 def _unknowns(group: Group) -> Iterator[str]:
     yield from _unseen(group)
-    yield from _dropped(group)
-    yield from _moved(group)
+    yield from _drop_reservations(group)
+    yield from _move_reservations(group)
     for (queue, idxs, sentence, _), is_unseen in duplication.miscounts(group):
         if is_unseen:
             idx = next(iter(idxs))
             yield f"group {group.id}: message {idx} from {queue}: {sentence}; others may have received it, unrecorded"
-    if not group.expectation.is_publishing_recorded and (back := len(list(dead_letters.unmoved(group)))):
+    if not group.expectation.is_publishing_recorded and (back := len(list(dead_letters.returns_without_move(group)))):
         yield f"group {group.id}: {back} dead letter(s) came back, and the move task may not be on record"
     moved = sum(existence.is_moved_stranger(group, e) for of in group.first_received.values() for e in of.values())
     if moved and group.expectation.is_publishing_recorded:
@@ -160,7 +164,7 @@ def _unknowns(group: Group) -> Iterator[str]:
 
 
 def _unseen(group: Group) -> Iterator[str]:
-    known = {(blocked.queue, idx) for blocked in blocking.blocked(group) for idx in blocked.successors}
+    known = {(blocked.queue, idx) for blocked in blocking.find_blockades(group) for idx in blocked.successors}
     unseen: dict[tuple[str, str], list[int]] = defaultdict(list)
     for missing in existence.missing(group):
         for queue in missing.open:
@@ -171,7 +175,7 @@ def _unseen(group: Group) -> Iterator[str]:
         yield f"group {group.id}: {len(idxs)} acknowledged message(s), first {min(idxs)}, not seen in {queue}, {why}"
 
 
-def _dropped(group: Group) -> Iterator[str]:
+def _drop_reservations(group: Group) -> Iterator[str]:
     dropped: dict[str, list[int]] = defaultdict(list)
     for queue, idx in group.maybe_dropped():
         dropped[queue].append(idx)
@@ -182,7 +186,7 @@ def _dropped(group: Group) -> Iterator[str]:
         )
 
 
-def _moved(group: Group) -> Iterator[str]:
+def _move_reservations(group: Group) -> Iterator[str]:
     for queue, first in sorted(group.first_received.items()):
         moved = sum(group.is_moved(queue, idx) and not group.is_dead_lettered(queue, idx) for idx in first)
         if moved:

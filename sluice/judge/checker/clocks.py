@@ -88,7 +88,7 @@ def apart_us_max(ahead: AheadUs) -> int:
     return max((us for others in ahead.values() for us in others.values()), default=0)
 
 
-def widened(ahead: AheadUs, span_us: int) -> dict[str, dict[str, int]]:
+def widen(ahead: AheadUs, span_us: int) -> dict[str, dict[str, int]]:
     """Return what a history of this length proves, if clocks may drift meanwhile."""
     drift_us = span_us * DRIFT_PPM // 1_000_000
     return {clock: {other: us + drift_us for other, us in others.items()} for clock, others in ahead.items()}
@@ -131,13 +131,13 @@ class Clocks:
         """Return by how much the times of a clock were changed at most."""
         return max(map(abs, self.later_us.values()), default=0)
 
-    def corrected(self, event: Event) -> Event:
+    def correct(self, event: Event) -> Event:
         """Return the event as a clock that was put right timed it."""
-        return _moved(event, self.later_us.get(clock_of(event), 0))
+        return _shift(event, self.later_us.get(clock_of(event), 0))
 
-    def recorded(self, event: Event) -> Event:
+    def restore(self, event: Event) -> Event:
         """Return a corrected event as it was recorded."""
-        return _moved(event, -self.later_us.get(clock_of(event), 0))
+        return _shift(event, -self.later_us.get(clock_of(event), 0))
 
     def bound_us(self, first: Event, second: Event, *, is_least: bool = False) -> int:
         """Return by how much the clock of the second may be ahead of that of the first: at most, or at least."""
@@ -155,7 +155,7 @@ def _middle(least_us: int, most_us: int) -> int:
     return min(max(0, least_us), most_us)
 
 
-def _moved(event: Event, by_us: int) -> Event:
+def _shift(event: Event, by_us: int) -> Event:
     if by_us == 0:
         return event
     return replace(

@@ -43,24 +43,24 @@ UNANSWERED_WITHIN_US = 60_000_000
 """A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
 
 
-def invoked(event: Event) -> int:
+def invoked_us(event: Event) -> int:
     """Return when the call was made."""
     return event.invoked_at_us if event.invoked_at_us is not None else 0
 
 
-def responded(event: Event) -> int:
+def responded_us(event: Event) -> int:
     """Return when the answer came; never, when none did."""
     return event.responded_at_us if event.responded_at_us is not None else NEVER_US
 
 
-def done_by(event: Event) -> int:
+def effect_by_us(event: Event) -> int:
     """Return by when a call had its effect, if it had any."""
-    return event.responded_at_us if event.responded_at_us is not None else invoked(event) + UNANSWERED_WITHIN_US
+    return event.responded_at_us if event.responded_at_us is not None else invoked_us(event) + UNANSWERED_WITHIN_US
 
 
 def by_time(event: Event) -> tuple[int, int, str, int]:
     """Return what sorts events by their answers."""
-    return responded(event), invoked(event), event.call_id or "", event.batch_position or 0
+    return responded_us(event), invoked_us(event), event.call_id or "", event.batch_position or 0
 
 
 def effective(tries: Iterable[Event]) -> list[Event]:
@@ -131,7 +131,7 @@ class Group:
             proven=expectation.clocks_ahead_us,
         )
         if self.clocks.shift_us:
-            events = [self.clocks.corrected(event) for event in events]
+            events = [self.clocks.correct(event) for event in events]
         self.id = next((event.message_group_id for event in events if event.message_group_id is not None), "")
         self.publishes = _Lists[int]()
         self.received = _Lists[str]()
@@ -169,7 +169,7 @@ class Group:
                 came[event.idx].add(event.queue)
         doubtful = set[int]()
         for idx, acked in tries.items():
-            sent_to = self._sent_to(acked)
+            sent_to = self._target_queues(acked)
             if not came[idx].issuperset(sent_to) or len(set(map(number, acked))) > 1:
                 later = [event for event in acked if not self._is_first_of_its_id(event)]
                 doubtful.update(map(id, later))
@@ -188,11 +188,11 @@ class Group:
         kept_us = self._window_us + WINDOW_TOLERANCE_US + bound_us
         message = event.message_group_id or "", event.idx or 0
         uses = self.around.shared_ids.get(message, ())
-        first = bisect_left(uses, invoked(event) - kept_us - UNANSWERED_WITHIN_US, key=lambda use: use.from_us)
+        first = bisect_left(uses, invoked_us(event) - kept_us - UNANSWERED_WITHIN_US, key=lambda use: use.from_us)
         for use in islice(uses, first, None):
-            if done_by(event) + bound_us < use.from_us:
+            if effect_by_us(event) + bound_us < use.from_us:
                 break
-            is_within = use.until_us + kept_us >= invoked(event)
+            is_within = use.until_us + kept_us >= invoked_us(event)
             if is_within and use.message != message and not self._are_two_queues(use.queue, event.queue):
                 return False
         return True
@@ -233,7 +233,7 @@ class Group:
         """Return whether everything published under an idx is one message, and so has one place in the group."""
         tries = effective(self.publishes[idx])
         numbers = {number(event) for event in tries}
-        span_us = max(map(done_by, tries)) - min(map(invoked, tries)) + self.publishers_spread_us
+        span_us = max(map(effect_by_us, tries)) - min(map(invoked_us, tries)) + self.publishers_spread_us
         is_forgotten = any(self.is_purged(event.queue) for event in tries)
         is_single = len(numbers) == 1 or (span_us < self._window_us and not is_forgotten)
         is_of_one_place = len({event.queue for event in tries}) == 1  # a queue takes what comes first (DED-01)
@@ -251,7 +251,7 @@ class Group:
         sent_us = self._sent_us(copy)
         if sent_us is None:
             return True
-        tried_us = min(map(invoked, effective(self.publishes.get(copy.idx or 0, ()))), default=NEVER_US)
+        tried_us = min(map(invoked_us, effective(self.publishes.get(copy.idx or 0, ()))), default=NEVER_US)
         return sent_us < began_us + _FANNED_OUT_WITHIN_US and sent_us + ENQUEUED_WITHIN_US < tried_us
 
     def _sent_us(self, copy: Event) -> int | None:
@@ -297,11 +297,11 @@ class Group:
         began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
         if began_us is None or not tries:
             return False
-        first = min(tries, key=invoked)
-        if invoked(first) >= began_us + self._window_us + WINDOW_TOLERANCE_US + self.publishers_spread_us:
+        first = min(tries, key=invoked_us)
+        if invoked_us(first) >= began_us + self._window_us + WINDOW_TOLERANCE_US + self.publishers_spread_us:
             return False
         least = self._certainly_new.get(first.queue, _HIGHEST)
-        return (number(first) or "") <= least and not self._has_own_copy(idx, invoked(first), before_us)
+        return (number(first) or "") <= least and not self._has_own_copy(idx, invoked_us(first), before_us)
 
     def may_be_swallowed(self, idx: int) -> bool:
         """Return whether a queue may have taken a message for a repeat of one from before the recording began.
@@ -311,7 +311,7 @@ class Group:
         began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
         if began_us is None or not tries:
             return False
-        is_late = min(map(invoked, tries)) >= began_us + self._window_us + WINDOW_TOLERANCE_US
+        is_late = min(map(invoked_us, tries)) >= began_us + self._window_us + WINDOW_TOLERANCE_US
         return not is_late and len({event.queue for of in self.publishes.values() for event in of}) > 1
 
     def _has_own_copy(self, idx: int, from_us: int, until_us: int = NEVER_US) -> bool:
@@ -329,7 +329,7 @@ class Group:
         lowest: dict[str | None, str] = {}
         for idx, event in self.acked.items():
             name = number(event)
-            if name is not None and self._has_own_copy(idx, min(map(invoked, effective(self.publishes[idx])))):
+            if name is not None and self._has_own_copy(idx, min(map(invoked_us, effective(self.publishes[idx])))):
                 lowest[event.queue] = min(name, lowest.get(event.queue, name))
         return lowest
 
@@ -345,14 +345,16 @@ class Group:
         if began_us is None:
             return False
         tries = effective(self.publishes.get(idx or 0, ()))
-        if tries and min(map(invoked, tries)) >= began_us and idx is not None and not self.may_be_repeat(idx):
+        if tries and min(map(invoked_us, tries)) >= began_us and idx is not None and not self.may_be_repeat(idx):
             return any(map(self.may_be_older, receives))
         return not receives or self._may_be_known(queue, receives[0])
 
     def _may_have_died_before(self, queue: str, event: Event) -> bool:
         """Return whether what came may have been received, and dead-lettered, before the recording began."""
         tries = effective(self.publishes.get(event.idx or 0, ()))
-        tried_us = min((invoked(publish) for publish in tries if not self.is_surely_before(event, publish)), default=0)
+        tried_us = min(
+            (invoked_us(publish) for publish in tries if not self.is_surely_before(event, publish)), default=0
+        )
         published_us, received_us = self.expectation.publishing_began_us, self.expectation.receiving_began_us.get(queue)
         is_repeat = published_us is not None and tried_us < published_us + self._window_us + WINDOW_TOLERANCE_US
         return is_repeat or (received_us is not None and tried_us < received_us)
@@ -418,17 +420,17 @@ class Group:
         """Return for messages nobody acknowledged where they were published, and the last number certainly before."""
         answered: dict[str | None, list[int]] = defaultdict(list)
         highest: dict[str | None, list[str]] = defaultdict(list)  # of what was answered by then
-        for idx in sorted(self.order, key=lambda idx: responded(self.acked[idx])):
+        for idx in sorted(self.order, key=lambda idx: responded_us(self.acked[idx])):
             acked, order = self.acked[idx], self.order[idx]
             numbers = highest[acked.queue]
-            answered[acked.queue].append(responded(acked))
+            answered[acked.queue].append(responded_us(acked))
             numbers.append(max(numbers[-1], order) if numbers else order)
         behind = {}
         for idx, tries in self.publishes.items():
             sent = effective(tries)
             if idx in self.acked or not sent:
                 continue
-            tried_us = min(map(invoked, sent)) - self.publishers_spread_us
+            tried_us = min(map(invoked_us, sent)) - self.publishers_spread_us
             queue = sent[0].queue
             before = bisect_left(answered[queue], tried_us)
             if before:
@@ -512,13 +514,13 @@ class Group:
 
     def expected_queues(self, idx: int) -> tuple[str, ...]:
         """Return the queues a message may have reached: all, or those it was sent to if the topic never had it."""
-        return self._sent_to(self.publishes.get(idx, ()))
+        return self._target_queues(self.publishes.get(idx, ()))
 
     def owed_queues(self, idx: int) -> tuple[str, ...]:
         """Return the queues a message had to reach, by its acknowledgements."""
-        return self._sent_to([event for event in self.publishes.get(idx, ()) if event.outcome == Outcome.OK])
+        return self._target_queues([event for event in self.publishes.get(idx, ()) if event.outcome == Outcome.OK])
 
-    def _sent_to(self, publishes: Iterable[Event]) -> tuple[str, ...]:
+    def _target_queues(self, publishes: Iterable[Event]) -> tuple[str, ...]:
         names, queues = {event.queue for event in publishes}, self.expectation.queues
         return tuple(queue for queue in queues if queue in names) if names and names <= set(queues) else queues
 
@@ -549,10 +551,10 @@ class Group:
         What a message needs to die first is on record, lost, or went on while the task began.
         """
         queue, began_us = times[0].queue or "", move.began_at_us
-        if responded(times[-1]) + self.around_bound_us < began_us:
+        if responded_us(times[-1]) + self.around_bound_us < began_us:
             return False
         is_in_between = any(
-            not self.is_after(e, began_us) and responded(e) + self.around_bound_us >= began_us for e in times
+            not self.is_after(e, began_us) and responded_us(e) + self.around_bound_us >= began_us for e in times
         )
         if is_in_between or not self.is_proven(queue) or self._may_have_died_before(queue, times[0]):
             return True
@@ -564,7 +566,7 @@ class Group:
 
     def moves_before(self, event: Event, queue: str | None) -> list[Move]:
         """Return the move tasks to a queue that may have begun before a message was received."""
-        by_us = responded(event) + self.around_bound_us
+        by_us = responded_us(event) + self.around_bound_us
         return [move for move in self.around.moves if move.destination == queue and move.began_at_us <= by_us]
 
     def may_be_from_dlq(self, event: Event) -> bool:
@@ -620,7 +622,7 @@ class Group:
 
     def lease_end_us(self, event: Event) -> int:
         """Return the end of the definite lease of a received event."""
-        return self._held_until_us(event, self._effective_tries(event))
+        return self._hold_end_us(event, self._effective_tries(event))
 
     def possible_lease_end_us(self, event: Event) -> int:
         """Return the end of the possible lease of a received event."""
@@ -638,7 +640,9 @@ class Group:
             for attempt in self._effective_tries(event)
             if attempt.kind != Kind.DELETED
         ]
-        expired = self._expiry_us(event) - invoked(event) + responded(event) if self._is_timed(event) else NEVER_US
+        expired = (
+            self._expiry_us(event) - invoked_us(event) + responded_us(event) if self._is_timed(event) else NEVER_US
+        )
         return max([expired, *put_off])
 
     def _effective_tries(self, event: Event) -> list[Event]:
@@ -646,12 +650,12 @@ class Group:
         return [
             attempt
             for attempt in effective(self._with_repeats(event, self.tries(event)))
-            if self._latest_us(attempt, event) >= invoked(event)
+            if self._latest_us(attempt, event) >= invoked_us(event)
         ]
 
     def _latest_us(self, attempt: Event, event: Event) -> int:
         """Return when a call was answered at the latest, by the clock of an event."""
-        return responded(attempt) + self.bound_us(attempt, event)
+        return responded_us(attempt) + self.bound_us(attempt, event)
 
     def _with_repeats(self, event: Event, tries: list[Event]) -> list[Event]:
         """Return what was tried, with what repeated a receive by its attempt id: that hides it anew (RCV-28)."""
@@ -677,18 +681,18 @@ class Group:
         return is_given or event.queue in self.expectation.visibility_timeout_seconds
 
     def _expiry_us(self, event: Event) -> int:
-        return invoked(event) + self._held_us(event)
+        return invoked_us(event) + self._held_us(event)
 
     def expiry_us(self, event: Event) -> int:
         """Return the earliest instant at which a receive's hold may have ended by itself, deletes left aside."""
         changes = [
             attempt
-            for attempt in effective(self._tried(event, event.receipt_handle_hash))
+            for attempt in effective(self._tries_with(event, event.receipt_handle_hash))
             if attempt.kind == Kind.VISIBILITY_CHANGED
         ]
-        return self._held_until_us(event, self._with_repeats(event, changes))
+        return self._hold_end_us(event, self._with_repeats(event, changes))
 
-    def _held_until_us(self, event: Event, tries: Iterable[Event]) -> int:
+    def _hold_end_us(self, event: Event, tries: Iterable[Event]) -> int:
         """Return the earliest end of a hold after deletes and changes, by time of answer, that may have had effects.
 
         A change that certainly worked replaces what ended the hold before it. Of two that overlap either came last.
@@ -705,8 +709,8 @@ class Group:
             if is_certain:
                 ends = [(by, end) for by, end in ends if by is not None and not self.is_before(by, attempt)]
             held_us = self._held_us(attempt) if attempt.kind != Kind.DELETED else 0
-            earliest_us = invoked(attempt) - self.bound_us(event, attempt)  # by the clock of the event
-            ends.append((attempt, max(earliest_us, invoked(event)) + held_us))
+            earliest_us = invoked_us(attempt) - self.bound_us(event, attempt)  # by the clock of the event
+            ends.append((attempt, max(earliest_us, invoked_us(event)) + held_us))
         return min(end for _, end in ends)
 
     def siblings(self, event: Event) -> list[Event]:
@@ -729,10 +733,10 @@ class Group:
 
     def _tries_of(self, event: Event) -> list[Event]:
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
-        found = [attempt for handle in handles for attempt in self._tried(event, handle)]
+        found = [attempt for handle in handles for attempt in self._tries_with(event, handle)]
         return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
 
-    def _tried(self, event: Event, handle: str | None) -> list[Event]:
+    def _tries_with(self, event: Event, handle: str | None) -> list[Event]:
         """Return what was tried with a handle on the message of this receive, as far as it says on which."""
         tried = self._tries.get((event.queue, handle or ""), [])
         return [attempt for attempt in tried if attempt.sqs_message_id in (None, event.sqs_message_id)]
@@ -751,7 +755,7 @@ class Group:
             return False
         changes = [
             change
-            for change in effective(self._tried(event, attempt.receipt_handle_hash))
+            for change in effective(self._tries_with(event, attempt.receipt_handle_hash))
             if change.kind == Kind.VISIBILITY_CHANGED and not self.is_surely_before(attempt, change)
         ]
         if any(change.visibility_timeout_seconds != 0 for change in changes):
@@ -762,12 +766,12 @@ class Group:
 
     def settled_delete(self, event: Event) -> Event | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
-        tried = self._with_repeats(event, effective(self._tried(event, event.receipt_handle_hash)))
+        tried = self._with_repeats(event, effective(self._tries_with(event, event.receipt_handle_hash)))
         for delete in tried:
             if delete.kind != Kind.DELETED or delete.outcome != Outcome.OK:
                 continue
             changes = [change for change in tried if change.kind != Kind.DELETED and not self.is_before(delete, change)]
-            end = self._held_until_us(event, changes)
+            end = self._hold_end_us(event, changes)
             if self._latest_us(delete, event) <= end and self._is_newest(event, delete):  # what comes later comes after
                 return delete
         return None
@@ -803,16 +807,16 @@ class Group:
 
     def is_before(self, first: Event, second: Event) -> bool:
         """Return whether `first` was answered before `second` was made, whatever their clocks show."""
-        return responded(first) + self.bound_us(first, second) < invoked(second)
+        return responded_us(first) + self.bound_us(first, second) < invoked_us(second)
 
     def is_surely_before(self, first: Event, second: Event) -> bool:
         """Return `is_before` also for a suspicious reader: for what excuses, and so must be certain."""
-        return responded(first) + self.clocks.bound_us(first, second) < invoked(second)
+        return responded_us(first) + self.clocks.bound_us(first, second) < invoked_us(second)
 
     def is_after(self, event: Event, instant_us: int, *, by: Event | None = None) -> bool:
         """Return whether the call was made after an instant, by the clock of an event or an unknown one."""
         bound_us = self.around_bound_us if by is None else self.bound_us(by, event)
-        return invoked(event) > instant_us + bound_us
+        return invoked_us(event) > instant_us + bound_us
 
     def bound_us(self, first: Event, second: Event) -> int:
         """Return by how much the clock of the second event may be ahead of that of the first at most."""
@@ -834,7 +838,7 @@ class Group:
             queue=queue,
             idxs=tuple(idx for idx in idxs if idx is not None),
             sentence=sentence,
-            witness=tuple(map(self.clocks.recorded, shown)),
+            witness=tuple(map(self.clocks.restore, shown)),
         )
 
     def _put_off(self, receive: Event, witness: Sequence[Event]) -> list[Event]:
@@ -845,15 +849,15 @@ class Group:
         if receive.kind != Kind.RECEIVED or not self._is_timed(receive):
             return []
         deletes = [event for event in witness if event.kind == Kind.DELETED]
-        until_us = max(responded(event) for event in deletes or witness)
+        until_us = max(responded_us(event) for event in deletes or witness)
         own_us = self._expiry_us(receive)
         changes = [
             attempt
-            for attempt in self._tried(receive, receive.receipt_handle_hash)
+            for attempt in self._tries_with(receive, receive.receipt_handle_hash)
             if attempt.kind == Kind.VISIBILITY_CHANGED
             and attempt.outcome == Outcome.OK
-            and responded(attempt) <= until_us
-            and responded(attempt) + self._held_us(attempt) > own_us
+            and responded_us(attempt) <= until_us
+            and responded_us(attempt) + self._held_us(attempt) > own_us
         ]
         return changes[-1:] if own_us < until_us else []
 

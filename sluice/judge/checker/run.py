@@ -61,7 +61,7 @@ def check_run(counts: RunCounts) -> dict[str | None, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredValues:
     """What is held against a threshold. What was not measured is None or not named.
 
     Args:
@@ -98,11 +98,11 @@ class Thresholds:
     throttled_share_max: float | None = None
 
 
-def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tuple[str, ...]]:
+def check_thresholds(measured: MeasuredValues, thresholds: Thresholds) -> dict[str, tuple[str, ...]]:
     """Return what crosses its threshold, of H3 to H6: anomaly id to a sentence for each place."""
     share, bound_seconds = measured.throttled_count / max(1, measured.call_count), measured.clock_bound_us / 1e6
     crossed: dict[str, tuple[str, ...]] = {}
-    for anomaly, what, seconds, allowed in _timed(measured, thresholds):
+    for anomaly, what, seconds, allowed in _times_with_threshold(measured, thresholds):
         if seconds > allowed + bound_seconds:
             sentence = f"{what} was {seconds:.2f} s, allowed are {allowed:g} s"
             crossed[anomaly] = (*crossed.get(anomaly, ()), sentence)
@@ -114,10 +114,10 @@ def check_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str, tu
     return crossed
 
 
-def open_thresholds(measured: Measured, thresholds: Thresholds) -> dict[str | None, str]:
+def open_thresholds(measured: MeasuredValues, thresholds: Thresholds) -> dict[str | None, str]:
     """Return what may cross its threshold or not, as the clocks that measured it are apart: anomaly id to sentence."""
     bound_seconds, found = measured.clock_bound_us / 1e6, dict[str | None, str]()
-    for anomaly, what, seconds, allowed in _timed(measured, thresholds):
+    for anomaly, what, seconds, allowed in _times_with_threshold(measured, thresholds):
         if -bound_seconds < seconds - allowed <= bound_seconds:
             apart = f"the clocks that measured it may be {_apart(measured.clock_bound_us)} apart"
             found.setdefault(anomaly, f"{what} was {seconds:.2f} s, allowed are {allowed:g} s, and {apart}")
@@ -128,7 +128,7 @@ def _apart(bound_us: int) -> str:
     return f"{bound_us / 1_000:g} ms" if bound_us < NEVER_US else "nobody knows how far"
 
 
-def _timed(measured: Measured, thresholds: Thresholds) -> Iterator[tuple[str, str, float, float]]:
+def _times_with_threshold(measured: MeasuredValues, thresholds: Thresholds) -> Iterator[tuple[str, str, float, float]]:
     """Yield each time that has a threshold: its anomaly, what it is, its seconds, and those allowed."""
     latency = {queue: us / 1e6 for queue, us in measured.latency_us.items()}
     for anomaly, what, of, allowed in (

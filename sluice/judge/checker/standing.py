@@ -21,13 +21,13 @@ from operator import itemgetter
 from sluice import limits
 from sluice.history.events import Event
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.group import Group, effective, invoked, responded
+from sluice.judge.checker.group import Group, effective, invoked_us, responded_us
 
 _AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class Overtaking:
     """A receive of what stands behind a message that was received before and was certainly still in the queue.
 
     Args:
@@ -40,19 +40,19 @@ class Passed:
 
 
 @lru_cache(maxsize=1)  # three rules ask for it
-def passed(group: Group) -> Sequence[Passed]:
+def overtakings(group: Group) -> Sequence[Overtaking]:
     """Return each receive that passed a message, with the one that stayed longest."""
     return tuple(_all_passed(group))
 
 
-def _all_passed(group: Group) -> Iterator[Passed]:
+def _all_passed(group: Group) -> Iterator[Overtaking]:
     for queue in group.expectation.queues:
         for line in queue_lines(group, queue):
-            yield from _passed(group, line)
-        yield from _passed_by_followers(group, queue)
+            yield from _overtakings_in(group, line)
+        yield from _overtakings_by_followers(group, queue)
 
 
-def is_free(group: Group, skip: Passed) -> bool:
+def is_free(group: Group, skip: Overtaking) -> bool:
     """Return whether the message in front was certainly available again; else it may still have been held."""
     return group.is_after(skip.event, group.possible_expiry_us(skip.ahead), by=skip.ahead)
 
@@ -80,7 +80,7 @@ def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]
         yield [receives for _, receives in sorted(line, key=itemgetter(0))]
 
 
-def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
+def earliest_end_us(group: Group, receives: Sequence[Event]) -> int:
     """Return the earliest instant at which a received message may have been gone from its queue; never, if it was not.
 
     It was there when it was received last. A delete works only with the handle of the last receive (VIS-05), and
@@ -88,21 +88,21 @@ def gone_from_us(group: Group, receives: Sequence[Event]) -> int:
     worked is another anomaly, A8.
     """
     last = receives[-1]
-    seen_us, spread_us = max(map(invoked, receives)), group.spread_us(last.queue)
+    seen_us, spread_us = max(map(invoked_us, receives)), group.spread_us(last.queue)
     candidates = [
-        max(invoked(attempt), seen_us)
+        max(invoked_us(attempt), seen_us)
         for attempt in group.tries(last)
         if group.may_delete(attempt, last)
-        and responded(attempt) + spread_us >= seen_us
+        and responded_us(attempt) + spread_us >= seen_us
         and _may_be_last(group, receives, attempt.receipt_handle_hash)
     ]
-    candidates += [invoked(delete) for receive in receives if (delete := group.settled_delete(receive)) is not None]
+    candidates += [invoked_us(delete) for receive in receives if (delete := group.settled_delete(receive)) is not None]
     is_left_open = any(map(group.may_be_dead_lettered, receives)) or group.is_dead_lettered(last.queue or "", last.idx)
     if is_left_open or not group.is_proven(last.queue or ""):
         latest = [e for e in receives if _may_be_last(group, receives, e.receipt_handle_hash)] or receives
         candidates.append(max(seen_us, min(map(group.expiry_us, latest))))
     if last.idx is not None and may_be_removed(group, last.queue or "", last.idx):
-        candidates.append(max(seen_us, removed_from_us(group, last.queue or "", last.idx)))
+        candidates.append(max(seen_us, earliest_removal_us(group, last.queue or "", last.idx)))
     return min(candidates, default=NEVER_US)
 
 
@@ -113,31 +113,31 @@ def _may_be_last(group: Group, receives: Sequence[Event], handle: str | None) ->
     return any(all(not group.is_before(receive, other) for other in others) for receive in own)
 
 
-def _passed(group: Group, line: Sequence[Sequence[Event]]) -> Iterator[Passed]:
+def _overtakings_in(group: Group, line: Sequence[Sequence[Event]]) -> Iterator[Overtaking]:
     longest: list[tuple[int, int]] = []  # (until when it was there, its place in the line) of what stays longest
     for place, receives in enumerate(line):
         for event in receives:
             found = _still_ahead(group, line, sorted(longest, reverse=True), event)
             if found is not None:
-                yield Passed(found, event)
-        longest = heapq.nlargest(_AHEAD_MAX, [*longest, (gone_from_us(group, receives), place)])
+                yield Overtaking(found, event)
+        longest = heapq.nlargest(_AHEAD_MAX, [*longest, (earliest_end_us(group, receives), place)])
 
 
-def _passed_by_followers(group: Group, queue: str) -> Iterator[Passed]:
+def _overtakings_by_followers(group: Group, queue: str) -> Iterator[Overtaking]:
     """Yield what messages passed that no number places, but that were published behind acknowledged ones."""
     followers = group.followers(queue)
     for line in queue_lines(group, queue) if followers else ():
         for published_to, behind in followers.items():
-            yield from _passed_by(group, queue, line, published_to, sorted(behind))
+            yield from _overtakings_by(group, queue, line, published_to, sorted(behind))
 
 
-def _passed_by(
+def _overtakings_by(
     group: Group,
     queue: str,
     line: Sequence[Sequence[Event]],
     published_to: str | None,
     followers: Sequence[tuple[str, int]],
-) -> Iterator[Passed]:
+) -> Iterator[Overtaking]:
     numbered = sorted(
         (group.order[idx], place)
         for place, receives in enumerate(line)
@@ -148,19 +148,19 @@ def _passed_by(
     longest: list[tuple[int, int]] = []
     for last, idx in followers:
         while upcoming is not None and upcoming[0] <= last:
-            stay = (gone_from_us(group, line[upcoming[1]]), upcoming[1])
+            stay = (earliest_end_us(group, line[upcoming[1]]), upcoming[1])
             longest = heapq.nlargest(_AHEAD_MAX, [*longest, stay])
             upcoming = next(ahead, None)
         for event in group.receives(queue, idx):
             found = _still_ahead(group, line, longest, event)
             if found is not None:
-                yield Passed(found, event)
+                yield Overtaking(found, event)
 
 
 def _still_ahead(
     group: Group, line: Sequence[Sequence[Event]], longest: Sequence[tuple[int, int]], event: Event
 ) -> Event | None:
-    by_us = responded(event) + group.spread_us(event.queue)
+    by_us = responded_us(event) + group.spread_us(event.queue)
     for until_us, place in longest:
         if until_us <= by_us:
             return None
@@ -170,19 +170,19 @@ def _still_ahead(
     return None
 
 
-def removed_from_us(group: Group, queue: str, idx: int | None) -> int:
+def earliest_removal_us(group: Group, queue: str, idx: int | None) -> int:
     """Return the earliest instant at which a message may have been taken out of its queue; never, if it was not.
 
     The instant is by any clock of the group, as far as it is known how far these are apart.
     """
-    sent_us = list(map(invoked, effective(group.publishes.get(idx or 0, ()))))
+    sent_us = list(map(invoked_us, effective(group.publishes.get(idx or 0, ()))))
     for event in group.receives(queue, idx):
         if not sent_us or group.may_be_older(event):
-            sent_us.append(invoked(event) if event.sent_at_us is None else event.sent_at_us)
-    return removed_after_us(group, queue, min(sent_us)) if sent_us else NEVER_US
+            sent_us.append(invoked_us(event) if event.sent_at_us is None else event.sent_at_us)
+    return earliest_removal_after_us(group, queue, min(sent_us)) if sent_us else NEVER_US
 
 
-def removed_after_us(group: Group, queue: str, arrived_us: int) -> int:
+def earliest_removal_after_us(group: Group, queue: str, arrived_us: int) -> int:
     """Return the same for what came into the queue no earlier than at an instant."""
     bound_us = group.widest_us if group.widest_us < NEVER_US else 0
     around_us = group.around_bound_us if group.around_bound_us < NEVER_US else 0
@@ -200,5 +200,5 @@ def may_be_removed(group: Group, queue: str, idx: int) -> bool:
     if not group.may_be_kept_no_longer:
         return False
     received = group.received.get(queue, [])
-    removed_us = removed_from_us(group, queue, idx)
-    return any(removed_us <= responded(event) for event in received[-1:])
+    removed_us = earliest_removal_us(group, queue, idx)
+    return any(removed_us <= responded_us(event) for event in received[-1:])

@@ -167,7 +167,7 @@ class Verdict:
         return compose([*statuses, *([Status.UNKNOWN] if self.unknowns else [])])
 
     @property
-    def crossed(self) -> list[str]:
+    def crossed_thresholds(self) -> list[str]:
         """Return what was above a threshold, a sentence each with its anomaly; of groups see `violations`."""
         crossed = [prop for prop in self.properties if prop.holding is Holding.CROSSED]
         return [

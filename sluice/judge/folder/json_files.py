@@ -53,10 +53,10 @@ def read[T](path: Path, schema: TypeAdapter[T], *, instead: str) -> T:
     except OSError as error:
         raise HistoryError(f"{path} cannot be read ({error.strerror}); {instead}") from error
     except ValidationError as error:
-        raise damaged(path, error, instead=instead) from error
+        raise damage_error(path, error, instead=instead) from error
 
 
-def damaged(path: Path, error: ValidationError, *, instead: str, inside: str = "") -> HistoryError:
+def damage_error(path: Path, error: ValidationError, *, instead: str, inside: str = "") -> HistoryError:
     """Return the first error of a file as ours; `inside` is the field that was validated."""
     first = error.errors(include_url=False)[0]
     field = ".".join([*([inside] if inside else []), *map(str, first["loc"])])

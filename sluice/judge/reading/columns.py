@@ -67,7 +67,7 @@ class Events:
 
     def is_known(self, name: str) -> np.ndarray:
         """Return where the column says something."""
-        if (stored := self._stored(name)) not in self._names:
+        if (stored := self._stored_name(name)) not in self._names:
             return np.zeros(len(self), dtype=bool)
         return self._array(stored).is_valid().to_numpy(zero_copy_only=False)
 
@@ -92,18 +92,18 @@ class Events:
         """Return the texts in a column of few."""
         return pa.array(self.codes(name)[1][:-1], pa.string())
 
-    def decoded(self, name: str, decode: Callable[[str | None], Any], dtype: type) -> np.ndarray:
+    def decode(self, name: str, decode: Callable[[str | None], Any], dtype: type) -> np.ndarray:
         """Return what `decode` says of each text in a column of few; it is asked once for each."""
         codes, values = self.codes(name)
         return np.array([decode(value) for value in values], dtype=dtype)[codes]
 
     def is_equal(self, name: str, text: str) -> np.ndarray:
         """Return where a column of few texts has this one."""
-        return self.decoded(name, lambda value: value == text, bool)
+        return self.decode(name, lambda value: value == text, bool)
 
     def hashes(self, name: str) -> np.ndarray:
         """Return a column of texts as hashes."""
-        if (stored := self._stored(name)) not in self._names:
+        if (stored := self._stored_name(name)) not in self._names:
             return np.zeros(len(self), np.uint64)
         array = self._array(stored)
         if pa.types.is_dictionary(array.type):  # each is hashed once
@@ -120,14 +120,14 @@ class Events:
             where = self.is_known(name)
             if not where.any():
                 continue
-            if self._stored(name) == name:
+            if self._stored_name(name) == name:
                 low[where], high[where] = _sequence_numbers(self._array(name).drop_null())
             else:
                 np.copyto(low, self.numbers(f"{name}{_LOW}"), where=where)
                 np.copyto(high, self.hashes(name), where=where)
         return low, high
 
-    def _stored(self, name: str) -> str:
+    def _stored_name(self, name: str) -> str:
         """Return the column that has the hashes of the texts of this one; if there is none, this one."""
         stored = f"{name}{HASH_SUFFIX}"
         return stored if stored in self._names else name
@@ -167,19 +167,19 @@ def hashes(texts: pa.Array) -> np.ndarray:
     texts = texts.cast(pa.string())
     dense = texts.drop_null() if texts.null_count else texts
     lengths = pc.binary_length(dense).to_numpy()
-    hashed = _mixed(_rows(dense, lengths), lengths)
+    hashed = _hash_words(_rows(dense, lengths), lengths)
     if not texts.null_count:
         return hashed
     found[texts.is_valid().to_numpy(zero_copy_only=False)] = hashed
     return found
 
 
-def mixed(*numbers: np.ndarray) -> np.ndarray:
+def hash_numbers(*numbers: np.ndarray) -> np.ndarray:
     """Return a 64-bit hash of each row of whole numbers, never 0."""
     found = np.zeros(len(numbers[0]), dtype=np.uint64)
     for column in numbers:
-        found = _stirred(found, column.astype(np.uint64))
-    return _finished(found)
+        found = _stir(found, column.astype(np.uint64))
+    return _finish(found)
 
 
 def starts(ordered: np.ndarray) -> np.ndarray:
@@ -201,27 +201,27 @@ def _rows(dense: pa.Array, lengths: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _mixed(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _hash_words(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     words = rows.view(np.uint64)
     shortest = int(lengths.min())
-    found = _stirred(np.zeros(len(rows), dtype=np.uint64), lengths.astype(np.uint64))  # "b" is not "a\0"
+    found = _stir(np.zeros(len(rows), dtype=np.uint64), lengths.astype(np.uint64))  # "b" is not "a\0"
     for index in range(words.shape[1]):
         if index * _WORD < shortest:
-            found = _stirred(found, words[:, index])
+            found = _stir(found, words[:, index])
         else:  # only of those that are so long: a hash does not depend on what stands beside
             where = np.flatnonzero(lengths > index * _WORD)
-            found[where] = _stirred(found[where], words[where, index])
-    return _finished(found)
+            found[where] = _stir(found[where], words[where, index])
+    return _finish(found)
 
 
-def _stirred(found: np.ndarray, words: np.ndarray) -> np.ndarray:
+def _stir(found: np.ndarray, words: np.ndarray) -> np.ndarray:
     found = (found ^ words) * _MULTIPLIER
     found ^= found >> _HALF
     found *= _FINISHER  # so that all of a word reaches all of the next
     return found
 
 
-def _finished(found: np.ndarray) -> np.ndarray:
+def _finish(found: np.ndarray) -> np.ndarray:
     found = found * _FINISHER
     found ^= found >> _HALF
     return np.maximum(found, np.uint64(1))

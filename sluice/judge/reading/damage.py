@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sluice.errors import HistoryError
 from sluice.judge.reading import checksums
-from sluice.judge.reading.parquet_files import Piece, examined, pieces_of
+from sluice.judge.reading.parquet_files import Piece, examine, pieces_of
 
 _CHARACTERS_MAX = 300
 _OURS_CHARACTERS_MAX = 2_000
@@ -32,7 +32,7 @@ _MARKS = re.compile(r"^: |^\[[A-Z_.0-9]+\] | ?SQLSTATE: \w+;?$")
 _OF_SPARK = re.compile(r"calling \w+\.\w+|py4j|Py4J|org\.apache\.|java\.|stacktrace|Job aborted|thrown from the Python")
 
 
-def raised_in_task(error: BaseException) -> str | None:
+def error_in_task(error: BaseException) -> str | None:
     """Return what a HistoryError said that was raised in a task of Spark; None of any other error."""
     found = re.search(r"HistoryError: (.+)", str(error))
     return None if found is None else found[1][:_OURS_CHARACTERS_MAX]
@@ -40,7 +40,7 @@ def raised_in_task(error: BaseException) -> str | None:
 
 def reason(error: BaseException) -> str:
     """Return why, in one line: what one of ours said where it was raised in a task, else the innermost cause."""
-    ours = raised_in_task(error)
+    ours = error_in_task(error)
     if ours is not None:
         return ours
     if isinstance(error, ConnectionRefusedError) or type(error).__name__ == "Py4JNetworkError":
@@ -81,7 +81,7 @@ def readable(folder: Path, *besides: type[Exception]) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, *besides) as error:
-        if (known := raised_in_task(error)) is not None:
+        if (known := error_in_task(error)) is not None:
             raise HistoryError(known) from error
         for path in sorted(folder.glob("*.parquet")):
             require_undamaged(path)
@@ -94,26 +94,26 @@ def require_undamaged(path: Path) -> None:
     Raises:
         HistoryError: it is damaged, or a row says what no recorder writes.
     """
-    with _named(path):
+    with _naming(path):
         checksums.require(path)
         found = pieces_of(path)
     for piece in found:
-        for _ in undamaged(piece):
+        for _ in read_whole(piece):
             pass
 
 
-def undamaged(piece: Piece) -> Iterator[pa.Table]:
+def read_whole(piece: Piece) -> Iterator[pa.Table]:
     """Yield all whole events of a piece, a row group at a time.
 
     Raises:
         HistoryError: it is damaged, or a row says what no recorder writes.
     """
-    with _named(Path(piece.path)):
-        yield from examined(piece)
+    with _naming(Path(piece.path)):
+        yield from examine(piece)
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:

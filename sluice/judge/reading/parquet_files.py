@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from sluice.errors import HistoryError
 from sluice.judge.reading import checksums
-from sluice.judge.reading.columns import HASH_SCHEMA, HASH_SUFFIX, HASHED, Events, hash_columns, hashes, mixed
+from sluice.judge.reading.columns import HASH_SCHEMA, HASH_SUFFIX, HASHED, Events, hash_columns, hash_numbers, hashes
 from sluice.recorder import journal
 from sluice.recorder.valid_rows import require_valid_rows
 
@@ -73,7 +73,7 @@ _HOW: dict[str, Any] = {
 }
 _SAMPLES = pa.array(["sluice", "7".zfill(24), "7".zfill(39)])
 _HASHED = int(
-    mixed(
+    hash_numbers(
         hashes(_SAMPLES), *Events(pa.table({"sns_sequence_number": _SAMPLES})).sequence_numbers("sns_sequence_number")
     ).sum()
 )
@@ -112,14 +112,14 @@ class Rows:
         if self.is_grouped and "message_group_id" not in self.columns:
             raise ValueError(f"whole groups need message_group_id among the columns {self.columns}")
 
-    def wanted(self) -> pa.Array:
+    def wanted_values(self) -> pa.Array:
         """Return the values."""
         return pa.array(sorted(self.values), pa.string())
 
-    def taken(self, table: pa.Table) -> pa.Table:
+    def take(self, table: pa.Table) -> pa.Table:
         """Return these rows of a table, with those of the columns that it has."""
         if self.name is not None:
-            table = table.filter(pc.is_in(table.column(self.name), self.wanted()))
+            table = table.filter(pc.is_in(table.column(self.name), self.wanted_values()))
         return table.select([name for name in self.columns if name in table.schema.names])
 
 
@@ -132,7 +132,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
             description = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
             writer.add_key_value_metadata({_BUCKETS: json.dumps(description)})
         for table in tables:
-            coded = _coded(table)
+            coded = _encode_texts(table)
             of_bucket = bucket_of(Events(coded), bucket_count)
             ordered = journal.take_rows(coded, np.argsort(of_bucket, kind="stable"))
             end = 0
@@ -147,7 +147,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
         checksums.write(path)
 
 
-def _coded(table: pa.Table) -> pa.Table:
+def _encode_texts(table: pa.Table) -> pa.Table:
     """Return the events with texts that repeat as dictionaries."""
     columns = [
         column.combine_chunks().dictionary_encode() if name in _FEW_WRITTEN else column
@@ -268,20 +268,20 @@ def together(tables: Iterable[pa.Table]) -> Iterator[Events]:
     for table in tables:
         held.append(table)
         if sum(map(len, held)) >= _READ_EVENTS_MIN:
-            yield _concatenated(held)
+            yield _concatenate(held)
             held = []
     if held:
-        yield _concatenated(held)
+        yield _concatenate(held)
 
 
-def _concatenated(tables: Sequence[pa.Table]) -> Events:
+def _concatenate(tables: Sequence[pa.Table]) -> Events:
     return Events(pa.concat_tables(tables, promote_options="default") if len(tables) > 1 else tables[0])
 
 
 def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
     """Yield tables without the columns that say nothing."""
     for piece in found:
-        with _opened(piece) as file:
+        with _open(piece) as file:
             has_hashes = _has_hashes(file)
             for number in _numbers(piece):
                 row_group = file.metadata.row_group(number)
@@ -290,7 +290,7 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
                 for batch in file.iter_batches(_READ_EVENTS, row_groups=[number], columns=names, use_threads=False):
                     count += len(batch)
                     table = pa.Table.from_batches([batch])
-                    yield table if has_hashes else _hashed(_filled(table, _PLAIN_SCHEMA))
+                    yield table if has_hashes else _hash_texts(_fill_columns(table, _PLAIN_SCHEMA))
                 _require_count(piece, count, row_group.num_rows)
 
 
@@ -300,13 +300,13 @@ def _has_hashes(file: pq.ParquetFile) -> bool:
     return _bucket_description(file.metadata) is not None and names.issuperset(HASH_SCHEMA.names)
 
 
-def _hashed(table: pa.Table) -> pa.Table:
+def _hash_texts(table: pa.Table) -> pa.Table:
     """Return events with hashes in place of texts."""
     columns = dict(zip(table.column_names, table.columns, strict=True)) | hash_columns(table)
     return pa.table([columns[name] for name in _READ_SCHEMA.names], schema=_READ_SCHEMA)
 
 
-def _filled(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _fill_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return events with all columns of a schema, of its types: a stranger's Parquet may say how to hold a text."""
     return pa.table(
         [
@@ -324,28 +324,28 @@ def read_rows(piece: Piece, rows: Rows) -> pa.Table:
     schema = pa.schema([journal.SCHEMA.field(name) for name in rows.columns])
     wanted = [name for name in journal.SCHEMA.names if name in {*rows.columns, rows.name}]
     tables = [schema.empty_table()]
-    with _opened(piece) as file:
+    with _open(piece) as file:
         for number in _numbers(piece):
             row_group = file.metadata.row_group(number)
             if rows.name is not None:
                 (column,) = file.read_row_group(number, columns=[rows.name], use_threads=False).columns
                 _require_count(piece, len(column), row_group.num_rows)
-                if not pc.any(pc.is_in(column, rows.wanted())).as_py():
+                if not pc.any(pc.is_in(column, rows.wanted_values())).as_py():
                     continue
             table = file.read_row_group(number, columns=_with_values(row_group, wanted), use_threads=False)
             _require_count(piece, len(table), row_group.num_rows)
-            tables.append(_filled(table if rows.name is None else rows.taken(table), schema))
+            tables.append(_fill_columns(table if rows.name is None else rows.take(table), schema))
     return pa.concat_tables(tables)
 
 
-def examined(piece: Piece) -> Iterator[pa.Table]:
+def examine(piece: Piece) -> Iterator[pa.Table]:
     """Yield all whole events of a piece, a row group at a time.
 
     Raises:
         HistoryError: a row says what no recorder writes.
         OSError: it is damaged, as does ArrowException.
     """
-    with _opened(piece) as file:
+    with _open(piece) as file:
         sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         for number in _numbers(piece):
             table = _whole(file, number)
@@ -370,7 +370,7 @@ def _require_count(piece: Piece, found: int, stated: int) -> None:
         raise OSError(f"{piece.path} has {found} events where its end says {stated}")
 
 
-def _opened(piece: Piece) -> pq.ParquetFile:
+def _open(piece: Piece) -> pq.ParquetFile:
     return pq.ParquetFile(piece.path, read_dictionary=_FEW_WRITTEN, page_checksum_verification=True)
 
 

@@ -166,22 +166,22 @@ class _VerdictSchema(TypedDict):
 
 
 @with_config(STRICT)
-class _Versioned(TypedDict):
+class _AnyVerdict(TypedDict):
     """Of any verdict.json, a newer one too."""
 
     schema_version: NotRequired[int]
 
 
 @with_config(STRICT)
-class _Judged(TypedDict):
+class _VerdictEnd(TypedDict):
     """Of verdict.json, how it ended."""
 
     status: Status
 
 
 _VERDICT = TypeAdapter(_VerdictSchema)
-_VERSIONED = TypeAdapter(_Versioned)
-_JUDGED = TypeAdapter(_Judged)
+_VERSIONED = TypeAdapter(_AnyVerdict)
+_JUDGED = TypeAdapter(_VerdictEnd)
 
 
 def write(verdict: Verdict, folder: Path) -> None:

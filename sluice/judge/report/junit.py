@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import Holding, Property, Status, Verdict
-from sluice.judge.report.summary import NO_THRESHOLD, NOT_EXERCISED, caveats, harmed, since, where, witness_lines
+from sluice.judge.report.summary import NO_THRESHOLD, NOT_EXERCISED, caveats, harm_sentence, since, where, witness_lines
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WHOLE_RUN = "the run can be judged"
@@ -24,7 +24,7 @@ def xml(verdict: Verdict) -> str:
     for prop in verdict.properties:
         _add(suite, prop, verdict, run)
     whole = _case(suite, WHOLE_RUN, run)
-    if found := [*caveats(verdict), *([] if (harm := harmed(verdict)) is None else [harm])]:
+    if found := [*caveats(verdict), *([] if (harm := harm_sentence(verdict)) is None else [harm])]:
         ET.SubElement(whole, "system-out").text = _clean("\n".join(found))
     if verdict.status is Status.UNKNOWN or verdict.unknowns:
         error = ET.SubElement(

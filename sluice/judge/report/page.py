@@ -18,17 +18,17 @@ from sluice.judge.report.summary import (
     FAMILIES,
     NO_THRESHOLD,
     NOT_EXERCISED,
-    Held,
+    ThresholdResult,
     consumer,
-    exercised,
+    exercise_sentence,
     families,
-    harmed,
-    held,
+    harm_sentence,
     means,
     reasons,
     recovery,
-    replayed,
+    replay_sentence,
     since,
+    threshold_results,
     where,
     witness_lines,
 )
@@ -62,7 +62,7 @@ def html(verdict: Verdict, run_series: Series) -> str:
         "reasons": list_items(reasons(verdict)),
         "consumer": _consumer(verdict),
         "families": escape(" · ".join(families(verdict))),
-        "exercised": escape(exercised(verdict)),
+        "exercised": escape(exercise_sentence(verdict)),
         "counts": _counts(verdict.properties),
         "cells": _cells(verdict.properties),
         "properties": _properties(verdict.properties),
@@ -73,7 +73,7 @@ def html(verdict: Verdict, run_series: Series) -> str:
         or '<p class="soft">No latency was measured of two groups.</p>',
         "tables": "".join(map(table_html, figures.tables(run_series))),
         "trouble": _failures(verdict, run_series),
-        "thresholds": _thresholds(held(verdict)),
+        "thresholds": _thresholds(threshold_results(verdict)),
         "deviations": _deviations(verdict),
         "environment": _environment(verdict),
         "profile": escape(yaml.safe_dump(dict(run["profile"]), sort_keys=False).rstrip())
@@ -165,7 +165,7 @@ def _cells(properties: Sequence[Property]) -> str:
     others = "".join(_cell(prop) for prop in properties if not _is_tried(prop))
     return (
         f'<div role="group" aria-label="Every property, with a link to its row">{rows}'
-        f"{_folded(properties, f'''<p class="cells">{others}</p>''')}</div>"
+        f"{_fold(properties, f'''<p class="cells">{others}</p>''')}</div>"
     )
 
 
@@ -183,7 +183,7 @@ def _by_family(
             yield name, chosen
 
 
-def _folded(properties: Sequence[Property], html: str) -> str:
+def _fold(properties: Sequence[Property], html: str) -> str:
     """Return what is of properties that were not exercised, behind a line that says how many those are."""
     count = sum(not _is_tried(prop) for prop in properties)
     summary = (
@@ -202,7 +202,7 @@ def _cell(prop: Property) -> str:
 
 def _properties(properties: Sequence[Property]) -> str:
     """Return a table of the properties that were exercised, and another, folded, of the others."""
-    return _table(_is_tried, properties) + _folded(properties, _table(lambda prop: not _is_tried(prop), properties))
+    return _table(_is_tried, properties) + _fold(properties, _table(lambda prop: not _is_tried(prop), properties))
 
 
 def _table(is_chosen: Callable[[Property], bool], properties: Sequence[Property]) -> str:
@@ -242,13 +242,13 @@ def _faults(verdict: Verdict, series: Series) -> str:
         f'<tr><th scope="row">{escape(" ".join((fault["kind"], fault["how"])))}</th><td>{escape(fault["target"])}</td>'
         f'<td class="number" data-title="from">{_since_start(fault["began_at_us"], series)}</td>'
         f'<td class="number" data-title="to">{_since_start(fault["ended_at_us"], series)}</td>'
-        f'<td class="number" data-title="recovered after">{_recovered(fault, allowed)}</td></tr>'
+        f'<td class="number" data-title="recovered after">{_recovery_html(fault, allowed)}</td></tr>'
         for fault in done
     )
     times = ("from", "to", "recovered after")
     table = rows_html(("fault", "target", *times), rows, css="thresholds", numbers=times)
     return (
-        f'<h2 id="faults">Faults</h2><p>{escape(harmed(verdict) or "")}. {bound}</p>'
+        f'<h2 id="faults">Faults</h2><p>{escape(harm_sentence(verdict) or "")}. {bound}</p>'
         f'<div class="apart"><figure>{drawn.svg}<figcaption>{escape(drawn.description)}</figcaption></figure>'
         f'<div class="scroll">{table}</div></div>'
     )
@@ -258,7 +258,7 @@ def _since_start(at_us: int | None, series: Series) -> str:
     return units.NONE if at_us is None else f"{(at_us - series['started_at_us']) / 1e6:.1f} s"
 
 
-def _recovered(fault: Mapping[str, Any], allowed: float | None) -> str:
+def _recovery_html(fault: Mapping[str, Any], allowed: float | None) -> str:
     """Return how long after a fault its queues were well again, and whether that was soon enough."""
     seconds = recovery(fault)
     if seconds is None:
@@ -333,7 +333,7 @@ def _failures(verdict: Verdict, series: Series) -> str:
     return (figure_html(drawn) if drawn is not None else "") + pairs(rows)
 
 
-def _thresholds(rows: Sequence[Held]) -> str:
+def _thresholds(rows: Sequence[ThresholdResult]) -> str:
     if not rows:
         return '<p class="soft">The profile sets none.</p>'
     body = "".join(
@@ -383,7 +383,7 @@ def _measuring(verdict: Verdict, series: Series) -> str:
         else f"The warm-up, until {units.seconds(series['warm_up'][1])}, is shaded;"
         " it is in no percentile by group, no measure and no threshold."
     )
-    replay = replayed(verdict.measures)
+    replay = replay_sentence(verdict.measures)
     return list_items(
         [
             *([] if replay is None else [replay]),

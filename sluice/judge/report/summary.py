@@ -42,7 +42,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MARKUP = re.compile(r"[\\`*_\[\]<>|~&#]")
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return text as Markdown that shows it as it is, in one line: ids, names and errors come from outside."""
     printable = "".join(name if name.isprintable() else "\N{REPLACEMENT CHARACTER}" for name in " ".join(text.split()))
     return _MARKUP.sub(r"\\\g<0>", printable)
@@ -68,19 +68,23 @@ _PLAIN = (Holding.HOLDS, Holding.NOT_EXERCISED, Holding.NO_THRESHOLD)
 def markdown(verdict: Verdict, *, is_whole: bool = True) -> str:
     """Return the summary as Markdown; where it is not whole, of the properties only what is out of the ordinary."""
     parts = [
-        f"# {verdict.status.value.upper()} — {escaped(str(verdict.run.get('run', '')))}",
-        *(f"**VALID, but {escaped(caveat)}.**" for caveat in caveats(verdict)),
-        *([escaped(f"{sentence}.")] if (sentence := harmed(verdict)) is not None else []),
-        *([_bullets(CONSUMER, tuple(map(escaped, consumed)))] if (consumed := consumer(verdict)) else []),
-        *([_bullets("Not known", tuple(map(escaped, verdict.unknowns)))] if verdict.unknowns else []),
-        *([_bullets("Crossed", tuple(map(escaped, verdict.crossed)))] if verdict.crossed else []),
+        f"# {verdict.status.value.upper()} — {escape_markdown(str(verdict.run.get('run', '')))}",
+        *(f"**VALID, but {escape_markdown(caveat)}.**" for caveat in caveats(verdict)),
+        *([escape_markdown(f"{sentence}.")] if (sentence := harm_sentence(verdict)) is not None else []),
+        *([_bullets(CONSUMER, tuple(map(escape_markdown, consumed)))] if (consumed := consumer(verdict)) else []),
+        *([_bullets("Not known", tuple(map(escape_markdown, verdict.unknowns)))] if verdict.unknowns else []),
+        *(
+            [_bullets("Crossed", tuple(map(escape_markdown, verdict.crossed_thresholds)))]
+            if verdict.crossed_thresholds
+            else []
+        ),
         *([_violations(verdict)] if verdict.violations else []),
         _properties(verdict) if is_whole else _exceptions(verdict),
         _measures(verdict.measures),
         _faults(verdict.measures.get("faults", ())),
-        *([_bullets("Scaling", tuple(map(escaped, scaled)))] if (scaled := verdict.run.get("scaling")) else []),
-        _allowed("Known deviations of this target, allowed", verdict.run.get("known_deviations", {})),
-        _allowed("Lawful under this load, allowed", verdict.run.get("allowed", {})),
+        *([_bullets("Scaling", tuple(map(escape_markdown, scaled)))] if (scaled := verdict.run.get("scaling")) else []),
+        _allowed_bullets("Known deviations of this target, allowed", verdict.run.get("known_deviations", {})),
+        _allowed_bullets("Lawful under this load, allowed", verdict.run.get("allowed", {})),
         *([_not_judged()] if is_whole else []),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -94,9 +98,9 @@ def _violations(verdict: Verdict) -> str:
     lines = ["## Violations", ""]
     for violation in verdict.violations:
         name = ANOMALIES[violation.anomaly].name
-        sentence = escaped(violation.sentence + since(violation))
-        lines.append(f"- **{violation.anomaly} {name}** in {escaped(where(violation))}: {sentence}")
-        lines += [f"    - {line}" for line in witness_lines(violation, escaped)]
+        sentence = escape_markdown(violation.sentence + since(violation))
+        lines.append(f"- **{violation.anomaly} {name}** in {escape_markdown(where(violation))}: {sentence}")
+        lines += [f"    - {line}" for line in witness_lines(violation, escape_markdown)]
     return "\n".join(lines)
 
 
@@ -187,7 +191,7 @@ def families(verdict: Verdict) -> list[str]:
 
 def _exceptions(verdict: Verdict) -> str:
     odd = [prop for prop in verdict.properties if prop.holding not in _PLAIN]
-    line = f"{' · '.join(families(verdict)) or 'Nothing was exercised'}. {exercised(verdict)}"
+    line = f"{' · '.join(families(verdict)) or 'Nothing was exercised'}. {exercise_sentence(verdict)}"
     table = _table("Exceptions", odd) if odd else ""
     return "\n\n".join(filter(None, (table, f"## Properties\n\n{line} `--all` lists each.")))
 
@@ -221,14 +225,14 @@ def _measures(measures: Mapping[str, Any]) -> str:
         "| from intended publish to | received | rate | p50 | p95 | p99 | max |",
         "|---|---:|---:|---:|---:|---:|---:|",
         *(
-            f"| {escaped(queue)} | {of['received']['count']:,} | {_per_second(of['received'])}"
+            f"| {escape_markdown(queue)} | {of['received']['count']:,} | {_per_second(of['received'])}"
             f" | {_quantiles(of['latency_us'])} |"
             for queue, of in measures["queues"].items()
         ),
         f"| (the publish call itself) | | | {_quantiles(measures['publish_latency_us'])} |",
         f"| (generator lateness) | | | {_quantiles(measures['lateness_us'])} |",
         *(["", f"Percentiles: {measures['percentiles']}."] if "percentiles" in measures else []),
-        *(["", sentence] if (sentence := replayed(measures)) is not None else []),
+        *(["", sentence] if (sentence := replay_sentence(measures)) is not None else []),
     ]
     return "\n".join(lines)
 
@@ -239,8 +243,9 @@ def _faults(done: Sequence[Mapping[str, Any]]) -> str:
     for fault in done:
         by_kind.setdefault(fault["kind"], []).append(fault)
     rows = [
-        f"| {escaped(kind)} | {len(of)} | {escaped(', '.join(sorted({fault['target'] for fault in of})))}"
-        f" | {units.seconds(_slowest(of))} | {_unrecovered(of)} |"
+        f"| {escape_markdown(kind)} | {len(of)}"
+        f" | {escape_markdown(', '.join(sorted({fault['target'] for fault in of})))}"
+        f" | {units.seconds(_slowest(of))} | {_unrecovered_count(of)} |"
         for kind, of in by_kind.items()
     ]
     titles = "| fault | times | target | recovered after, at most | nothing followed in a queue |"
@@ -258,12 +263,12 @@ def _slowest(faults: Iterable[Mapping[str, Any]]) -> float | None:
     return max((seconds for fault in faults if (seconds := recovery(fault)) is not None), default=None)
 
 
-def _unrecovered(faults: Iterable[Mapping[str, Any]]) -> int:
+def _unrecovered_count(faults: Iterable[Mapping[str, Any]]) -> int:
     """Return after how many of them one of their queues had no call any more that succeeded."""
     return sum(recovery(fault) is None for fault in faults)
 
 
-def harmed(verdict: Verdict) -> str | None:
+def harm_sentence(verdict: Verdict) -> str | None:
     """Return what was done to the run, and how soon calls succeeded after it; None where nothing was to be done."""
     done, planned = verdict.measures.get("faults", ()), len(verdict.run.get("faults", ()))
     if not done and not planned:
@@ -275,13 +280,13 @@ def harmed(verdict: Verdict) -> str | None:
         else units.plural(len(done), "fault")
     )
     named = f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})" if done else ""
-    open_ = _unrecovered(done)
+    open_ = _unrecovered_count(done)
     after = f", recovered after {'at most ' if len(done) - open_ > 1 else ''}{units.seconds(_slowest(done))}"
     nothing = f", nothing followed {open_} of them"
     return f"{counted} done{named}{after if len(done) > open_ else ''}{nothing if open_ else ''}"
 
 
-def replayed(measures: Mapping[str, Any]) -> str | None:
+def replay_sentence(measures: Mapping[str, Any]) -> str | None:
     """Return how near a run came to the traffic it replayed, as a sentence; None where it replayed none."""
     found = measures.get("replay")
     if found is None:
@@ -306,7 +311,7 @@ def _quantiles(of: Mapping[str, int] | None) -> str:
     return " | ".join("—" if of is None else f"{of[name] / 1000:,.0f} ms" for name in units.QUANTILES)
 
 
-def _allowed(title: str, reasons: Mapping[str, str]) -> str:
+def _allowed_bullets(title: str, reasons: Mapping[str, str]) -> str:
     if not reasons:
         return ""
     return _bullets(title, tuple(f"{anomaly} {ANOMALIES[anomaly].name}: {why}" for anomaly, why in reasons.items()))
@@ -333,18 +338,18 @@ def reasons(verdict: Verdict) -> list[str]:
         for prop in sorted(broken, key=lambda prop: prop.holding is Holding.CROSSED)
     ]
     unknown = [f"Not known: {reason}" for reason in verdict.unknowns]
-    harm = harmed(verdict)
+    harm = harm_sentence(verdict)
     return [
         *found,
-        *verdict.crossed,
+        *verdict.crossed_thresholds,
         *verdict.conduct,
         *unknown,
         *([] if harm is None else [f"{harm}."]),
-        *([] if broken else [exercised(verdict)]),
+        *([] if broken else [exercise_sentence(verdict)]),
     ]
 
 
-def exercised(verdict: Verdict) -> str:
+def exercise_sentence(verdict: Verdict) -> str:
     """Return how much of what can be judged this run gave an opportunity to fail."""
     judged = [prop for prop in verdict.properties if prop.holding is not Holding.NO_THRESHOLD]
     tried = [prop for prop in judged if prop.opportunities]
@@ -357,7 +362,7 @@ def exercised(verdict: Verdict) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ThresholdResult:
     """One measure against its threshold, both with their units."""
 
     anomaly: str
@@ -367,28 +372,32 @@ class Held:
     is_met: bool
 
 
-def held(verdict: Verdict) -> list[Held]:
+def threshold_results(verdict: Verdict) -> list[ThresholdResult]:
     """Return every threshold of the run's profile, in the order of THRESHOLDS; none were set: none."""
     profile = verdict.run.get("profile", {})
     limits = {anomaly: limit for anomaly, name in THRESHOLDS.items() if (limit := profile.get(name)) is not None}
     rows = []
-    for anomaly, measure, value in _measured(verdict.measures):
+    for anomaly, measure, value in _measures_with_threshold(verdict.measures):
         if anomaly in limits:
             found = "{:.2%}".format if anomaly == "H6" else units.seconds
             limit = limits[anomaly]
             seen, allowed = found(value), f"at most {found(limit)}"
-            rows.append(Held(anomaly=anomaly, measure=measure, seen=seen, allowed=allowed, is_met=value <= limit))
+            rows.append(
+                ThresholdResult(anomaly=anomaly, measure=measure, seen=seen, allowed=allowed, is_met=value <= limit)
+            )
     for prop in verdict.properties:
         if prop.anomaly in _WAITS.keys() & limits.keys():
             seen = f"{units.times(prop.violation_count)} longer" if prop.violation_count else "never longer"
             allowed, is_kept = f"at most {units.seconds(limits[prop.anomaly])}", prop.holding is not Holding.CROSSED
             rows.append(
-                Held(anomaly=prop.anomaly, measure=_WAITS[prop.anomaly], seen=seen, allowed=allowed, is_met=is_kept)
+                ThresholdResult(
+                    anomaly=prop.anomaly, measure=_WAITS[prop.anomaly], seen=seen, allowed=allowed, is_met=is_kept
+                )
             )
     return sorted(rows, key=lambda row: list(THRESHOLDS).index(row.anomaly))
 
 
-def _measured(measures: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
+def _measures_with_threshold(measures: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     """Yield what is held against a threshold: the anomaly that a crossing is, what was measured, and its value."""
     if late := measures.get("lateness_us"):
         yield "H7", "lateness of the generator, p99", late["p99"] / 1e6

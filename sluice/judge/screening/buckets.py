@@ -12,19 +12,19 @@ from sluice.judge.checker import Activity, Expectation
 from sluice.judge.counts import COUNTED, EventCounts, count, facts
 from sluice.judge.reading.columns import Events, hashes
 from sluice.judge.screening.encode import encode_events
-from sluice.judge.screening.measures import observed
+from sluice.judge.screening.measures import observe
 from sluice.judge.screening.rollup import Messages
-from sluice.judge.screening.suspects import answered_empty, groups
+from sluice.judge.screening.suspects import empty_answer_bits, groups
 from sluice.judge.tally import TALLY, Tally
 
 NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
 """Of `group_names`."""
 MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
-"""Of what `cleared` says of groups."""
+"""Of what `screen` says of groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleared:
+class ScreeningResult:
     """What one pass over a history found: what its events add up to, names of suspect groups, what was observed."""
 
     counts: EventCounts
@@ -41,34 +41,34 @@ def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa
         names.append(group_names(events))
     maybe, seen = MAYBE.empty_table(), TALLY.empty_table()
     if len(messages):
-        maybe, seen = cleared(messages, pa.concat_tables(names), expectation)
+        maybe, seen = screen(messages, pa.concat_tables(names), expectation)
     return [pa.concat_tables(counted), maybe, seen]
 
 
-def concluded(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Expectation) -> Cleared:
+def conclude(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Expectation) -> ScreeningResult:
     """Return what the tables of `cleared_part` say, those of all parts one below the other."""
     counts = facts(counted, expectation)
-    return Cleared(counts=counts, suspects=suspects(maybe, counts.activity, expectation), seen=Tally(seen))
+    return ScreeningResult(counts=counts, suspects=suspects(maybe, counts.activity, expectation), seen=Tally(seen))
 
 
 def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
     """Return the names of the groups that are suspect, now that it is known which queues said they were empty."""
-    empty = answered_empty(activity, expectation)
+    empty = empty_answer_bits(activity, expectation)
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & empty]
 
 
-def cleared(messages: Messages, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, pa.Table]:
+def screen(messages: Messages, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, pa.Table]:
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
     `messages` are those of whole groups, at least one, and are taken. `names` may have duplicates.
     """
-    taken = messages.taken()
+    taken = messages.rows()
     judged = groups(taken, expectation)
     suspect = pa.table({name: judged[name] for name in ("group", "is_suspect", "waited")}).filter(
         pa.array(judged["is_suspect"] | (judged["waited"] != 0))
     )
     named = names.group_by(["group", "name"], use_threads=False).aggregate([])
-    return suspect.join(named, "group", join_type="inner", use_threads=False).select(MAYBE.names), observed(
+    return suspect.join(named, "group", join_type="inner", use_threads=False).select(MAYBE.names), observe(
         taken, judged, expectation
     )
 

@@ -17,21 +17,21 @@ INTERPRETED_MAX = 20_000
 """Rows up to which Python takes no longer than to load what was compiled: of all calls of a loop in this process."""
 
 
-def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
+def compile_loop[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
     """Compile a loop over the rows of its first argument, once for each user where a folder can be written to.
 
-    What numba compiled is kept in the user's cache, see `kept`; `NUMBA_CACHE_DIR` names another place.
+    What numba compiled is kept in the user's cache, see `with_stable_file`; `NUMBA_CACHE_DIR` names another place.
     """
     row_count = 0
 
     @cache
-    def made(*, is_kept: bool) -> Callable[P, R]:
+    def make(*, is_kept: bool) -> Callable[P, R]:
         try:
             from numba import njit  # noqa: PLC0415 (0.3 seconds to load)
         except ImportError:
             return loop
         try:
-            return njit(cache=is_kept)(kept(loop) if is_kept else loop)  # type: ignore[no-any-return]
+            return njit(cache=is_kept)(with_stable_file(loop) if is_kept else loop)  # type: ignore[no-any-return]
         except (OSError, RuntimeError):  # there is no place to write to
             return njit(loop)  # type: ignore[no-any-return]
 
@@ -43,14 +43,14 @@ def compiled[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
         if row_count <= INTERPRETED_MAX:
             return loop(*args, **kwargs)
         try:
-            return made(is_kept=True)(*args, **kwargs)
+            return make(is_kept=True)(*args, **kwargs)
         except (OSError, EOFError, UnpicklingError):  # numba keeps it, or looks for what is kept, before it runs
-            return made(is_kept=False)(*args, **kwargs)
+            return make(is_kept=False)(*args, **kwargs)
 
     return run
 
 
-def kept[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
+def with_stable_file[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
     """Return the loop as if it stood in a file named by its code, constants and types, wherever they are from.
 
     Numba keeps what it compiled by path and text of a module: it takes no notice of a constant of another module that

@@ -71,8 +71,8 @@ class Rows(NamedTuple):
 
 def encode_events(events: Events, expectation: Expectation) -> Columns:
     """Return the events as columns of `Rows`, and `group`; LEFT_OUT are those that belong to no group of this run."""
-    kind = events.decoded("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
-    queue_index = events.decoded("queue", lambda value: _queue_index(value, expectation), np.int16)
+    kind = events.decode("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
+    queue_index = events.decode("queue", lambda value: _queue_index(value, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED
     is_made = is_published | is_received
     idx = events.numbers("idx", NO_IDX)
@@ -80,9 +80,9 @@ def encode_events(events: Events, expectation: Expectation) -> Columns:
     handle = events.hashes("receipt_handle_hash")
     group = events.hashes("message_group_id")
     invoked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
-    outcome = events.decoded("outcome", lambda value: _code(value, _OUTCOMES, FAILED), np.int8)
+    outcome = events.decode("outcome", lambda value: _code(value, _OUTCOMES, FAILED), np.int8)
     is_odd = (
-        ~events.decoded("kind", lambda value: value in _ORDINARY, bool)
+        ~events.decode("kind", lambda value: value in _ORDINARY, bool)
         | (kind <= DELETED) & ~events.is_known("call_id")
         | (invoked_us == NONE)
         | (answered_us == NONE)
@@ -98,10 +98,10 @@ def encode_events(events: Events, expectation: Expectation) -> Columns:
     )
     queue_number = np.where(is_published, np.int16(0), queue_index)
     in_queue = events.hashes("sqs_message_id") ^ group ^ queue_number.astype(np.uint64) * _APART
-    is_of_this_run = events.decoded("message_run", lambda run: run == expectation.run, bool)
+    is_of_this_run = events.decode("message_run", lambda run: run == expectation.run, bool)
     is_kept = (group != 0) & (~(is_received | (kind == HANDLED)) | is_of_this_run)
-    is_kept &= is_odd | ~events.decoded("kind", lambda value: value == Kind.OUTBOXED, bool)
-    has_one_message = events.decoded("detail", lambda detail: detail == answer_detail(1), bool)
+    is_kept &= is_odd | ~events.decode("kind", lambda value: value == Kind.OUTBOXED, bool)
+    has_one_message = events.decode("detail", lambda detail: detail == answer_detail(1), bool)
     return {
         "group": group,
         "instance": np.where(queue_number > 0, in_queue, idx.view(np.uint64)),
@@ -110,7 +110,7 @@ def encode_events(events: Events, expectation: Expectation) -> Columns:
         "kind": np.where(is_kept, kind, np.int8(LEFT_OUT)),
         "outcome": outcome,
         "is_odd": is_odd,
-        "is_warm_up": events.decoded("phase", lambda value: value == WARM_UP, bool),
+        "is_warm_up": events.decode("phase", lambda value: value == WARM_UP, bool),
         "invoked_us": invoked_us,
         "answered_us": answered_us,
         "call": np.where(is_made, events.hashes("call_id"), np.uint64(0)),
@@ -127,13 +127,13 @@ def encode_events(events: Events, expectation: Expectation) -> Columns:
     }
 
 
-def kept(rows: Columns) -> Columns:
+def drop_left_out(rows: Columns) -> Columns:
     """Return the rows without those that are left out."""
     is_kept = rows["kind"] != LEFT_OUT
     return rows if is_kept.all() else {name: column[is_kept] for name, column in rows.items()}
 
 
-def sent_to(handle: np.ndarray) -> np.ndarray:
+def target_queue_indexes(handle: np.ndarray) -> np.ndarray:
     """Return the queue indexes messages were published to, from their publishes' handles; NO_QUEUE_INDEX: the topic."""
     return handle.astype(np.int64) - _TO_TOPIC
 
@@ -149,5 +149,5 @@ def _queue_index(queue: str | None, expectation: Expectation) -> int:
 def _lease_seconds(events: Events, expectation: Expectation) -> np.ndarray:
     timeouts = events.numbers("visibility_timeout_seconds", -1)
     of_queue = expectation.visibility_timeout_seconds
-    usual = events.decoded("queue", lambda value: -1 if value is None else of_queue.get(value, -1), np.int64)
+    usual = events.decode("queue", lambda value: -1 if value is None else of_queue.get(value, -1), np.int64)
     return np.where(timeouts < 0, usual, timeouts)

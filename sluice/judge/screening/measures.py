@@ -8,7 +8,7 @@ import pyarrow as pa
 from sluice.judge.checker import Expectation
 from sluice.judge.reading.columns import Columns
 from sluice.judge.screening.rollup import difference, is_known, queue_indexes
-from sluice.judge.tally import ACCURACY, Tally, rounded_but_largest, tally_of, total_of
+from sluice.judge.tally import ACCURACY, Tally, round_down_but_largest, tally_of, total_of
 
 _EXACT_MAX = 5_000  # values of one part kept as they are
 _US = 1_000_000
@@ -16,7 +16,7 @@ COUNTED = ("acked", "repeated", "repeated_late", "unanswered", "refused", "group
 """What is counted of messages, or of groups, besides what `measures` reads."""
 
 
-def observed(messages: Columns, groups: Columns, expectation: Expectation) -> pa.Table:
+def observe(messages: Columns, groups: Columns, expectation: Expectation) -> pa.Table:
     """Return what `measures` reads, and the counts behind opportunities, of the messages and groups of one part.
 
     What was published in the warm-up is counted, and not measured. Of a message published several times the slowest
@@ -73,7 +73,7 @@ def _distribution(what: str, name: str, values: np.ndarray) -> list[pa.Table]:
     places = np.zeros(len(known), np.int64)
     if len(known) <= _EXACT_MAX:
         return [tally_of(what, name, places, known)]
-    return [tally_of(what, name, places, rounded_but_largest(places, known)), total_of("rounded", "", 1)]
+    return [tally_of(what, name, places, round_down_but_largest(places, known)), total_of("rounded", "", 1)]
 
 
 def measures(seen: Tally, expectation: Expectation) -> dict[str, Any]:

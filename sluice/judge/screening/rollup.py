@@ -9,9 +9,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from sluice.judge.checker import Expectation
-from sluice.judge.reading.columns import NONE, Columns, mixed
-from sluice.judge.screening.compiled import compiled
-from sluice.judge.screening.encode import DELETED, HANDLED, INFO, LEFT_OUT, NO_QUEUE_INDEX, OK, RECEIVED, Rows, sent_to
+from sluice.judge.reading.columns import NONE, Columns, hash_numbers
+from sluice.judge.screening.compiled import compile_loop
+from sluice.judge.screening.encode import (
+    DELETED,
+    HANDLED,
+    INFO,
+    LEFT_OUT,
+    NO_QUEUE_INDEX,
+    OK,
+    RECEIVED,
+    Rows,
+    target_queue_indexes,
+)
 
 _US = 1_000_000
 _LATEST = np.iinfo(np.int64).max
@@ -90,9 +100,9 @@ class Messages:
 
     def add(self, rows: Columns) -> None:
         """Add some more; `rows` are those of `encode_events`."""
-        hashed = mixed(rows["group"], rows["idx"]).view(np.int64)
+        hashed = hash_numbers(rows["group"], rows["idx"]).view(np.int64)
         self._reserve(self._count + len(hashed))
-        numbers, count = _numbered(
+        numbers, count = _number_messages(
             hashed, rows["group"], rows["idx"], rows["kind"], self._keys, self._places, self._count
         )
         for records in (self._about, self._published, *self._received):
@@ -112,7 +122,7 @@ class Messages:
             self._places = np.full(1 << (2 * count).bit_length(), -1, np.int32)
             _place(self._keys[: self._count]["hash"].copy(), self._places)
 
-    def taken(self) -> Columns:
+    def rows(self) -> Columns:
         """Return one row for each message of each group, all of a group together and in the order of the plan.
 
         What was added is not here any more.
@@ -126,14 +136,14 @@ class Messages:
         planned = np.where(idx < 0, _END_MARKERS - idx, idx)
         order = np.lexsort((planned if self._expectation.is_planned else self._published["low"][: self._count], group))
         found: Columns = {"group": group[order], "idx": idx[order]} | _columns(self._about, order)
-        found |= _published(_columns(self._published, order), self._expectation)
+        found |= _publish_columns(_columns(self._published, order), self._expectation)
         doubles = _doubles(self._instances)
         del self._keys, self._about, self._published
         for queue_index in queue_indexes(self._expectation):  # a hot group may be a tenth of a history
             received = _columns(self._received.pop(0), order)
             if len(doubles):
                 received["is_odd"] |= np.isin(received["instance"], doubles)
-            found |= _received(queue_index, received, self._expectation)
+            found |= _receive_columns(queue_index, received, self._expectation)
         odd = [found.pop(name) for name in [*found] if name.startswith("is_odd")]
         return found | {"is_odd": np.logical_or.reduce(odd)}
 
@@ -142,7 +152,7 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
     """Return what `Messages` makes of these rows."""
     all_ = Messages(expectation)
     all_.add(rows)
-    return all_.taken()
+    return all_.rows()
 
 
 def _grow(records: np.ndarray, count: int) -> None:
@@ -176,7 +186,7 @@ def _doubles(instances: Sequence[np.ndarray]) -> np.ndarray:
     return ids[1:][ids[1:] == ids[:-1]]
 
 
-@compiled
+@compile_loop
 def _place(hashed: np.ndarray, places: np.ndarray) -> None:
     mask = len(places) - 1
     for number in range(len(hashed)):
@@ -186,8 +196,8 @@ def _place(hashed: np.ndarray, places: np.ndarray) -> None:
         places[place] = number
 
 
-@compiled
-def _numbered(
+@compile_loop
+def _number_messages(
     hashed: np.ndarray,
     group: np.ndarray,
     idx: np.ndarray,
@@ -217,7 +227,7 @@ def _numbered(
     return numbers, count
 
 
-@compiled
+@compile_loop
 def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
     numbers: np.ndarray, rows: Rows, about: np.ndarray, published: np.ndarray
 ) -> None:
@@ -279,7 +289,7 @@ def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is rea
                 publish["since_us"] = since_us
 
 
-@compiled
+@compile_loop
 def _receive(numbers: np.ndarray, rows: Rows, queue_index: int, received: np.ndarray) -> None:
     """Put what rows say of receives, deletes and effects of a queue into the records of their messages."""
     for row in range(len(numbers)):
@@ -307,15 +317,15 @@ def _receive(numbers: np.ndarray, rows: Rows, queue_index: int, received: np.nda
             receive["handled_instance"] = rows.instance[row]
 
 
-def _published(found: Columns, expectation: Expectation) -> Columns:
+def _publish_columns(found: Columns, expectation: Expectation) -> Columns:
     """Return how messages were published; one published in several ways, or again too late, is odd."""
-    found["sent_to"] = sent_to(found.pop("handle"))
+    found["sent_to"] = target_queue_indexes(found.pop("handle"))
     after_us = difference(found["invoked_last_us"], found["invoked_us"])
     found["is_odd"] |= (found["count"] > 1) & (after_us >= expectation.deduplication_window_seconds * _US)
     return {f"{name}_0": column for name, column in found.items()}
 
 
-def _received(queue_index: int, found: Columns, expectation: Expectation) -> Columns:
+def _receive_columns(queue_index: int, found: Columns, expectation: Expectation) -> Columns:
     """Return how messages were received from a queue; one not deleted once, in time, with that handle, is odd."""
     is_received = found["count"] > 0
     deleted_us, settled_us = found["deleted_us"], found["settled_us"]

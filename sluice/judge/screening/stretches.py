@@ -25,11 +25,11 @@ from sluice.judge.checker import Expectation, QueueContext
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group
 from sluice.judge.checker.rules.blocking import UNDERFILLED_MIN
-from sluice.judge.checker.standing import gone_from_us
-from sluice.judge.reading.columns import NONE, Columns, Events, mixed
-from sluice.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, encode_events, kept
+from sluice.judge.checker.standing import earliest_end_us
+from sluice.judge.reading.columns import NONE, Columns, Events, hash_numbers
+from sluice.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, drop_left_out, encode_events
 from sluice.judge.screening.rollup import messages, queue_indexes
-from sluice.judge.screening.suspects import answered_empty, unusual
+from sluice.judge.screening.suspects import empty_answer_bits, unusual
 from sluice.recorder.journal import events_of
 
 WHOLE_MAX = 1_000
@@ -38,38 +38,38 @@ _US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class NeededEvents:
     """Events of a group, of which messages the findings count; None means all."""
 
     events: pa.Table
     idxs: frozenset[int] | None = None
 
 
-def needed(events: pa.Table, expectation: Expectation, around: QueueContext) -> Needed:
+def needed_events(events: pa.Table, expectation: Expectation, around: QueueContext) -> NeededEvents:
     """Return those events of a group that the checker needs to find what it finds in all of them.
 
     `events` are all of one message group, whole and settled.
     """
     if len(events) <= WHOLE_MAX or not _is_simple_run(expectation, around):
-        return Needed(events)
-    columns = kept(encode_events(Events(events), expectation))
+        return NeededEvents(events)
+    columns = drop_left_out(encode_events(Events(events), expectation))
     if not _is_simple(events, columns, expectation):
-        return Needed(events)
+        return NeededEvents(events)
     found = messages(columns, expectation)
     is_off, waited = unusual(found, expectation)
-    is_off |= (waited & answered_empty(around.activity, expectation)) != 0
+    is_off |= (waited & empty_answer_bits(around.activity, expectation)) != 0
     places = _places(columns["idx"], found["idx"])
     if _has_shared_ids(columns, places) or any(
         _may_be_underfilled(columns, queue_index) for queue_index in queue_indexes(expectation)
     ):
-        return Needed(events)
+        return NeededEvents(events)
     is_theirs = _is_of(events, found["idx"][is_off])
     odd = Group(events_of(events.filter(is_theirs)), expectation, around)
     stretch = _stretches(columns, places, found, odd, expectation)
-    is_off[_published_before(columns, places, is_off)] = True
-    wanted = _wanted(stretch, is_off, found, expectation)
+    is_off[_last_published_before(columns, places, is_off)] = True
+    wanted = _wanted_stretches(stretch, is_off, found, expectation)
     around_them = np.concatenate((wanted - 1, wanted, wanted + 1))
-    return Needed(
+    return NeededEvents(
         events.filter(_is_of(events, found["idx"][np.isin(stretch, around_them)])),
         frozenset(found["idx"][np.isin(stretch, wanted)].tolist()),
     )
@@ -116,7 +116,7 @@ def _is_of(events: pa.Table, idxs: np.ndarray) -> pa.ChunkedArray:
     return pc.is_in(events.column("idx"), pa.array(idxs, pa.int64()))
 
 
-def _published_before(rows: Columns, places: np.ndarray, is_off: np.ndarray) -> np.ndarray:
+def _last_published_before(rows: Columns, places: np.ndarray, is_off: np.ndarray) -> np.ndarray:
     """Return which messages were published last before an unusual one came: of a phantom they are the witness (A4)."""
     published, came = np.flatnonzero(rows["kind"] == PUBLISHED), (rows["kind"] == RECEIVED) & is_off[places]
     published = published[np.argsort(rows["invoked_us"][published], kind="stable")]
@@ -130,7 +130,7 @@ def _has_shared_ids(rows: Columns, places: np.ndarray) -> bool:
     is_of_queue, has_handle = rows["queue_index"] != 0, rows["handle"] != 0
     for name, has_id in (("handle", has_handle), ("instance", has_handle | (rows["kind"] == RECEIVED))):
         which = np.flatnonzero(is_of_queue & has_id)
-        keys = mixed(rows["queue_index"][which], rows[name][which])
+        keys = hash_numbers(rows["queue_index"][which], rows[name][which])
         order = np.argsort(keys)
         keys, owners = keys[order], places[which][order]
         if ((keys[1:] == keys[:-1]) & (owners[1:] != owners[:-1])).any():
@@ -186,17 +186,17 @@ def _hold(until_us: np.ndarray, idx: np.ndarray, odd: Group, queue: str) -> None
     for (of, _), receives in odd.instances.items():
         if of == queue and receives[0].idx is not None:
             where = place[receives[0].idx]
-            until_us[where] = max(until_us[where], gone_from_us(odd, receives))
+            until_us[where] = max(until_us[where], earliest_end_us(odd, receives))
     for receive in odd.received.get(queue, ()):
         if receive.idx is not None:
-            until_us[place[receive.idx]] = max(until_us[place[receive.idx]], _held_until_us(odd, receive))
+            until_us[place[receive.idx]] = max(until_us[place[receive.idx]], _hold_end_us(odd, receive))
 
 
-def _held_until_us(odd: Group, receive: Event) -> int:
+def _hold_end_us(odd: Group, receive: Event) -> int:
     return max(odd.lease_end_us(receive), odd.possible_lease_end_us(receive))
 
 
-def _wanted(stretch: np.ndarray, is_off: np.ndarray, found: Columns, expectation: Expectation) -> np.ndarray:
+def _wanted_stretches(stretch: np.ndarray, is_off: np.ndarray, found: Columns, expectation: Expectation) -> np.ndarray:
     """Return the stretches with something unusual, and the ends of the group."""
     is_wanted = is_off | (found["idx"] < 0)
     is_wanted[[0, -1]] = True

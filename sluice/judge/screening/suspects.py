@@ -19,7 +19,7 @@ from sluice.judge.checker import Activity, Expectation
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US
 from sluice.judge.checker.rules.blocking import UNDERFILLED_MIN
 from sluice.judge.reading.columns import NONE, Columns, starts
-from sluice.judge.screening.compiled import compiled
+from sluice.judge.screening.compiled import compile_loop
 from sluice.judge.screening.encode import NO_IDX
 from sluice.judge.screening.rollup import is_known, queue_indexes
 
@@ -74,7 +74,7 @@ def unusual(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np
     return is_off, waited
 
 
-def answered_empty(activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> int:
+def empty_answer_bits(activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> int:
     """Return the bits of the queues that ever said they were empty."""
     bits = 0
     for queue_index, queue in enumerate(expectation.queues, 1):
@@ -121,7 +121,7 @@ class _OfQueue:
         return np.bincount(self._of_group[flags], minlength=self._count)
 
 
-@compiled
+@compile_loop
 def _highest_before(values: np.ndarray, is_second: np.ndarray) -> np.ndarray:
     found, highest = np.empty(len(values), np.int64), NONE
     for place in range(len(values)):

@@ -39,7 +39,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sluice.clock import SystemClock
 from sluice.messaging.database import failures
 from sluice.messaging.database.answer_watch import AnswerWatch, shut_down
-from sluice.messaging.database.refused_connections import refused
+from sluice.messaging.database.refused_connections import with_sqlstate
 from sluice.terminal.logger import Logger
 
 _log = Logger()
@@ -594,14 +594,14 @@ def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mappin
     """Return a new connection to Postgres, for SQLAlchemy's `do_connect`.
 
     Raises:
-        ConnectionRefused: the server answers that it takes none.
+        RefusedConnectionError: the server answers that it takes none.
         OperationalError: there is no answer.
     """
     named = {**named, **_POSTGRES}
     try:
         return HookedConnection.connect(*arguments, **named)
     except psycopg.OperationalError as error:
-        raise refused(error, arguments, named) from error.__cause__
+        raise with_sqlstate(error, arguments, named) from error.__cause__
 
 
 def keep_plans(connection: psycopg.Connection[Any], _: object) -> None:
@@ -620,13 +620,13 @@ async def open_postgres_async(arguments: Sequence[Any], named: Mapping[str, Any]
     """Return a new connection for asyncio, which keeps plans as `keep_plans` says.
 
     Raises:
-        ConnectionRefused, OperationalError: as `open_postgres`.
+        RefusedConnectionError, OperationalError: as `open_postgres`.
     """
     named = {**named, **_POSTGRES}
     try:
         connection = await psycopg.AsyncConnection.connect(*arguments, **named)
     except psycopg.OperationalError as error:
-        raise await asyncio.to_thread(refused, error, arguments, named) from error.__cause__
+        raise await asyncio.to_thread(with_sqlstate, error, arguments, named) from error.__cause__
     answered = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
     await connection.rollback()
     if answered == (connection.info.backend_pid,):
@@ -702,7 +702,7 @@ def mark_borrowed(engine: Engine) -> None:
     """
 
     @event.listens_for(engine, "checkout")
-    def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+    def lend(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
         if _thread.is_workers:
             return
         record.info[_LENT] = True
@@ -732,13 +732,13 @@ def take_back(engine: Engine) -> None:
             record.invalidate()
 
     @event.listens_for(engine, "checkin")
-    def returned(_: Any, record: ConnectionPoolEntry) -> None:
+    def note_return(_: Any, record: ConnectionPoolEntry) -> None:
         record.info[_RETURNED_AT] = clock.monotonic()
 
     event.listen(engine, "checkin", _put_away)
 
     @event.listens_for(engine, "checkout")
-    def taken(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+    def require_as_new(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
         if isinstance(connection, HookedConnection) and not connection.is_as_new():
             connection.interrupt()
             raise DisconnectionError("a handler left something on its connection, or still has it")
@@ -790,11 +790,11 @@ def close_lent(engine: Engine) -> None:
     is_in_memory = _is_in_memory(engine)
 
     @event.listens_for(engine, "connect")
-    def connected(_: Any, record: ConnectionPoolEntry) -> None:
+    def note_owner(_: Any, record: ConnectionPoolEntry) -> None:
         record.info[_OPENED_FOR] = os.getpid(), engine.pool
 
     @event.listens_for(engine, "checkin")
-    def returned(connection: Any, record: ConnectionPoolEntry) -> None:
+    def invalidate_if_used(connection: Any, record: ConnectionPoolEntry) -> None:
         is_lent = record.info.pop(_LENT, False)
         if connection is None or is_in_memory:
             return
@@ -805,7 +805,7 @@ def close_lent(engine: Engine) -> None:
             record.invalidate()
 
     @event.listens_for(engine, "checkout")
-    def taken(connection: Any, *_: Any) -> None:
+    def require_let_go(connection: Any, *_: Any) -> None:
         if isinstance(connection, SqliteConnection) and not (is_in_memory or connection.is_let_go()):
             raise DisconnectionError("somebody still has this connection")
 
@@ -872,7 +872,7 @@ def end_waits(engine: Engine, seconds: float) -> None:
         event.listen(engine, asks, note_question)
 
     @event.listens_for(engine, "begin")
-    def begun(connection: Connection) -> None:
+    def begin(connection: Connection) -> None:
         driver = connection.connection.driver_connection
         if isinstance(driver, HookedConnection):
             driver.begin(seconds)

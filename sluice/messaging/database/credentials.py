@@ -75,7 +75,7 @@ def secret_url(text: str, name: str, variables: Mapping[str, str]) -> str:
         secret = json.loads(text)
     except ValueError:
         secret = None
-    return _url(_given(variables) | secret if isinstance(secret, dict) else {}, name, variables)
+    return _url(_given_fields(variables) | secret if isinstance(secret, dict) else {}, name, variables)
 
 
 def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str]) -> str:
@@ -93,7 +93,7 @@ def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str])
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.html and
     https://docs.aws.amazon.com/boto3/latest/reference/services/rds/client/generate_db_auth_token.html (read 2026-11-26)
     """
-    found = _given(variables)
+    found = _given_fields(variables)
     for field in ("host", "dbname"):
         if field not in found:
             raise ConfigError(
@@ -111,7 +111,7 @@ def token_url(sign: Callable[..., str], user: str, variables: Mapping[str, str])
     return _url(found | {"username": user, "password": token}, USER_VARIABLE, variables)
 
 
-def _given(variables: Mapping[str, str]) -> dict[str, str]:
+def _given_fields(variables: Mapping[str, str]) -> dict[str, str]:
     return {field: variables[name] for field, name in VARIABLES.items() if variables.get(name)}
 
 

@@ -171,7 +171,7 @@ def make_durable(engine: Engine) -> None:
     event.listen(engine, "connect", connections.open_sqlite)
 
     @event.listens_for(engine, "begin")
-    def begun(connection: Connection) -> None:
+    def begin(connection: Connection) -> None:
         only_reads = connection.get_execution_options().get(_ONLY_READS, False)
         connections.execute(connection, "BEGIN" if only_reads else "BEGIN IMMEDIATE")
 
@@ -234,9 +234,9 @@ class Refusals:
 
     def __init__(self, engine: Engine) -> None:
         self.message: str | None = None
-        event.listen(engine, "handle_error", self._failed)
+        event.listen(engine, "handle_error", self._keep_refusal)
 
-    def _failed(self, context: ExceptionContext) -> None:
+    def _keep_refusal(self, context: ExceptionContext) -> None:
         self.message = refusal(context.original_exception) or self.message
 
 

@@ -91,7 +91,7 @@ class VersionedTables:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class TablesVersion:
     """The version of a part's tables as the database has it."""
 
     version: int
@@ -148,7 +148,7 @@ def require(connection: Connection, tables: VersionedTables) -> None:
         ConfigError: they are too new for this code.
         OutboxError: they are missing, of an older version, or changed by somebody else.
     """
-    found = _recorded(connection, tables)
+    found = _read_version(connection, tables)
     if found is not None:
         _require_readable(tables, found)
         if found.version < tables.version:
@@ -164,7 +164,7 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
     with engine.begin() as connection:
         lock(connection)
         failpoint("before_step")
-        found = _recorded(connection, tables)
+        found = _read_version(connection, tables)
         if found is None:
             version = _begin(connection, tables)
         else:
@@ -176,7 +176,7 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
             tables.metadata.create_all(connection)
             version = found.version + 1
             if not _step(connection, tables, found.version):
-                version = _recognized(connection, tables)
+                version = _recognize_version(connection, tables)
         _record(connection, tables, version, is_first=found is None)
         failpoint("in_step")
     failpoint("after_step")
@@ -189,7 +189,7 @@ def _begin(connection: Connection, tables: VersionedTables) -> int:
     names = {table.name for table in tables.metadata.sorted_tables}
     is_new = not names & set(inspect(connection).get_table_names())
     tables.metadata.create_all(connection)
-    return tables.version if is_new else _recognized(connection, tables)
+    return tables.version if is_new else _recognize_version(connection, tables)
 
 
 def _step(connection: Connection, tables: VersionedTables, version: int) -> bool:
@@ -213,7 +213,7 @@ def _step(connection: Connection, tables: VersionedTables, version: int) -> bool
     return True
 
 
-def _recognized(connection: Connection, tables: VersionedTables) -> int:
+def _recognize_version(connection: Connection, tables: VersionedTables) -> int:
     """Return the version of tables that somebody else made: the steps from there make the tables of this code.
 
     Raises:
@@ -247,12 +247,12 @@ def lock(connection: Connection) -> None:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
 
 
-def _recorded(connection: Connection, tables: VersionedTables) -> Recorded | None:
+def _read_version(connection: Connection, tables: VersionedTables) -> TablesVersion | None:
     if not inspect(connection).has_table(versions.name):
         return None
     columns = (versions.c.version, versions.c.readable_from)
     row = connection.execute(select(*columns).where(versions.c.part == tables.part)).one_or_none()
-    return None if row is None else Recorded(row.version, row.readable_from)
+    return None if row is None else TablesVersion(row.version, row.readable_from)
 
 
 def _record(connection: Connection, tables: VersionedTables, version: int, *, is_first: bool) -> None:
@@ -264,7 +264,7 @@ def _record(connection: Connection, tables: VersionedTables, version: int, *, is
         connection.execute(versions.update().where(versions.c.part == tables.part).values(values))
 
 
-def _require_readable(tables: VersionedTables, found: Recorded) -> None:
+def _require_readable(tables: VersionedTables, found: TablesVersion) -> None:
     if found.readable_from > tables.version:
         raise ConfigError(
             f"the {tables.part}'s tables are of version {found.version}, which needs code of version"
@@ -272,7 +272,7 @@ def _require_readable(tables: VersionedTables, found: Recorded) -> None:
         )
 
 
-def _require_running_code(tables: VersionedTables, found: Recorded) -> None:
+def _require_running_code(tables: VersionedTables, found: TablesVersion) -> None:
     """Refuse an upgrade after which code of the version that is there could not go on: it may be running."""
     if tables.readable_from > found.version:
         raise ConfigError(

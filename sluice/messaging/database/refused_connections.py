@@ -26,7 +26,7 @@ _SECONDS_MAX = 5.0
 _ANSWER = re.compile(rb'ErrorResponse\b.*? C "([0-9A-Z]{5})"')
 
 
-class ConnectionRefused(psycopg.OperationalError):
+class RefusedConnectionError(psycopg.OperationalError):
     """Raised when a server answers that it takes no connection, with its SQLSTATE."""
 
     def __init__(self, text: str, sqlstate: str) -> None:
@@ -34,7 +34,7 @@ class ConnectionRefused(psycopg.OperationalError):
         self.sqlstate = sqlstate
 
 
-def refused(error: psycopg.OperationalError, arguments: Sequence[Any], named: Mapping[str, Any]) -> BaseException:
+def with_sqlstate(error: psycopg.OperationalError, arguments: Sequence[Any], named: Mapping[str, Any]) -> BaseException:
     """Return an error with the SQLSTATE that the server answers, or the error itself where it answers nothing.
 
     Args:
@@ -49,7 +49,7 @@ def refused(error: psycopg.OperationalError, arguments: Sequence[Any], named: Ma
     with suppress(psycopg.Error, OSError):
         found = _ANSWER.findall(_trace(conninfo))
         if found:
-            return ConnectionRefused(str(error), found[-1].decode())
+            return RefusedConnectionError(str(error), found[-1].decode())
     return error
 
 

@@ -144,7 +144,7 @@ def create(connection: Connection) -> list[str]:
 def _users(connection: Connection, *, has_iam: bool) -> list[str]:
     """Make the users that are not there, and give the project's own tables to those that are new in this database."""
     there = set(connection.execute(_FOUND, {"names": list(_NAMES)}).scalars())
-    known = {name for name, *_ in _held(connection)}  # users are the server's, rights are the database's
+    known = {name for name, *_ in _held_privileges(connection)}  # users are the server's, rights are the database's
     database, schema = connection.execute(_PLACE).one()
     becomes_member = has_iam and connection.execute(_BECOMES_MEMBER).scalar_one()
     done = _make([name for name in _NAMES if name not in there], connection, becomes_member=becomes_member)
@@ -152,9 +152,9 @@ def _users(connection: Connection, *, has_iam: bool) -> list[str]:
         if role in _OWN_TABLES and role.value not in known:
             done += _give_own_tables(connection, role.value)
         if has_iam and not connection.execute(_IS_IN_IAM, {"name": role.value}).scalar_one():
-            done += _executed(connection, f"GRANT rds_iam TO {role.value}")
+            done += _execute(connection, f"GRANT rds_iam TO {role.value}")
         if connection.execute(_LACKS_DATABASE, {"name": role.value}).scalar_one():
-            done += _executed(connection, f"GRANT CONNECT ON DATABASE {database} TO {role.value}")
+            done += _execute(connection, f"GRANT CONNECT ON DATABASE {database} TO {role.value}")
         done += _give_schema(connection, role.value, schema)
     return done
 
@@ -175,31 +175,31 @@ def _make(names: Sequence[str], connection: Connection, *, becomes_member: bool)
             "RESET ROLE",
             f"DROP ROLE {_MAKER}",
         ]
-    return [statement for each in made for statement in _executed(connection, each)]
+    return [statement for each in made for statement in _execute(connection, each)]
 
 
 def _give_schema(connection: Connection, name: str, schema: str) -> list[str]:
     if not connection.execute(_LACKS_SCHEMA, {"name": name, "schema": schema}).scalar_one():
         return []
-    return _executed(connection, f"GRANT USAGE ON SCHEMA {schema} TO {name}")
+    return _execute(connection, f"GRANT USAGE ON SCHEMA {schema} TO {name}")
 
 
 def _give_own_tables(connection: Connection, name: str) -> list[str]:
     """Give a user what the project's tables hold, those that are there and those to come."""
     done = []
     for kind, privileges in {"TABLES": _ALL, "SEQUENCES": "USAGE", "SCHEMAS": "USAGE"}.items():
-        done += _executed(connection, f"ALTER DEFAULT PRIVILEGES GRANT {privileges} ON {kind} TO {name}")
+        done += _execute(connection, f"ALTER DEFAULT PRIVILEGES GRANT {privileges} ON {kind} TO {name}")
     for found in connection.execute(_OF_PROJECT, {"relations": list(_RELATIONS)}).all():
         kind, privileges = ("SEQUENCE", "USAGE") if found.is_sequence else ("TABLE", _ALL)
         done += _give_schema(connection, name, found.schema)
-        done += _executed(connection, f"GRANT {privileges} ON {kind} {found.name} TO {name}")
+        done += _execute(connection, f"GRANT {privileges} ON {kind} {found.name} TO {name}")
     return done
 
 
 def _rights(connection: Connection) -> list[str]:
     """Give what a user lacks of its rights on the tables that are there, and take what it has besides."""
     there = set(connection.execute(_THERE, {"relations": list(_RELATIONS)}).scalars())
-    held = _held(connection)
+    held = _held_privileges(connection)
     wanted = {
         (role.value, relation, privilege)
         for role, rights in RIGHTS.items()
@@ -209,10 +209,10 @@ def _rights(connection: Connection) -> list[str]:
     }
     done = []
     for name, relation, privilege in sorted(wanted - held):
-        done += _executed(connection, f"GRANT {privilege} ON {relation} TO {name}")
+        done += _execute(connection, f"GRANT {privilege} ON {relation} TO {name}")
     for name, relation, privilege in sorted(held - wanted):
-        done += _executed(connection, f"REVOKE {privilege} ON {relation} FROM {name}")
-    if done and (lacking := sorted(wanted - _held(connection))):
+        done += _execute(connection, f"REVOKE {privilege} ON {relation} FROM {name}")
+    if done and (lacking := sorted(wanted - _held_privileges(connection))):
         name, relation, privilege = lacking[0]
         raise ConfigError(
             f"the user who makes the database's roles does not own {relation}, and Postgres gave {name} no {privilege}"
@@ -221,12 +221,12 @@ def _rights(connection: Connection) -> list[str]:
     return done
 
 
-def _held(connection: Connection) -> set[tuple[str, str, str]]:
+def _held_privileges(connection: Connection) -> set[tuple[str, str, str]]:
     """Return what the users may do with Sluice's tables: user, table or sequence, privilege."""
     found = connection.execute(_HELD, {"relations": list(_RELATIONS), "names": list(_NAMES)})
     return {(name, relation, privilege) for name, relation, privilege in found}
 
 
-def _executed(connection: Connection, statement: str) -> list[str]:
+def _execute(connection: Connection, statement: str) -> list[str]:
     connection.execute(text(statement.replace(":", r"\:")))  # a name may hold what is a parameter elsewhere
     return [statement]

@@ -196,7 +196,7 @@ class _Source:
         self._clock.sleep(self._turn_seconds())
         url = self.current()
         try:
-            connection = _opened(dialect, url, named)
+            connection = _open(dialect, url, named)
         except psycopg.OperationalError as error:
             if not engines.is_refused(error):
                 raise
@@ -204,7 +204,7 @@ class _Source:
             try:
                 if url == refused:
                     raise
-                connection = _opened(dialect, url, named)
+                connection = _open(dialect, url, named)
             except psycopg.OperationalError as last:
                 if not engines.is_refused(last) or not self._may_be_rotating():
                     raise
@@ -281,7 +281,7 @@ class _Source:
             return now - self._refused_since < GRACE_SECONDS
 
 
-def _opened(dialect: Dialect, url: URL, named: Mapping[str, Any]) -> Any:
+def _open(dialect: Dialect, url: URL, named: Mapping[str, Any]) -> Any:
     arguments, fresh = dialect.create_connect_args(url)
     return connections.open_postgres(dialect, None, arguments, {**named, **fresh})
 

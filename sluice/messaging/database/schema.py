@@ -79,8 +79,8 @@ def sql(name: str, metadata: MetaData) -> str:
     dialect = _dialect(name)
     statements = []
     for table in metadata.sorted_tables:
-        statements.append(_compiled(CreateTable(table), dialect))
-        statements += [_compiled(CreateIndex(index), dialect) for index in sorted(table.indexes, key=_name)]
+        statements.append(_compile(CreateTable(table), dialect))
+        statements += [_compile(CreateIndex(index), dialect) for index in sorted(table.indexes, key=_name)]
     return "\n\n".join(statements) + "\n"
 
 
@@ -98,11 +98,11 @@ def upgrade_sql(name: str, metadata: MetaData, steps: Iterable[str], *, recollat
     """
     dialect = _dialect(name)
     for table in metadata.sorted_tables:
-        yield _compiled(CreateTable(table, if_not_exists=True), dialect)
+        yield _compile(CreateTable(table, if_not_exists=True), dialect)
     yield from (f"{statement};" for statement in steps)
     for table in metadata.sorted_tables:
         for index in sorted(table.indexes, key=_name):
-            yield _compiled(CreateIndex(index, if_not_exists=True), dialect)
+            yield _compile(CreateIndex(index, if_not_exists=True), dialect)
         if recollates and dialect.name == "postgresql" and _keys(table):
             yield from (f"{statement};" for statement in _recollations(table))
 
@@ -117,7 +117,7 @@ def _name(index: Index) -> str:
     return index.name or ""
 
 
-def _compiled(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
+def _compile(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
     lines = str(statement.compile(dialect=dialect)).strip().splitlines()
     return "\n".join(line.rstrip().replace("\t", "    ") for line in lines) + ";"
 
@@ -228,7 +228,7 @@ def _require_single(connection: Connection, table: Table, constraint: ColumnColl
     twice = select(*keys, func.count()).group_by(*keys).having(func.count() > 1).order_by(*keys).limit(_NAMED_MAX + 1)
     rows = connection.execute(twice).all()
     if rows:
-        keys_shown = [", ".join(map(_shown, _names(constraint), row)) + f": {row[-1]} rows" for row in rows]
+        keys_shown = [", ".join(map(_name_and_value, _names(constraint), row)) + f": {row[-1]} rows" for row in rows]
         more = " and more" * (len(rows) > _NAMED_MAX)
         raise OutboxError(
             f"{table.name} has rows of one key ({'; '.join(keys_shown[:_NAMED_MAX])}{more}), allowed is one of each: a"
@@ -236,7 +236,7 @@ def _require_single(connection: Connection, table: Table, constraint: ColumnColl
         )
 
 
-def _shown(name: str, value: object) -> str:
+def _name_and_value(name: str, value: object) -> str:
     return f"{name} {value!r}"
 
 

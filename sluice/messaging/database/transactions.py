@@ -38,7 +38,7 @@ type Mark = Callable[[Connection], bool | None]
 """Writes into a transaction, and returns whether that was still the one that was begun; None where it does not know."""
 
 
-class TransactionEnded(Exception):
+class TransactionEndedError(Exception):
     """Raised when anybody but the worker ends, or has ended, a handler's transaction."""
 
     ENDED = connections.ENDED
@@ -103,14 +103,14 @@ class BegunTransaction:
         """Let nobody but this thread use the connection: the handler has returned.
 
         Raises:
-            TransactionEnded: it has ended its transaction, or left something under way.
+            TransactionEndedError: it has ended its transaction, or left something under way.
         """
         self._keep_to_this_thread()
         if isinstance(self._driver, connections.HookedConnection):
             try:
                 self._driver.require_lent()
             except psycopg.ProgrammingError as error:
-                raise TransactionEnded(str(error)) from None
+                raise TransactionEndedError(str(error)) from None
         self.require_open()
 
     def may_have_committed(self) -> bool:
@@ -139,22 +139,22 @@ class BegunTransaction:
         """Raise unless the session is still in this transaction, as far as is known without a query.
 
         Raises:
-            TransactionEnded: it is not, or a statement of it has failed.
+            TransactionEndedError: it is not, or a statement of it has failed.
         """
         self.require_same()
         if self._is_sqlite and not self._driver.in_transaction:
-            raise TransactionEnded(TransactionEnded.ENDED)
+            raise TransactionEndedError(TransactionEndedError.ENDED)
         if _has_failed(self._connection):
-            raise TransactionEnded(TransactionEnded.FAILED)
+            raise TransactionEndedError(TransactionEndedError.FAILED)
 
     def require_same(self) -> None:
         """Raise unless the session is still in this transaction, as far as the session knows.
 
         Raises:
-            TransactionEnded: it is not.
+            TransactionEndedError: it is not.
         """
         if self._session.get_transaction() is not self._transaction:
-            raise TransactionEnded(TransactionEnded.ENDED)
+            raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def commit(self, mark: Mark) -> None:
         """Commit it, and with it all that was done since it was begun.
@@ -163,14 +163,14 @@ class BegunTransaction:
             mark: writes what belongs to it last, after all hooks of the session.
 
         Raises:
-            TransactionEnded: it has ended meanwhile; nothing was committed here.
+            TransactionEndedError: it has ended meanwhile; nothing was committed here.
             DBAPIError: the database did not do it; whether it was committed is unknown when the connection is lost.
         """
         self._mark = mark
         self._session.commit()
         # After our listener, another may have told the driver to roll back: then the commit was one of nothing.
         if not self._has_committed:
-            raise TransactionEnded(TransactionEnded.ENDED)
+            raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def on_commit(self, connection: Connection) -> None:
         """Let the mark be written, or refuse: SQLAlchemy is about to commit, and calls other listeners first."""
@@ -194,12 +194,12 @@ class BegunTransaction:
 
     def _require_whole(self, connection: Connection) -> None:
         if self._mark is None:
-            raise TransactionEnded(TransactionEnded.ENDED)
+            raise TransactionEndedError(TransactionEndedError.ENDED)
         if _has_failed(connection):
-            raise TransactionEnded(TransactionEnded.FAILED)
+            raise TransactionEndedError(TransactionEndedError.FAILED)
         is_whole = self._mark(connection)
         if not (self._is_whole(connection) if is_whole is None else is_whole):
-            raise TransactionEnded(TransactionEnded.ENDED)
+            raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def _is_whole(self, connection: Connection) -> bool:
         if not self._is_sqlite:
@@ -219,12 +219,12 @@ class BegunTransaction:
     def on_statement(self, statement: str) -> None:
         """Refuse a statement that would end the transaction."""
         if self._mark is None and ENDS_TRANSACTION.match(statement):
-            raise TransactionEnded(TransactionEnded.ENDED)
+            raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def on_executed(self) -> None:
         """Raise if a statement of the handler's has ended the transaction."""
         if self._mark is None and not self._is_sqlite and _transaction_status(self._driver) == _IDLE:
-            raise TransactionEnded(TransactionEnded.ENDED)
+            raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def _authorize(self, action: int, operation: str | None, value: str | None, *_: object) -> int:
         self._is_authorizer = True
@@ -271,7 +271,7 @@ class _MessageSession(Session):
         """Return where it executes; it asks before each statement.
 
         Raises:
-            TransactionEnded: its handler has ended its transaction.
+            TransactionEndedError: its handler has ended its transaction.
         """
         if self.begun is not None:
             self.begun.require_same()

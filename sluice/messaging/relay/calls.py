@@ -18,7 +18,7 @@ class Publish(Protocol):
     """Publishes a batch. `Calls` may call it on several threads at once."""
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
-        """Return each head's outcome, in the order given; raise BatchRefused where each has to be tried alone."""
+        """Return each head's outcome, in the order given; raise BatchRefusedError where each has to be tried alone."""
 
 
 @dataclass(frozen=True, slots=True)

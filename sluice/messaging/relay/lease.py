@@ -132,7 +132,7 @@ class Lease:
         """Yield a connection in a transaction nobody takes over during, and renew the lease with it.
 
         Raises:
-            LeaseLost: another leads; nothing was written.
+            LeaseLostError: another leads; nothing was written.
         """
         with self._transaction() as connection:
             now_us = engines.now_us_sql(connection.dialect.name, self._clock)
@@ -143,7 +143,7 @@ class Lease:
         """Remain leader.
 
         Raises:
-            LeaseLost: another leads.
+            LeaseLostError: another leads.
         """
         with self.writing():
             pass
@@ -178,7 +178,7 @@ class Lease:
         https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
 
         Raises:
-            LeaseLost: Postgres has ended it.
+            LeaseLostError: Postgres has ended it.
         """
         try:
             with self._engine.begin() as connection:

@@ -107,7 +107,7 @@ class Publisher:
         """Publish a batch of `batches`, and return each head's outcome, in the order given.
 
         Raises:
-            BatchRefused: SNS refused the call for the sake of one entry and does not say which; none is in.
+            BatchRefusedError: SNS refused the call for the sake of one entry and does not say which; none is in.
         """
         entries = [_entry(str(position), head) for position, head in enumerate(heads)]
         try:

@@ -204,7 +204,7 @@ class Reading:
         """Delete a letter.
 
         Raises:
-            HoldLost: it was hidden for too long, and is there again.
+            HoldLostError: it was hidden for too long, and is there again.
             TransientError: the queue could not be asked; it may be deleted.
         """
         self._queue.delete(dead_letter.receipt_handle)
@@ -273,7 +273,7 @@ def move(
     """Send a copy, and delete the original once that is confirmed: it is always in one of the queues, or both.
 
     Raises:
-        HoldLost: it was sent, and is in the DLQ again.
+        HoldLostError: it was sent, and is in the DLQ again.
         TransientError: it may have been sent, and may not have been deleted.
     """
     failpoint("before_send")

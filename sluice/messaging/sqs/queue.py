@@ -117,7 +117,7 @@ class Queue:
         """Delete a message.
 
         Raises:
-            HoldLost: the handle is worth nothing any more; the message will come again.
+            HoldLostError: the handle is worth nothing any more; the message will come again.
             TransientError: the queue could not be asked; it may be deleted.
         """
         with explaining_errors():
@@ -147,7 +147,7 @@ class Queue:
         """Give a message back: it can be received again after so long.
 
         Raises:
-            HoldLost: the handle is worth nothing any more.
+            HoldLostError: the handle is worth nothing any more.
             TransientError: the queue could not be asked; the message comes back when its visibility timeout ends.
         """
         with explaining_errors():

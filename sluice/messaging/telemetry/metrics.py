@@ -21,7 +21,7 @@ from sluice.messaging.inbox.sequence import Action
 from sluice.messaging.outbox.store import Head, Lag, PublishOutcome, PublishSuccess
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.sqs.queue import ReceivedMessage
-from sluice.messaging.worker.hooks import Gauges, Settled, WorkerHooks
+from sluice.messaging.worker.hooks import Gauges, SettledMessage, WorkerHooks
 from sluice.terminal.logger import Logger
 
 _log = Logger()
@@ -89,19 +89,19 @@ class Tally(WorkerHooks):
             self._counts.clear()
         return taken
 
-    def before_acknowledge(self, settled: Settled) -> None:
+    def before_acknowledge(self, settled: SettledMessage) -> None:
         """Count it by what was done with it."""
         self.add(_SETTLED[settled.decision.action])
 
-    def drained(self, _: Envelope) -> None:
+    def after_drain(self, _: Envelope) -> None:
         """Count it as handled."""
         self.add(metrics.HANDLED)
 
-    def passed_over(self, _: Envelope) -> None:
+    def after_passing_over(self, _: Envelope) -> None:
         """Count it, besides as handled."""
         self.add(metrics.PASSED_OVER)
 
-    def retried(self, _: Envelope, __: str) -> None:
+    def before_retry(self, _: Envelope, __: str) -> None:
         """Count it."""
         self.add(metrics.RETRIED)
 
@@ -109,7 +109,7 @@ class Tally(WorkerHooks):
         """Count it."""
         self.add(metrics.DEAD)
 
-    def lost(self, _: ReceivedMessage, __: str) -> None:
+    def after_loss(self, _: ReceivedMessage, __: str) -> None:
         """Count it."""
         self.add(metrics.LOST)
 
@@ -153,7 +153,7 @@ class WorkerMetrics(Tally):
             }
             self._sink.put({**self.take(), **measured})
 
-    def ended(self) -> None:
+    def after_end(self) -> None:
         """Log all that was counted, and write what was since the last time.
 
         The gauges are left out: a database may not answer in time.
@@ -190,7 +190,7 @@ class RelayMetrics(RelayHooks):
                 }
             )
 
-    def ended(self) -> None:
+    def after_end(self) -> None:
         """Write what was published since the last measurement; nothing where there is nothing."""
         if count := self._take_published():
             self._sink.put({metrics.OUTBOX_PUBLISHED: count})

@@ -5,7 +5,7 @@ from typing import Protocol
 from sluice.messaging.inbox.sequence import Action
 from sluice.messaging.outbox.store import Head
 from sluice.messaging.relay.hooks import RelayHooks
-from sluice.messaging.worker.hooks import Settled, WorkerHooks
+from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks
 
 
 class Recorder(Protocol):
@@ -53,7 +53,7 @@ class WorkerRecording(WorkerHooks):
     def __init__(self, recorder: Recorder, *, queue_url: str) -> None:
         self._recorder, self._queue_url = recorder, queue_url
 
-    def before_acknowledge(self, settled: Settled) -> None:
+    def before_acknowledge(self, settled: SettledMessage) -> None:
         """Record an effect, or that a message was set aside."""
         message, decision = settled.message, settled.decision
         if decision.action is not Action.DROP:

@@ -93,8 +93,8 @@ def build_worker(
     """
     url = queue.strip() if isinstance(queue, str) else queue.url
     is_ordered = url.endswith(".fifo") if is_ordered is None else is_ordered
-    settings = WorkerSettings.declared(consumer, lanes=lanes, idle_seconds=idle_seconds)
-    processor_settings = ProcessorSettings.declared(consumer, is_ordered=is_ordered)
+    settings = WorkerSettings.of_consumer(consumer, lanes=lanes, idle_seconds=idle_seconds)
+    processor_settings = ProcessorSettings.of_consumer(consumer, is_ordered=is_ordered)
     if isinstance(queue, str):
         timeout_seconds = processor_settings.timeout_seconds
         polls, prompt = clients(None, _region(url), lanes=settings.lanes, timeout_seconds=timeout_seconds, kind=client)

@@ -24,7 +24,7 @@ from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
-from sluice.messaging.worker.processing.handler_runner import Attempt, DatabaseFailed, HandlerRunner
+from sluice.messaging.worker.processing.handler_runner import Attempt, DatabaseFailedError, HandlerRunner
 from sluice.messaging.worker.processing.transactions import is_away, reason_of
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.messaging.worker.signs import Signs
@@ -51,7 +51,7 @@ class DrainLease:
         """Do nothing while something may be committed.
 
         Raises:
-            HoldLost: the worker ends, or its time is over.
+            HoldLostError: the worker ends, or its time is over.
         """
         if self._shutdown.is_set():
             raise HoldLostError("the worker ends")
@@ -119,7 +119,7 @@ class Drainer:
         try:
             with suppress(HoldLostError), structlog.contextvars.bound_contextvars(group=group_id):
                 return self._drain(group_id)
-        except (DBAPIError, DatabaseFailed) as error:
+        except (DBAPIError, DatabaseFailedError) as error:
             _log.error("the database refused", group=group_id, error=reason_of(error))
         finally:
             with self._lock:
@@ -146,24 +146,24 @@ class Drainer:
         if begun is None:
             return False
         with self._sessions.open() as session:
-            message = self._taken_up(session, group_id, begun)
+            message = self._take_up(session, group_id, begun)
             if message is None:
                 return False
             self._runner.failpoint("in_drain")
-            with self._leased(message) as lease:
+            with self._leasing(message) as lease:
                 context = self._context(message, lease)
                 self._signs.working()
-                outcome = self._performed(session, message, context)
+                outcome = self._perform(session, message, context)
         log_fields = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
             self._runner.failpoint("after_drain_commit")
-            self._hooks.call(WorkerHooks.drained, message.envelope)
+            self._hooks.call(WorkerHooks.after_drain, message.envelope)
             _log.info("handled after it was set aside", **log_fields)
             return True
         self._put_back(message, context, outcome)
         return False
 
-    def _taken_up(self, session: Session, group_id: str, begun: ParkedMessage) -> ParkedMessage | None:
+    def _take_up(self, session: Session, group_id: str, begun: ParkedMessage) -> ParkedMessage | None:
         """Return the message an attempt was begun at; None when somebody else has it, and the attempt is none.
 
         Raises:
@@ -181,12 +181,12 @@ class Drainer:
         self._end_attempt(begun)
         return None
 
-    def _performed(self, session: Session, message: ParkedMessage, context: Context) -> Outcome:
+    def _perform(self, session: Session, message: ParkedMessage, context: Context) -> Outcome:
         """Return how the attempt went; its transaction has ended.
 
         Raises:
-            HoldLost: the worker ends; the attempt does not count.
-            DatabaseFailed: the database is away; neither does it.
+            HoldLostError: the worker ends; the attempt does not count.
+            DatabaseFailedError: the database is away; neither does it.
         """
         try:
             attempt = Attempt(
@@ -203,7 +203,7 @@ class Drainer:
                 self._end_attempt(message)
                 raise
             return Retry(reason=str(lost))
-        except DatabaseFailed as error:
+        except DatabaseFailedError as error:
             session.rollback()
             if is_away(self._engine, self._inbox, error):
                 self._end_attempt(message)
@@ -211,7 +211,7 @@ class Drainer:
             return Retry(reason=reason_of(error))
 
     @contextmanager
-    def _leased(self, message: ParkedMessage) -> Iterator[DrainLease]:
+    def _leasing(self, message: ParkedMessage) -> Iterator[DrainLease]:
         seconds_max = self._settings.hold_seconds_max
         lease = DrainLease(message, clock=self._clock, seconds_max=seconds_max, shutdown=self._shutdown)
         with self._lock:
@@ -253,7 +253,7 @@ class Drainer:
         with self._engine.begin() as connection:
             delay_us = round(delay * 1_000_000)
             self._inbox.retry_parked(connection, message, reason=outcome.reason, delay_us=delay_us, is_held=is_held)
-        event = WorkerHooks.dead_lettered if is_held else WorkerHooks.retried
+        event = WorkerHooks.dead_lettered if is_held else WorkerHooks.before_retry
         self._hooks.call(event, message.envelope, outcome.reason)
         log_fields = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "reason": outcome.reason}
         if is_held:

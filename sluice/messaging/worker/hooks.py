@@ -22,7 +22,7 @@ type TakeOutcome = Callable[[Outcome], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SettledMessage:
     """A message that needs no further attempt.
 
     Args:
@@ -55,16 +55,16 @@ class WorkerHooks:
         """
         return _NOTHING
 
-    def before_acknowledge(self, settled: Settled) -> None:
+    def before_acknowledge(self, settled: SettledMessage) -> None:
         """Called when the effect of a message is committed, or nothing has to be, and before it is deleted."""
 
-    def drained(self, envelope: Envelope) -> None:
+    def after_drain(self, envelope: Envelope) -> None:
         """Called when the effect of a message that was set aside is committed."""
 
-    def passed_over(self, envelope: Envelope) -> None:
+    def after_passing_over(self, envelope: Envelope) -> None:
         """Called when an event of a type that is not the consumer's was marked as handled, without a call."""
 
-    def retried(self, envelope: Envelope, reason: str) -> None:
+    def before_retry(self, envelope: Envelope, reason: str) -> None:
         """Called when a message was not handled, and before it is given back for another attempt."""
 
     def dead_lettered(self, envelope: Envelope | None, reason: str) -> None:
@@ -73,7 +73,7 @@ class WorkerHooks:
         The queue moves it to the DLQ afterwards. None is one that cannot be read.
         """
 
-    def lost(self, message: ReceivedMessage, reason: str) -> None:
+    def after_loss(self, message: ReceivedMessage, reason: str) -> None:
         """Called when a message may be somebody else's; nothing was committed."""
 
     def not_deleted(self, message: ReceivedMessage) -> None:
@@ -85,7 +85,7 @@ class WorkerHooks:
     def tick(self, gauges: Gauges) -> None:
         """Called every second by a thread that is there for nothing urgent."""
 
-    def ended(self) -> None:
+    def after_end(self) -> None:
         """Called last, when no message is worked on any more."""
 
 

@@ -85,7 +85,7 @@ class Protection:
     def _put(self, *, is_enabled: bool) -> None:
         if self._url is None:
             return
-        refused = self._refused(self._url, is_enabled=is_enabled)
+        refused = self._request(self._url, is_enabled=is_enabled)
         now = self._clock.monotonic()
         if is_enabled:  # what had no answer may have been done
             self._protected_until = now + _EXPIRES_MINUTES * 60
@@ -102,7 +102,7 @@ class Protection:
                 refused=refused,
             )
 
-    def _refused(self, url: str, *, is_enabled: bool) -> str | None:
+    def _request(self, url: str, *, is_enabled: bool) -> str | None:
         """Tell the agent; return what was in the way, None when it is done."""
         body: dict[str, object] = {"ProtectionEnabled": is_enabled}
         if is_enabled:

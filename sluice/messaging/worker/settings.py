@@ -42,7 +42,7 @@ class ProcessorSettings:
     is_ordered: bool = True
 
     @classmethod
-    def declared(cls, consumer: Consumer, *, is_ordered: bool = True) -> "ProcessorSettings":
+    def of_consumer(cls, consumer: Consumer, *, is_ordered: bool = True) -> "ProcessorSettings":
         """Return what a consumer declares."""
         return cls(
             consumer=consumer.name,
@@ -86,7 +86,7 @@ class WorkerSettings:
         )
 
     @classmethod
-    def declared(
+    def of_consumer(
         cls,
         consumer: Consumer,
         *,

@@ -67,7 +67,7 @@ class Signs:
         """Promise the next beat."""
         self._expect(self._promises.beating)
 
-    def ended(self) -> None:
+    def end(self) -> None:
         """Promise nothing more."""
         self.liveness.forget(threading.current_thread().name)
 

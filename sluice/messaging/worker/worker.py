@@ -157,7 +157,7 @@ class Worker:
                 self.parts.queue.release(lease.message.receipt_handle, 0)
             except (HoldLostError, TransientError) as error:
                 _log.warning("not given back: it comes again when its visibility timeout ends", error=str(error))
-        self.parts.hooks.call(WorkerHooks.ended)
+        self.parts.hooks.call(WorkerHooks.after_end)
         _log.info("stopped", unfinished=unfinished_count)
 
     def _join(self, thread: threading.Thread, deadline: float) -> None:
@@ -175,7 +175,7 @@ class Worker:
     def _run_part(self, run: Callable[..., None], *arguments: object) -> None:
         run(*arguments)
         async_handlers.close()
-        self.parts.signs.ended()  # not where it broke off
+        self.parts.signs.end()  # not where it broke off
 
     def _run_lane(self, lane: Lane) -> None:
         while not self._stop.is_stopped():

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, TextClause, text
 
-from sluice.judge.databases import Committed, Done, Evidence, Listed, Published
+from sluice.judge.databases import AppliedEffect, CommittedEvent, Evidence, InboxNumbers, OutboxMessage
 from sluice.messaging.database import engines
 from tests.chaos.system.producers import TransactionState
 
@@ -65,10 +65,10 @@ def gather(
             rolled_back=frozenset(
                 event_id for event_id, known in tried.items() if known is TransactionState.ROLLED_BACK
             ),
-            committed=_rows(connection, _COMMITTED, Committed),
-            published=_rows(connection, _PUBLISHED, Published),
-            done=_rows(connection, _DONE, Done),
-            listed=_rows(connection, _LISTED, Listed),
+            committed=_rows(connection, _COMMITTED, CommittedEvent),
+            published=_rows(connection, _PUBLISHED, OutboxMessage),
+            done=_rows(connection, _DONE, AppliedEffect),
+            listed=_rows(connection, _LISTED, InboxNumbers),
             dead=frozenset(dead),
             parked=frozenset((consumer, event_id) for consumer, event_id in connection.execute(_PARKED)),
             is_settled=is_settled,

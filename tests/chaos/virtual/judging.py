@@ -26,10 +26,10 @@ def of_database(evidence: Evidence) -> Iterator[str]:
     for place, (number, group) in enumerate(evidence.committed):
         counts[group] += 1
         row = {"event_id": str(number), "group": group}
-        committed.append(databases.Committed(**row, payload="", committed_at_us=place, position=0))
-        published.append(databases.Published(**row, seq=counts[group]))
+        committed.append(databases.CommittedEvent(**row, payload="", committed_at_us=place, position=0))
+        published.append(databases.OutboxMessage(**row, seq=counts[group]))
     done = [
-        databases.Done(
+        databases.AppliedEffect(
             consumer=CONSUMER,
             event_id=str(number),
             group=group,

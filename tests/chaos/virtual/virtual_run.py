@@ -27,7 +27,7 @@ from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
-from sluice.messaging.worker.hooks import Settled, WorkerHooks
+from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Parts
@@ -180,7 +180,7 @@ class VirtualRun(World):
             timeout_seconds=_DECLARED.visibility_timeout_seconds,
             max_attempts=_DECLARED.max_attempts,
         )
-        self.settings = ProcessorSettings.declared(_DECLARED)
+        self.settings = ProcessorSettings.of_consumer(_DECLARED)
         event.listen(self.engine, "before_cursor_execute", self._refuse)
         event.listen(self.engine, "connect", _never_wait)
         create_tables(self.calm)
@@ -217,7 +217,7 @@ class VirtualRun(World):
         deleting = Deleting(self)
         hands = self.worker(
             handlers=Handlers.of_function(handle),
-            worker_settings=replace(WorkerSettings.declared(_DECLARED, lanes=_LANES), wait_seconds=0),
+            worker_settings=replace(WorkerSettings.of_consumer(_DECLARED, lanes=_LANES), wait_seconds=0),
             rng=self.rng,
             failpoint=deleting.reach,
             hooks=[WorkerRecording(self.recorder, queue_url=self.url), deleting],
@@ -435,7 +435,7 @@ class Deleting(WorkerHooks):
         self._failed = set[str]()
         self.waiting = deque[str]()
 
-    def before_acknowledge(self, settled: Settled) -> None:
+    def before_acknowledge(self, settled: SettledMessage) -> None:
         """Take in what is handed over next."""
         self.waiting.append(settled.message.sqs_message_id)
 

@@ -28,7 +28,7 @@ from sluice.clock import SystemClock, eventually
 from sluice.errors import ConfigError
 from sluice.history.events import Event, Kind
 from sluice.judge.checker.verdict import Status
-from sluice.judge.engine import opened
+from sluice.judge.engine import open_in_memory
 from sluice.judge.recording import RecordedQueue, check
 from sluice.recorder import record
 from sluice.recorder.proxy import AWS, RecordingProxy
@@ -343,7 +343,7 @@ def test_a_call_that_the_proxy_cannot_read_works_and_makes_the_verdict_unknown(t
 
 def _verdict(folder: Path, *queues: str) -> Any:
     named = {name: RecordedQueue(visibility_timeout_seconds=30) for name in queues}
-    engine = opened(folder)
+    engine = open_in_memory(folder)
     assert engine is not None, "it is small"
     return check(engine, folder, named, "aws")[0]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import Engine
-from sluice.judge.judge import Planned, RunFacts, judge
+from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from tests.support.histories.by_hand import EXPECTATION
 
 STRICT = replace(
@@ -27,7 +27,7 @@ def judge_run(engine: Engine, expectation: Expectation, *, recorders: Sequence[s
         expectation=replace(expectation, max_receive_count={"billing": 3}),
         target="endpoint",
         recorders=dict.fromkeys(recorders, "billing"),
-        plan=Planned(message_count=10, lateness_budget_seconds=0.001),
+        plan=PlannedMessages(message_count=10, lateness_budget_seconds=0.001),
         thresholds=_THRESHOLDS,
         allowed={"C7": "two producers publish each group"},
     )

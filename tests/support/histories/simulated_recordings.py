@@ -403,7 +403,7 @@ class RecordedLife:
 
     def check(self, read: Engine | None = None) -> Verdict:
         """Return the verdict of `sluice check`, by an engine that read the folder."""
-        read = engine.opened(self.folder) if read is None else read
+        read = engine.open_in_memory(self.folder) if read is None else read
         assert read is not None
         return recording.check(
             read,

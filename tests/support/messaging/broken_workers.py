@@ -136,8 +136,8 @@ class CommitsWhatIsThere(MessageProcessor):
 class TakesABatchAsAWhole(Deleter):
     """Broken: takes every message of a call that was answered for deleted (W6)."""
 
-    def _tried(
+    def _try_deletes(
         self, messages: Sequence[ReceivedMessage]
     ) -> list[tuple[ReceivedMessage, HoldLostError | TransientError | None]]:
-        super()._tried(messages)
+        super()._try_deletes(messages)
         return [(message, None) for message in messages]

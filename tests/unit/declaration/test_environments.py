@@ -412,7 +412,7 @@ REFUSALS: list[Refusal] = [
     *row(ExistingDatabase, "database_name", "a database's name, or None", *("", "1shop", "shop/x")),
     *row(ExistingDatabase, "database_name", "None without host, and the database's name with it", "shop"),
     *row(ExistingDatabase, "database_name", "None without host, and the database's name with it", None, host="shop"),
-    *shown(ExistingDatabase, "ExistingDatabase.users is <DatabaseUsers.ROLES: 'roles'>",
+    *refusal_showing(ExistingDatabase, "ExistingDatabase.users is <DatabaseUsers.ROLES: 'roles'>",
         "DatabaseUsers.OWNER without resource_id, host and database_name: a token of IAM needs all three",
         users=DatabaseUsers.ROLES, host="shop", database_name="shop"),
 ]

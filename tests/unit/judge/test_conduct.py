@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from sluice.history.events import Event, Kind
 from sluice.judge import recording
 from sluice.judge.checker.verdict import EXIT_CROSSED, Status, Verdict
-from sluice.judge.engine import opened
+from sluice.judge.engine import open_in_memory
 from sluice.judge.report import summary
 from sluice.recorder import record
 from tests.support.histories.by_hand import delete_event, receive_event
@@ -67,7 +67,7 @@ def _verdict_of(folder: Path, consume: Callable[[Shop], None], seconds: int = VI
             shop.order("ann", number, deduplication_id=str(number))
         consume(shop)
         shop.bill()
-    engine = opened(folder)
+    engine = open_in_memory(folder)
     assert engine is not None, "it is small"
     queues = recording.parse_queues([f"{QUEUE}={seconds}:{DEAD}:{RECEIVES_MAX}"])
     return recording.check(engine, folder, queues, "endpoint")[0]
@@ -123,7 +123,7 @@ def test_a_handle_is_late_only_where_the_timeout_is_known(tmp_path: Path) -> Non
         shop.order("ann", 1, deduplication_id="1")
         _be_late(shop)
         shop.bill()
-    engine = opened(tmp_path)
+    engine = open_in_memory(tmp_path)
     assert engine is not None, "it is small"
 
     measured: dict[str, Any] = recording.check(engine, tmp_path, {}, "endpoint")[0].measures["consumer"]

@@ -6,7 +6,16 @@ from dataclasses import replace
 import pytest
 
 from sluice.judge.checker.verdict import Status
-from sluice.judge.databases import Anomaly, Committed, Done, Evidence, Judgement, Listed, Published, judge
+from sluice.judge.databases import (
+    Anomaly,
+    AppliedEffect,
+    CommittedEvent,
+    Evidence,
+    InboxNumbers,
+    Judgement,
+    OutboxMessage,
+    judge,
+)
 
 _IDS = ("a1", "a2", "a3", "b1")
 
@@ -17,17 +26,17 @@ def _evidence() -> Evidence:
         acknowledged=("a1", "a2", "a3"),  # the answer to b1 was lost
         rolled_back=("r1",),
         committed=tuple(
-            Committed(event_id=id_, group=id_[0], payload=f"of {id_}", committed_at_us=at_us, position=0)
+            CommittedEvent(event_id=id_, group=id_[0], payload=f"of {id_}", committed_at_us=at_us, position=0)
             for at_us, id_ in enumerate(_IDS, start=1)
         ),
-        published=tuple(Published(event_id=id_, group=id_[0], seq=int(id_[1])) for id_ in _IDS),
+        published=tuple(OutboxMessage(event_id=id_, group=id_[0], seq=int(id_[1])) for id_ in _IDS),
         done=tuple(_effect(consumer, id_) for consumer in ("audit", "ledger") for id_ in _IDS),
     )
 
 
-def _effect(consumer: str, id_: str, *, at_us: int | None = None, **more: object) -> Done:
+def _effect(consumer: str, id_: str, *, at_us: int | None = None, **more: object) -> AppliedEffect:
     number = 10 * ("audit", "ledger").index(consumer) + _IDS.index(id_) if id_ in _IDS else 99
-    done = Done(
+    done = AppliedEffect(
         consumer=consumer,
         event_id=id_,
         group=id_[0],
@@ -53,7 +62,7 @@ def _without(evidence: Evidence, consumer: str, id_: str) -> Evidence:
     return replace(evidence, done=[done for done in evidence.done if (done.consumer, done.event_id) != (consumer, id_)])
 
 
-def _with(evidence: Evidence, *more: Done) -> Evidence:
+def _with(evidence: Evidence, *more: AppliedEffect) -> Evidence:
     return replace(evidence, done=[*evidence.done, *more])
 
 
@@ -96,7 +105,7 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
             id="an effect of what was rolled back",
         ),
         pytest.param(
-            lambda right: replace(right, published=[*right.published, Published(event_id="r1", group="b", seq=2)]),
+            lambda right: replace(right, published=[*right.published, OutboxMessage(event_id="r1", group="b", seq=2)]),
             (Anomaly.ROLLED_BACK, None, "r1"),
             id="what was rolled back is published",
         ),
@@ -163,7 +172,7 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(
 def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_halt(state: str) -> None:
     """The number is what counts: another number of the group stays where it belongs."""
     listed = [
-        Listed(consumer=name, group="a", epoch=1, seq=2, through=2, state=state, reason=None)
+        InboxNumbers(consumer=name, group="a", epoch=1, seq=2, through=2, state=state, reason=None)
         for name in ("audit", "ledger")
     ]
 
@@ -186,7 +195,9 @@ def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_h
         pytest.param(
             {
                 "listed": [
-                    Listed(consumer="audit", group="a", epoch=1, seq=2, through=2, state="skipped", reason="agreed")
+                    InboxNumbers(
+                        consumer="audit", group="a", epoch=1, seq=2, through=2, state="skipped", reason="agreed"
+                    )
                 ]
             },
             id="given up by an operator",
@@ -205,7 +216,7 @@ def test_what_somebody_still_has_is_not_lost_and_makes_the_run_unknown(known: di
 @pytest.mark.parametrize("state", ["gap", "dead"])
 def test_what_an_inbox_only_knows_to_be_missing_or_dead_is_lost_when_it_is_nowhere(state: str) -> None:
     """A row is no message: when every queue and DLQ is empty nobody can bring it back; the row says why it died."""
-    listed = [Listed(consumer="audit", group="a", epoch=1, seq=1, through=2, state=state, reason="no handler")]
+    listed = [InboxNumbers(consumer="audit", group="a", epoch=1, seq=1, through=2, state=state, reason="no handler")]
     judgement = _judge(replace(_without(_evidence(), "audit", "a2"), listed=listed))
 
     (violation,) = judgement.violations

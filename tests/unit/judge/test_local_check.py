@@ -22,7 +22,7 @@ from sluice.judge import engine as judging
 from sluice.judge import groups, recording, report
 from sluice.judge.checker import Thresholds
 from sluice.judge.checker.verdict import Holding, Status, Verdict
-from sluice.judge.engine import Engine, opened
+from sluice.judge.engine import Engine, open_in_memory
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.judge.judge import RunFacts, faults_of, judge
 from sluice.judge.reading.checksums import beside
@@ -80,7 +80,7 @@ def _check_case(name: str, folder: Path) -> Verdict:
 
 def _judge(folder: Path, case: RecordingCase) -> Verdict:
     require_history(folder)
-    engine = opened(folder)
+    engine = open_in_memory(folder)
     assert engine is not None, "no limit was given"
     return recording.check(engine, folder, case.queues, "endpoint", has_other_producers=case.has_other_producers)[0]
 
@@ -213,7 +213,7 @@ def test_many_violations_are_counted_and_the_first_of_each_shown(
     write_journal(tmp_path, events)
     monkeypatch.setattr(groups, "_KEPT_MAX", 9)
     monkeypatch.setattr(groups, "_CHECKED_EVENTS", 40)
-    engine = opened(tmp_path)
+    engine = open_in_memory(tmp_path)
     assert engine is not None
 
     verdict, _ = recording.check(engine, tmp_path, CASES["sane"].queues, "endpoint")
@@ -243,7 +243,7 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
     pq.write_table(table.append_column("noted", [["by a stranger"] * len(table)]), tmp_path / "events.parquet")
     (tmp_path / "notes.txt").write_text("no Parquet", encoding="utf-8")
 
-    engine = opened(tmp_path)
+    engine = open_in_memory(tmp_path)
     assert engine is not None, "no limit was given"
 
     verdict = judge(
@@ -264,10 +264,10 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
     assert verdict.measures["published"]["count"] == 2
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
     assert verdict.measures["percentiles"] == "exact"
-    assert [name.partition(" was ")[0] for name in verdict.crossed] == [
+    assert [name.partition(" was ")[0] for name in verdict.crossed_thresholds] == [
         f"H3 late: latency in {queue}" for queue in QUEUES
     ]
-    assert {name.partition(", ")[2] for name in verdict.crossed} == {"allowed are 0.001 s"}
+    assert {name.partition(", ")[2] for name in verdict.crossed_thresholds} == {"allowed are 0.001 s"}
 
 
 def test_a_fault_has_recovered_when_the_first_call_of_each_of_its_queues_succeeded() -> None:
@@ -394,7 +394,7 @@ def test_a_bucket_that_is_missing_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "part-002.parquet").unlink()
 
     with pytest.raises(HistoryError, match=r"is not whole: of part there are buckets \[0, 1, 3\]"):
-        opened(tmp_path)
+        open_in_memory(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
     @contextmanager
     def with_spark(place: Path, *, master: str | None, remote: str | None) -> Iterator[Engine]:
         opened_places.append(place)
-        engine = opened(place)
+        engine = open_in_memory(place)
         assert (master, remote) == (None, None)
         assert engine is not None
         yield engine

@@ -21,11 +21,11 @@ from sluice.judge.counts import count, facts
 from sluice.judge.reading.columns import NONE, Columns, Events, hashes
 from sluice.judge.reading.parquet_files import pieces, read
 from sluice.judge.screening import compiled, rollup
-from sluice.judge.screening.buckets import cleared, group_names
-from sluice.judge.screening.encode import Rows, encode_events, kept
+from sluice.judge.screening.buckets import group_names, screen
+from sluice.judge.screening.encode import Rows, drop_left_out, encode_events
 from sluice.judge.screening.measures import measures
 from sluice.judge.screening.rollup import Messages
-from sluice.judge.tally import TALLY, Tally, rounded
+from sluice.judge.tally import TALLY, Tally, round_down
 from tests.support.histories.by_hand import EXPECTATION, full, publish_event, receive_event
 from tests.support.histories.mutations import mutate
 from tests.support.histories.recordings import table_of
@@ -42,7 +42,7 @@ def _observations(events: Sequence[Event], expectation: Expectation = EXPECTATIO
 def _screen(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, pa.Table]:
     messages = Messages(expectation)
     messages.add(encode_events(events, expectation))
-    return cleared(messages, group_names(events), expectation)
+    return screen(messages, group_names(events), expectation)
 
 
 def _measures_of(*parts: Sequence[Event]) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _messages(parts: Sequence[Columns]) -> dict[str, list[Any]]:
     messages = Messages(EXPECTATION)
     for part in parts:
         messages.add(part)
-    return {name: column.tolist() for name, column in messages.taken().items()}
+    return {name: column.tolist() for name, column in messages.rows().items()}
 
 
 def _mutated_rows() -> Columns:
@@ -141,7 +141,7 @@ def test_without_numba_the_loop_runs_in_python(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
     monkeypatch.setitem(sys.modules, "numba", None)
 
-    loop = compiled.compiled(lambda rows: repr(rows.tolist()))  # numba cannot compile this
+    loop = compiled.compile_loop(lambda rows: repr(rows.tolist()))  # numba cannot compile this
 
     assert loop(np.arange(2)) == "[0, 1]"
 
@@ -153,12 +153,12 @@ def _times(rows: np.ndarray) -> np.ndarray:
 def test_what_numba_keeps_and_cannot_read_is_compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, 2]
+    assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
     torn = list(tmp_path.rglob("*.nbi"))
     for file in torn:
         file.write_bytes(b"")
 
-    assert (len(torn), compiled.compiled(_times)(np.arange(2)).tolist()) == (1, [0, 2])
+    assert (len(torn), compiled.compile_loop(_times)(np.arange(2)).tolist()) == (1, [0, 2])
 
 
 def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -167,7 +167,9 @@ def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPa
     moved = FunctionType(_times.__code__, globals(), "_times")
     moved.__annotations__ = {"rows": Rows}
 
-    assert compiled.kept(moved).__code__.co_filename != compiled.kept(_times).__code__.co_filename
+    assert (
+        compiled.with_stable_file(moved).__code__.co_filename != compiled.with_stable_file(_times).__code__.co_filename
+    )
 
 
 def test_what_numba_keeps_is_found_by_code_and_constants_wherever_the_module_is(
@@ -176,19 +178,19 @@ def test_what_numba_keeps_is_found_by_code_and_constants_wherever_the_module_is(
     """An executor has the module in a zip of a new name; a constant may be of a module that changed."""
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, 2]
+    assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
     (made,) = tmp_path.rglob("*.nbc")
     kept = made.stat().st_mtime_ns
     elsewhere = FunctionType(_times.__code__.replace(co_filename="/a.zip/b.py", co_firstlineno=7), globals(), "_times")
     elsewhere.__annotations__ = _times.__annotations__
 
-    assert compiled.compiled(elsewhere)(np.arange(2)).tolist() == [0, 2]
+    assert compiled.compile_loop(elsewhere)(np.arange(2)).tolist() == [0, 2]
     assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.nbc")] == [kept]
 
     for factor in (3, 2.5, 3.5):
         monkeypatch.setattr(sys.modules[__name__], "_FACTOR", factor)
 
-        assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, factor]
+        assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, factor]
 
 
 def test_what_numba_keeps_is_where_its_own_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -198,7 +200,7 @@ def test_what_numba_keeps_is_where_its_own_variable_says(monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
 
-    assert compiled.compiled(_times)(np.arange(2)).tolist() == [0, 2]
+    assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
     assert len([*(tmp_path / "kept").rglob("*.nbc")]) == 1
 
 
@@ -206,7 +208,7 @@ def test_many_calls_with_few_rows_are_compiled(monkeypatch: pytest.MonkeyPatch, 
     """As many blocks of an exchange."""
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 5)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    loop = compiled.compiled(lambda rows: repr(rows.tolist()))  # numba cannot compile this
+    loop = compiled.compile_loop(lambda rows: repr(rows.tolist()))  # numba cannot compile this
 
     assert loop(np.arange(3)) == "[0, 1, 2]"
     with pytest.raises(NumbaError):
@@ -221,11 +223,11 @@ def test_messages_are_the_same_however_many_rows_come_at_a_time() -> None:
 
 
 def test_messages_with_one_hash_are_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = kept(_mutated_rows())
+    rows = drop_left_out(_mutated_rows())
     rows = {name: column[:1_000] for name, column in rows.items()}
     expected = _messages([rows])
 
-    monkeypatch.setattr(rollup, "mixed", lambda *columns: np.full(len(columns[0]), 7, dtype=np.uint64))
+    monkeypatch.setattr(rollup, "hash_numbers", lambda *columns: np.full(len(columns[0]), 7, dtype=np.uint64))
 
     assert _messages([rows]) == expected
 
@@ -336,7 +338,7 @@ def test_many_values_are_rounded_and_say_so() -> None:
 def test_a_value_is_rounded_down_to_its_first_thirteen_bits() -> None:
     values = [0, 1, -1, 8_191, 8_192, 8_193, -8_193, 16_387, 2**40 + 1]
 
-    shortened = rounded(np.array(values))
+    shortened = round_down(np.array(values))
 
     assert shortened.tolist() == [0, 1, -1, 8_191, 8_192, 8_192, -8_194, 16_384, 2**40]
 

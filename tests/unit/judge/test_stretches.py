@@ -123,7 +123,7 @@ def _in_both(
 ) -> tuple[Finding, Finding, float]:
     """Return what the checker finds in the whole group, and in what is needed of it, and how much that is."""
     table = table_of(list(events))
-    part = under_test.needed(table, expectation, around)
+    part = under_test.needed_events(table, expectation, around)
     whole = check_group(events_of(table), expectation, around)
     some = finding_in(events_of(part.events), expectation, around, part.idxs)
     return whole, some, len(part.events) / max(1, len(table))

@@ -17,7 +17,7 @@ from sluice.history.events import Event, Kind
 from sluice.judge.checker import Activity, Expectation, Finding, QueueContext, check_group
 from sluice.judge.reading.columns import Events
 from sluice.judge.screening import suspects as under_test
-from sluice.judge.screening.buckets import cleared, group_names, suspects
+from sluice.judge.screening.buckets import group_names, screen, suspects
 from sluice.judge.screening.encode import encode_events
 from sluice.judge.screening.rollup import Messages
 from tests.support.anomalies import CASES
@@ -72,7 +72,7 @@ class Question:
         table = table_of(events)
         messages = Messages(self.expectation)
         messages.add(encode_events(Events(table), self.expectation))
-        maybe, _ = cleared(messages, group_names(Events(table)), self.expectation)
+        maybe, _ = screen(messages, group_names(Events(table)), self.expectation)
         return set(suspects(maybe, self.around.activity, self.expectation))
 
 

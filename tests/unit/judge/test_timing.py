@@ -9,7 +9,7 @@ import pytest
 from sluice.history.events import Event, Kind
 from sluice.judge.checker import Thresholds
 from sluice.judge.checker.verdict import Holding, Status, Verdict
-from sluice.judge.judge import Planned, RunFacts, judge
+from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, delete_event, publish_event, receive_event, sane
 from tests.support.histories.recordings import by_two_clocks, engine_of, in_group
@@ -22,7 +22,9 @@ def _judge(
     events: Sequence[Event], *, declared_us: int = 0, thresholds: Thresholds = _NO_THRESHOLDS, **changes: Any
 ) -> Verdict:
     facts = RunFacts(
-        plan=Planned(message_count=sum(event.kind == Kind.PUBLISHED for event in events), lateness_budget_seconds=1),
+        plan=PlannedMessages(
+            message_count=sum(event.kind == Kind.PUBLISHED for event in events), lateness_budget_seconds=1
+        ),
         expectation=replace(EXPECTATION, clock_bound_us=declared_us, max_receive_count={}, **changes),
         target="endpoint",
         recorders={},
@@ -106,7 +108,7 @@ def test_a_handle_bounds_the_clock_of_whoever_uses_it() -> None:
         replace(_later(event, -7_000_000), clock_id="d") if event.kind == Kind.DELETED else event for event in sane()
     ]
 
-    timed = engine_of(moved).timed(EXPECTATION)
+    timed = engine_of(moved).clock_timings(EXPECTATION)
 
     assert (set(timed.groups), timed.ahead_us) == ({"g1"}, {"c": {"d": 3_000 - 7_000_000}})
     assert timed.span_us == 170_000 - (108_000 - 7_000_000)
@@ -123,7 +125,7 @@ def test_a_handle_bounds_the_clock_of_whoever_uses_it() -> None:
 def test_what_may_be_of_another_publish_proves_nothing(changes: dict[str, Any], expected: object) -> None:
     engine = engine_of(by_two_clocks(sane(), ahead_us=0))
 
-    assert engine.timed(replace(EXPECTATION, **changes)).ahead_us == expected
+    assert engine.clock_timings(replace(EXPECTATION, **changes)).ahead_us == expected
 
 
 def test_a_receive_with_another_body_or_of_two_publishers_clocks_proves_nothing() -> None:
@@ -131,8 +133,8 @@ def test_a_receive_with_another_body_or_of_two_publishers_clocks_proves_nothing(
     other = [replace(event, body_hash="other") if event.kind == Kind.RECEIVED else event for event in apart]
     repeats = [replace(event, clock_id="e") for event in apart if event.kind == Kind.PUBLISHED]
 
-    assert engine_of(other).timed(EXPECTATION).ahead_us == {}
-    assert engine_of([*apart, *repeats]).timed(EXPECTATION).ahead_us == {}
+    assert engine_of(other).clock_timings(EXPECTATION).ahead_us == {}
+    assert engine_of([*apart, *repeats]).clock_timings(EXPECTATION).ahead_us == {}
 
 
 def test_a_declared_bound_that_the_history_contradicts_is_named_with_what_it_proves() -> None:

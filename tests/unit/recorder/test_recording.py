@@ -428,7 +428,7 @@ def test_a_value_that_no_journal_holds_does_not_stop_the_recording(
             getattr(shop.sqs, operation)(QueueUrl=shop.url, **params)
         shop.order("ann", 1)
 
-    assert [event.kind for event in recorded(tmp_path)][-2:] == [Kind.PUBLISHED, Kind.CLOSED]
+    assert [event.kind for event in read_recording(tmp_path)][-2:] == [Kind.PUBLISHED, Kind.CLOSED]
 
 
 @_of_processes

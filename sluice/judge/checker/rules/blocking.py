@@ -7,9 +7,9 @@ from itertools import chain, pairwise
 
 from sluice.history.events import Event, answer_detail
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked, responded
+from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, responded_us
 from sluice.judge.checker.rules import Found, rule
-from sluice.judge.checker.standing import is_free, may_be_removed, passed, removed_from_us
+from sluice.judge.checker.standing import earliest_removal_us, is_free, may_be_removed, overtakings
 
 _HELD_MAX = 16  # the longest held of a group: an answer of ten, and enough others
 _SERVED_MIN = 10
@@ -31,7 +31,7 @@ def _group_interleave(group: Group) -> Iterator[Found]:
 
 def _held_together(group: Group, concerns: Callable[[Event, Event], bool]) -> Iterator[Found]:
     found: set[tuple[int | None, int | None]] = set()
-    skips = ((skip.ahead, skip.event) for skip in passed(group) if not is_free(group, skip))
+    skips = ((skip.ahead, skip.event) for skip in overtakings(group) if not is_free(group, skip))
     for event, other in chain(skips, _overlaps(group)):
         if concerns(event, other) and (event.idx, other.idx) not in found:
             found.add((event.idx, other.idx))
@@ -47,22 +47,22 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
     for queue in group.judged_queues:
         held: list[tuple[int, Event]] = []
         for event in group.received.get(queue, []):
-            end = _held_until_us(group, event)
-            held = [(until, other) for until, other in held if responded(event) - group.widest_us < until]
+            end = _hold_end_us(group, event)
+            held = [(until, other) for until, other in held if responded_us(event) - group.widest_us < until]
             for until, other in held:
                 is_other_message = other.sqs_message_id != event.sqs_message_id and _is_first(group, event)
-                is_both = responded(event) + group.bound_us(event, other) < until
-                is_both = is_both and max(responded(event), responded(other) + group.bound_us(other, event)) < end
+                is_both = responded_us(event) + group.bound_us(event, other) < until
+                is_both = is_both and max(responded_us(event), responded_us(other) + group.bound_us(other, event)) < end
                 if is_other_message and is_both and not group.are_in_answer_of([other], event):
                     yield other, event
                     break
             held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda value: value[0])
 
 
-def _held_until_us(group: Group, event: Event) -> int:
+def _hold_end_us(group: Group, event: Event) -> int:
     end = group.lease_end_us(event)
     if event.idx is not None and may_be_removed(group, event.queue or "", event.idx):
-        return min(end, removed_from_us(group, event.queue or "", event.idx))
+        return min(end, earliest_removal_us(group, event.queue or "", event.idx))
     return end
 
 
@@ -74,7 +74,7 @@ def _is_first(group: Group, event: Event) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class Blockade:
     """A dead-lettered message behind which the group never moved on.
 
     Args:
@@ -87,7 +87,7 @@ class Blocked:
     successors: tuple[int, ...]
 
 
-def blocked(group: Group) -> Iterator[Blocked]:
+def find_blockades(group: Group) -> Iterator[Blockade]:
     """Yield where a group ends at a dead letter, although the queue was asked again and again."""
     for queue in group.expectation.queues:
         for line in group.lines if group.is_proven(queue) else ():
@@ -95,21 +95,21 @@ def blocked(group: Group) -> Iterator[Blocked]:
             event = group.dead_letter(queue, line[places[-1]]) if places else None
             behind = tuple(line[places[-1] + 1 :]) if places else ()
             if event is not None and _is_left(group, queue, event, behind):
-                yield Blocked(queue, event, behind)
+                yield Blockade(queue, event, behind)
 
 
 def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bool:
     """Return whether none of what stands behind a dead letter ever came, though the queue was polled long enough."""
-    since_us = max([responded(dead), *(responded(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
+    since_us = max([responded_us(dead), *(responded_us(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
     _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
     is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
-    is_kept = all(removed_from_us(group, queue, idx) > group.around.last_poll_us(queue) for idx in behind)
+    is_kept = all(earliest_removal_us(group, queue, idx) > group.around.last_poll_us(queue) for idx in behind)
     return bool(behind) and is_none and is_kept and empty_count >= _EMPTY_MIN
 
 
 @rule("D4")
-def _blocked_after_dead_letter(group: Group) -> Iterator[Found]:
-    for block in blocked(group):
+def _find_block_after_dead_letter(group: Group) -> Iterator[Found]:
+    for block in find_blockades(group):
         count, witness = len(block.successors), [block.dead, group.acked[block.successors[0]]]
         sentence = f"behind the dead letter {count} message(s) were never received, though the queue was polled"
         yield block.queue, [block.dead.idx, *block.successors[:3]], sentence, witness
@@ -128,7 +128,7 @@ def _batch_underfill(group: Group) -> Iterator[Found]:
             for first, after in pairwise(received)
             if _is_alone(first)
             and after.sent_at_us is not None
-            and after.sent_at_us + ENQUEUED_WITHIN_US + group.around_bound_us < invoked(first)
+            and after.sent_at_us + ENQUEUED_WITHIN_US + group.around_bound_us < invoked_us(first)
             and len(group.siblings(after)) == 1
         ]
         if len(underfilled) >= UNDERFILLED_MIN and len({event.call_id for event in received}) == len(received):
@@ -170,7 +170,7 @@ def waits(group: Group) -> Iterator[Wait]:
 
 def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait]:
     bound = group.around_bound_us
-    received_instants = _least_to_come([invoked(event) for event in received])
+    received_instants = _least_to_come([invoked_us(event) for event in received])
     free_us, is_freed_by_time = _free_us(group, queue), False
     delay_us = _delay_us(group, queue, received)
     for event, next_invoked_us in zip(received, received_instants, strict=True):
@@ -185,7 +185,7 @@ def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait
     left = [event for event in last if not group.may_be_deleted(event) and not group.may_be_dead_lettered(event)]
     until_us = group.around.last_poll_us(queue) - bound
     if left:
-        until_us = min(until_us, removed_from_us(group, queue, left[-1].idx))
+        until_us = min(until_us, earliest_removal_us(group, queue, left[-1].idx))
     if left and free_us + bound < until_us:
         yield Wait(queue, left[-1], free_us + bound, until_us, is_freed_by_time)
 
@@ -202,7 +202,7 @@ def _delay_us(group: Group, queue: str, received: Sequence[Event]) -> int:
     seconds = group.expectation.delay_seconds.get(queue, 0)
     if seconds is not None:
         return seconds * 1_000_000
-    waited = [responded(event) - event.sent_at_us for event in received if event.sent_at_us is not None]
+    waited = [responded_us(event) - event.sent_at_us for event in received if event.sent_at_us is not None]
     return max(0, min(waited, default=0))
 
 
@@ -215,7 +215,7 @@ def _least_to_come(values: Sequence[int]) -> list[int]:
 
 
 @rule("D3")
-def _passed_over(group: Group) -> Iterator[Found]:
+def _find_passed_over(group: Group) -> Iterator[Found]:
     allowed, stuck = group.expectation.passed_over_seconds_max, group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -224,11 +224,11 @@ def _passed_over(group: Group) -> Iterator[Found]:
             sentence = (
                 f"passed over for {seconds:.1f} s, allowed are {allowed:g} s, and {served_count} receives were served"
             )
-            yield _waited(group, wait, sentence)
+            yield _wait_finding(group, wait, sentence)
 
 
 @rule("H1")
-def _stuck(group: Group) -> Iterator[Found]:
+def _find_stuck(group: Group) -> Iterator[Found]:
     allowed = group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -237,7 +237,7 @@ def _stuck(group: Group) -> Iterator[Found]:
             sentence = (
                 f"stood still for {seconds:.1f} s, allowed are {allowed:g} s, while the queue was asked {polls} times"
             )
-            yield _waited(group, wait, sentence)
+            yield _wait_finding(group, wait, sentence)
 
 
 @rule("H2")
@@ -246,10 +246,10 @@ def _false_empty(group: Group) -> Iterator[Found]:
         _, empty_count = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
         if empty_count and not wait.is_freed_by_time:
             sentence = f"{empty_count} long poll(s) came back empty while the message was there for all of their time"
-            yield _waited(group, wait, sentence)
+            yield _wait_finding(group, wait, sentence)
 
 
-def _waited(group: Group, wait: Wait, sentence: str) -> Found:
+def _wait_finding(group: Group, wait: Wait, sentence: str) -> Found:
     publishes = group.publishes.get(wait.message.idx or 0, [])
     published = effective(publishes)[:1]
     return wait.queue, [wait.message.idx], sentence, [*published, wait.message]

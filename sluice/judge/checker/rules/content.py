@@ -7,7 +7,7 @@ from sluice.judge.checker.group import Group, effective, number
 from sluice.judge.checker.rules import Found, rule
 
 
-def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
+def _receives_with_publishes(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
     """Yield (queue, receive, publishes of the message) for all queues but the DLQs, where F6 looks."""
     for queue, events in sorted(group.received.items()):
         if queue in group.expectation.dead_letter_queues.values():
@@ -18,8 +18,8 @@ def _received(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
 
 
 @rule("G1")
-def _corrupted(group: Group) -> Iterator[Found]:
-    for queue, event, published in _received(group):
+def _find_corrupted(group: Group) -> Iterator[Found]:
+    for queue, event, published in _receives_with_publishes(group):
         if event.body_hash is not None and not {event.body_hash, None} & {publish.body_hash for publish in published}:
             sentence = "the received body is not the published one"
             yield queue, [event.idx], sentence, [published[0], event]
@@ -37,7 +37,7 @@ def _md5_mismatch(group: Group) -> Iterator[Found]:
 
 @rule("G3")
 def _attribute_loss(group: Group) -> Iterator[Found]:
-    for queue, event, published in _received(group):
+    for queue, event, published in _receives_with_publishes(group):
         if event.deduplication_id is None or not group.is_bound(queue, event.idx):
             continue
         ids = {publish.deduplication_id for publish in published}
@@ -53,7 +53,7 @@ def _attribute_loss(group: Group) -> Iterator[Found]:
 
 @rule("G4")
 def _envelope_mismatch(group: Group) -> Iterator[Found]:
-    for queue, event, published in _received(group):
+    for queue, event, published in _receives_with_publishes(group):
         ids = {publish.sns_message_id for publish in published}
         numbers = {number(publish) for publish in published}
         is_other_id = event.sns_message_id is not None and not {event.sns_message_id, None} & ids

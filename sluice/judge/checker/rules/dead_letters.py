@@ -6,11 +6,11 @@ from collections.abc import Container, Iterator, Sequence
 from sluice.history.events import Event
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.expectation import Move
-from sluice.judge.checker.group import Group, by_time, effective, invoked, responded
+from sluice.judge.checker.group import Group, by_time, effective, invoked_us, responded_us
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.rules.duplication import windows_max
 from sluice.judge.checker.rules.ordering import came_before, overtaken
-from sluice.judge.checker.standing import removed_after_us, removed_from_us
+from sluice.judge.checker.standing import earliest_removal_after_us, earliest_removal_us
 
 
 def _pairs(group: Group) -> Iterator[tuple[str, str]]:
@@ -84,7 +84,7 @@ def _is_held(group: Group, event: Event, dead: Event) -> bool:
         dead.sqs_message_id is not None
         and event.sqs_message_id == dead.sqs_message_id
         and group.is_before(event, dead)
-        and responded(dead) + group.bound_us(dead, event) < group.lease_end_us(event)
+        and responded_us(dead) + group.bound_us(dead, event) < group.lease_end_us(event)
     )
 
 
@@ -98,7 +98,7 @@ def _late(group: Group) -> Iterator[Found]:
             is_over = event.receive_count is not None and event.receive_count > most
             if is_over and group.has_stayed(queue, event.idx, by=event):
                 sentence = f"delivered the {event.receive_count}th time, and {most} were allowed"
-                witness = [receive for receive in receives if responded(receive) <= responded(event)][-3:]
+                witness = [receive for receive in receives if responded_us(receive) <= responded_us(event)][-3:]
                 yield queue, [event.idx], sentence, witness
                 break
 
@@ -120,8 +120,8 @@ def _absent(group: Group) -> Iterator[Found]:
         )
         is_left = not is_seen and not group.may_be_deleted(last) and group.is_bound(queue, last.idx)
         kept_us = min(
-            removed_from_us(group, queue, last.idx),
-            removed_after_us(group, dead_letter_queue or "", invoked(last)),
+            earliest_removal_us(group, queue, last.idx),
+            earliest_removal_after_us(group, dead_letter_queue or "", invoked_us(last)),
         )
         is_left = is_left and kept_us > empty_us
         if empty_polls and is_left:
@@ -173,13 +173,13 @@ def _content(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
             source = group.first_received.get(queue, {}).get(idx)
-            changed = _changed(group, queue, dead, source)
+            changed = _change_in_dlq(group, queue, dead, source)
             if changed is not None:
                 witness = source if source is not None else group.publishes[idx][0]
                 yield queue, [idx], f"in the DLQ {changed}", [witness, dead]
 
 
-def _changed(group: Group, queue: str, dead: Event, source: Event | None) -> str | None:
+def _change_in_dlq(group: Group, queue: str, dead: Event, source: Event | None) -> str | None:
     """Return what is not as it should be in the DLQ."""
     ids = group.ids.get((queue, dead.idx or 0), [])
     published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
@@ -215,10 +215,10 @@ def _order(group: Group) -> Iterator[Found]:
             if all(idx in first and _is_over(group, move, first[idx]) for move in group.moves_before(event, queue))
         }
         came = [idx for idx, event in dead.items() if idx in first and group.is_before(first[idx], event)]
-        came.sort(key=lambda idx: responded(first[idx]))
+        came.sort(key=lambda idx: responded_us(first[idx]))
         for later, earlier in overtaken(group, came, dead):
             last = group.receives(queue, later)
-            gone = [event for event in last if responded(event) < responded(dead[later])]
+            gone = [event for event in last if responded_us(event) < responded_us(dead[later])]
             if gone and group.is_before(gone[-1], first[earlier]):
                 sentence = "the first was dead-lettered before the second was received, and stands behind it in the DLQ"
                 yield queue, [later, earlier], sentence, [gone[-1], first[earlier], dead[earlier], dead[later]]
@@ -239,7 +239,7 @@ def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator
     """Yield (idx, last receive from the DLQ) of what was received there before the task began."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
         began_us = move.began_at_us - group.around_bound_us
-        before = [event for event in group.receives(dead_letter_queue, idx) if responded(event) < began_us]
+        before = [event for event in group.receives(dead_letter_queue, idx) if responded_us(event) < began_us]
         if before:
             yield idx, before[-1]
 
@@ -247,7 +247,7 @@ def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator
 def _after(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
     """Return what may have been received after the task began."""
     began_us = move.began_at_us - group.around_bound_us
-    return [event for event in group.receives(queue, idx) if responded(event) >= began_us]
+    return [event for event in group.receives(queue, idx) if responded_us(event) >= began_us]
 
 
 def _back(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
@@ -273,9 +273,11 @@ def _redrive_loss(group: Group) -> Iterator[Found]:
         is_over = all(since is not None and since > ended_us for since in empty)
         is_over = is_over and group.is_proven(dead_letter_queue)
         for idx, dead in _dead_lettered(group, dead_letter_queue, moves[-1]) if is_over else ():
-            arrived_us = min(map(invoked, group.receives(queue, idx)), default=moves[0].began_at_us)
-            is_gone = removed_after_us(group, dead_letter_queue, arrived_us) <= ended_us
-            is_gone = is_gone or removed_after_us(group, queue, responded(dead)) <= max(filter(None, empty), default=0)
+            arrived_us = min(map(invoked_us, group.receives(queue, idx)), default=moves[0].began_at_us)
+            is_gone = earliest_removal_after_us(group, dead_letter_queue, arrived_us) <= ended_us
+            is_gone = is_gone or earliest_removal_after_us(group, queue, responded_us(dead)) <= max(
+                filter(None, empty), default=0
+            )
             receives = [*group.receives(queue, idx), *group.receives(dead_letter_queue, idx)]
             is_seen = any(event is not dead and not group.is_surely_before(event, dead) for event in receives)
             if not is_gone and not is_seen and not group.may_be_deleted(dead):
@@ -329,7 +331,7 @@ def _still(group: Group, queue: str, idx: int, dead: Event, moves: Sequence[Move
     if is_same and _may_have_died(group, queue, _after(group, queue, idx, moves[0]), ()):
         return None
     for event in _after(group, dead.queue or "", idx, moves[0]):
-        begun = [move for move in moves if move.began_at_us - group.around_bound_us <= responded(back[0])]
+        begun = [move for move in moves if move.began_at_us - group.around_bound_us <= responded_us(back[0])]
         is_over = all(move.is_finished and group.is_after(event, move.ended_at_us) for move in begun)
         if event.sqs_message_id == dead.sqs_message_id and (is_over or group.is_before(back[0], event)):
             return event
@@ -411,7 +413,7 @@ def _stale_identity(group: Group) -> Iterator[Found]:
             yield queue, [idx], sentence, [dead, back]
 
 
-def unmoved(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
+def returns_without_move(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
     """Yield (queue, idx, dead letter, receive since) of what came back with no move task on record."""
     for queue, idx, dead, back, may_be_moved in _came_back(group):
         if not may_be_moved:
@@ -420,7 +422,7 @@ def unmoved(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
 
 @rule("F13")
 def _escape(group: Group) -> Iterator[Found]:
-    for queue, idx, dead, back in unmoved(group) if group.expectation.is_publishing_recorded else ():
+    for queue, idx, dead, back in returns_without_move(group) if group.expectation.is_publishing_recorded else ():
         sentence = f"was in {dead.queue}, came back to {queue}, and no move task is on record"
         yield queue, [idx], sentence, [dead, back]
 
@@ -433,7 +435,9 @@ def _poison_escape(group: Group) -> Iterator[Found]:
         for received in group.received.get(queue, []) if dead else ():
             answers[received.call_id].append(received)
         for idx, event in dead.items():
-            receives = [receive for receive in group.receives(queue, idx) if responded(receive) < responded(event)]
+            receives = [
+                receive for receive in group.receives(queue, idx) if responded_us(receive) < responded_us(event)
+            ]
             ahead = [_dead_in_front(answers[receive.call_id], receive, dead) for receive in receives]
             if receives and all(leader is not None for leader in ahead):
                 sentence = "the second was dead-lettered, and in every answer it stood behind the first, which was too"

@@ -9,24 +9,24 @@ from sluice.history.events import Event, Outcome
 from sluice.judge.checker.group import (
     WINDOW_TOLERANCE_US,
     Group,
-    done_by,
+    effect_by_us,
     effective,
-    invoked,
+    invoked_us,
     is_repeat,
     is_same_receive,
     number,
-    responded,
+    responded_us,
 )
 from sluice.judge.checker.rules import Found, rule
-from sluice.judge.checker.standing import removed_after_us
+from sluice.judge.checker.standing import earliest_removal_after_us
 
 
 def span_us(group: Group, tries: Sequence[Event]) -> tuple[int, int]:
     """Return the least and the greatest time between the first and the last publish that may have had an effect."""
-    ordered = sorted(effective(tries), key=invoked) or list(tries)
+    ordered = sorted(effective(tries), key=invoked_us) or list(tries)
     spread_us = group.publishers_spread_us
-    least_us = invoked(ordered[-1]) - done_by(ordered[0]) - spread_us
-    return least_us, max(map(done_by, ordered)) - invoked(ordered[0]) + spread_us
+    least_us = invoked_us(ordered[-1]) - effect_by_us(ordered[0]) - spread_us
+    return least_us, max(map(effect_by_us, ordered)) - invoked_us(ordered[0]) + spread_us
 
 
 def window_us(group: Group) -> int:
@@ -45,7 +45,7 @@ def copies(group: Group) -> Iterator[tuple[str, int, list[Event]]]:
 @rule("B1")
 def _duplicate_in_window(group: Group) -> Iterator[Found]:
     for queue, idx, found in copies(group):
-        for count, copy in enumerate(sorted(found, key=responded), start=1):
+        for count, copy in enumerate(sorted(found, key=responded_us), start=1):
             windows = windows_max(group, idx, by=copy)
             if 0 < windows < count:
                 within = "within the window" if windows == 1 else f"within {windows} windows"
@@ -66,8 +66,8 @@ def windows_max(group: Group, idx: int, *, by: Event | None = None) -> int:
     ]
     opened: list[int] = []
     while tries:
-        opened.append(min(max(invoked(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
-        tries = [event for event in tries if done_by(event) + spread_us - opened[-1] >= window_us(group)]
+        opened.append(min(max(invoked_us(event), opened[-1] + window_us(group) if opened else 0) for event in tries))
+        tries = [event for event in tries if effect_by_us(event) + spread_us - opened[-1] >= window_us(group)]
     forgotten = sum(map(group.is_purged, {event.queue for event in group.publishes[idx]}))
     return len(opened) + forgotten + group.older_copies(idx) if opened else 0
 
@@ -89,9 +89,9 @@ def _duplicate_outside_window(group: Group) -> Iterator[Found]:
 
 @rule("B3")
 def _suppressed_too_long(group: Group) -> Iterator[Found]:
-    yield from _acknowledged_as_repeats(group)
+    yield from _find_acknowledged_repeats(group)
     for idx, tries in sorted(group.publishes.items()):
-        publishes = sorted(effective(tries), key=invoked)
+        publishes = sorted(effective(tries), key=invoked_us)
         is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
         is_repeated = is_repeated and publishes[0].queue == publishes[1].queue
         if not is_repeated or span_us(group, publishes)[0] < window_us(group) + WINDOW_TOLERANCE_US:
@@ -101,7 +101,9 @@ def _suppressed_too_long(group: Group) -> Iterator[Found]:
             ends = group.publishes.get(end.idx or 0, []) if end is not None and group.is_drained(queue) else []
             is_over = bool(ends) and all(group.is_before(publishes[-1], attempt) for attempt in ends)
             is_kept = (
-                removed_after_us(group, queue, invoked(publishes[-1])) > responded(end) if end is not None else False
+                earliest_removal_after_us(group, queue, invoked_us(publishes[-1])) > responded_us(end)
+                if end is not None
+                else False
             )
             if (
                 end is not None
@@ -114,16 +116,16 @@ def _suppressed_too_long(group: Group) -> Iterator[Found]:
                 yield queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end]
 
 
-def _acknowledged_as_repeats(group: Group) -> Iterator[Found]:
+def _find_acknowledged_repeats(group: Group) -> Iterator[Found]:
     for idx, tries in sorted(group.publishes.items()):
         first: dict[str, Event] = {}
-        for event in sorted(tries, key=responded):
+        for event in sorted(tries, key=responded_us):
             name = number(event)
             if event.outcome != Outcome.OK or name is None:
                 continue
             opened = first.setdefault(name, event)
             if (
-                invoked(event) - responded(opened)
+                invoked_us(event) - responded_us(opened)
                 >= window_us(group) + WINDOW_TOLERANCE_US + group.publishers_spread_us
             ):
                 sentence = "published again after the window, and acknowledged with the sequence number it had"
@@ -140,10 +142,10 @@ def _dedup_ack_mismatch(group: Group) -> Iterator[Found]:
         for repeat in tries:
             is_repeat = repeat.outcome == Outcome.OK and number(repeat) is not None and number(first) is not None
             is_same_id = (repeat.queue, repeat.deduplication_id) == (first.queue, first.deduplication_id)
-            opened_us = min(map(invoked, effective(tries)))
+            opened_us = min(map(invoked_us, effective(tries)))
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
-            is_within = responded(repeat) + group.publishers_spread_us - opened_us < window_us(group)
-            is_within = is_within and not group.may_be_repeat(idx, before_us=invoked(repeat))
+            is_within = responded_us(repeat) + group.publishers_spread_us - opened_us < window_us(group)
+            is_within = is_within and not group.may_be_repeat(idx, before_us=invoked_us(repeat))
             if is_repeat and is_same_id and is_within and number(repeat) != number(first):
                 sentence = "a repeat within the window was acknowledged with another sequence number"
                 yield None, [idx], sentence, [first, repeat]
@@ -177,7 +179,7 @@ def _is_within(group: Group, event: Event, other: Event) -> bool:
     A moved message that kept its id (F11) may begin its count anew, which then tells nothing of their order.
     """
     is_after = group.is_before(event, other) or event.call_id == other.call_id
-    return is_after and responded(other) + group.bound_us(other, event) < group.expiry_us(event)
+    return is_after and responded_us(other) + group.bound_us(other, event) < group.expiry_us(event)
 
 
 def _is_early(group: Group, event: Event, other: Event) -> bool:
@@ -187,10 +189,10 @@ def _is_early(group: Group, event: Event, other: Event) -> bool:
     """
     if None not in (event.receive_count, other.receive_count) and event.receive_count != other.receive_count:
         first, again = sorted((event, other), key=lambda receive: receive.receive_count or 0)
-        return responded(again) + group.bound_us(again, first) < group.expiry_us(first)
-    if responded(other) + group.bound_us(other, event) >= group.expiry_us(event):
+        return responded_us(again) + group.bound_us(again, first) < group.expiry_us(first)
+    if responded_us(other) + group.bound_us(other, event) >= group.expiry_us(event):
         return False
-    return group.is_before(event, other) or responded(event) + group.bound_us(event, other) < group.expiry_us(other)
+    return group.is_before(event, other) or responded_us(event) + group.bound_us(event, other) < group.expiry_us(other)
 
 
 @rule("B8")
@@ -212,7 +214,7 @@ def miscounts(group: Group) -> Iterator[tuple[Found, bool]]:
         is_whole = group.is_proven(queue) and not group.may_have_been_received_before(queue, receives[0].idx, receives)
         lost = group.expectation.lost_receives.get(queue, 0)
         counts = Counter(event.receive_count for event in receives)
-        for event, least, most_seen in _received_by_then(group, receives):
+        for event, least, most_seen in _receive_bounds(group, receives):
             if event.receive_count is None:
                 continue
             has_stayed = group.has_stayed(queue, event.idx, by=event)
@@ -243,13 +245,13 @@ def _others(receives: Sequence[Event], event: Event) -> list[Event]:
     return [receive for receive in receives if receive is not event]
 
 
-def _received_by_then(group: Group, receives: Sequence[Event]) -> Iterator[tuple[Event, int, int]]:
+def _receive_bounds(group: Group, receives: Sequence[Event]) -> Iterator[tuple[Event, int, int]]:
     """Yield each receive of a message with how often it was received by then: at least, and at most."""
     calls = {receive.call_id for receive in receives if receive.receive_request_attempt_id is None}
     if not group.clocks.ahead and len(calls) == len(receives):
-        answered_us, made_us = sorted(map(responded, receives)), sorted(map(invoked, receives))
+        answered_us, made_us = sorted(map(responded_us, receives)), sorted(map(invoked_us, receives))
         for event in receives:
-            yield event, 1 + bisect_left(answered_us, invoked(event)), bisect_right(made_us, responded(event))
+            yield event, 1 + bisect_left(answered_us, invoked_us(event)), bisect_right(made_us, responded_us(event))
         return
     for event in receives:
         others = _others(receives, event)

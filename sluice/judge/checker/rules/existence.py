@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from sluice.history.events import Event, Outcome
 from sluice.judge.checker.clocks import NEVER_US
-from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked, is_same_receive, responded
+from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, is_same_receive, responded_us
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.standing import may_be_removed
 
@@ -82,7 +82,7 @@ def _may_predate(group: Group, queue: str, idx: int) -> bool:
     return (
         group.may_be_repeat(idx)
         or group.may_be_swallowed(idx)
-        or (began_us is not None and min(map(invoked, effective(group.publishes[idx]))) < began_us)
+        or (began_us is not None and min(map(invoked_us, effective(group.publishes[idx]))) < began_us)
     )
 
 
@@ -99,8 +99,8 @@ def _furthest(group: Group) -> Mapping[str, Sequence[int]]:
 
 def _is_excused(group: Group, queue: str, idx: int) -> bool:
     return any(
-        invoked(publish) - group.around_bound_us <= fault.ended_at_us
-        and fault.began_at_us <= responded(publish) + group.around_bound_us
+        invoked_us(publish) - group.around_bound_us <= fault.ended_at_us
+        and fault.began_at_us <= responded_us(publish) + group.around_bound_us
         for publish in group.publishes[idx]
         for fault in group.around.faults
         if fault.queue == queue
@@ -108,7 +108,7 @@ def _is_excused(group: Group, queue: str, idx: int) -> bool:
 
 
 @rule("A1")
-def _lost(group: Group) -> Iterator[Found]:
+def _find_lost(group: Group) -> Iterator[Found]:
     for gap in missing(group):
         if gap.drained and not gap.is_received_somewhere:
             sentence = f"acknowledged, and received from none of {', '.join(gap.drained)}, all drained"
@@ -127,7 +127,7 @@ def _lost_prefix(group: Group) -> Iterator[Found]:
 
 
 @rule("A3")
-def _vanished(group: Group) -> Iterator[Found]:
+def _find_vanished(group: Group) -> Iterator[Found]:
     for (queue, _), receives in sorted(group.instances.items()):
         last, end = receives[-1], group.end_marker(queue)
         if queue in group.expectation.queues and end is not None and has_vanished(group, last):
@@ -152,14 +152,14 @@ def has_vanished(group: Group, last: Event) -> bool:
 def _phantom(group: Group) -> Iterator[Found]:
     if not group.expectation.is_publishing_recorded:
         return
-    published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked)
+    published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked_us)
     for queue, first in sorted(group.first_received.items()):
         for idx, event in sorted(first.items()):
             tries = group.publishes.get(idx, [])
             sent = effective(tries) or tries
             is_early = all(group.is_surely_before(event, attempt) for attempt in sent)
             if is_early and not is_moved_stranger(group, event) and not group.may_be_older(event):
-                before = bisect_left(published, responded(event), key=invoked)
+                before = bisect_left(published, responded_us(event), key=invoked_us)
                 witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
                 when = "before any" if idx in group.publishes else "and no"
                 yield queue, [idx], f"received, {when} publish of it was ever tried", witness
@@ -182,7 +182,7 @@ def _aborted_delivery(group: Group) -> Iterator[Found]:
 
 
 @rule("A7")
-def _recovered(group: Group) -> Iterator[Found]:
+def _find_recovered(group: Group) -> Iterator[Found]:
     for idx, publishes in sorted(group.publishes.items()):
         unanswered = [publish for publish in publishes if publish.outcome == Outcome.INFO]
         seen = _first_seen(group, idx)
@@ -191,7 +191,7 @@ def _recovered(group: Group) -> Iterator[Found]:
 
 
 @rule("A8")
-def _resurrected(group: Group) -> Iterator[Found]:
+def _find_resurrected(group: Group) -> Iterator[Found]:
     yield from _outlived_purges(group)
     for (queue, _), receives in sorted(group.instances.items()):
         if queue not in group.judged_queues:
@@ -210,7 +210,7 @@ def _resurrected(group: Group) -> Iterator[Found]:
 
 def _has_waited(group: Group, event: Event, other: Event) -> bool:
     """Return whether the second receive, if it did not come within the lease (B7), waited for its end."""
-    is_over = responded(other) + group.bound_us(other, event) >= group.expiry_us(event)
+    is_over = responded_us(other) + group.bound_us(other, event) >= group.expiry_us(event)
     return group.is_earlier_receive(event, other) and is_over
 
 
@@ -225,8 +225,8 @@ def _outlived_purges(group: Group) -> Iterator[Found]:
             if not purge.is_certain or queue != purge.queue or not late or not group.has_stayed(queue, late[0].idx):
                 continue
             until_us = purge.began_at_us - group.around_bound_us
-            sent = [publish for publish in group.publishes[late[0].idx or 0] if _made(publish, receives[0])]
-            before = [event for event in (*sent, *receives) if responded(event) < until_us]
+            sent = [publish for publish in group.publishes[late[0].idx or 0] if _is_made_by(publish, receives[0])]
+            before = [event for event in (*sent, *receives) if responded_us(event) < until_us]
             sent_us = receives[0].sent_at_us if queue in group.expectation.queues else None
             if before or (sent_us is not None and sent_us + ENQUEUED_WITHIN_US < until_us):
                 yield (
@@ -240,7 +240,7 @@ def _outlived_purges(group: Group) -> Iterator[Found]:
                 )
 
 
-def _made(publish: Event, receive: Event) -> bool:
+def _is_made_by(publish: Event, receive: Event) -> bool:
     """Return whether a message was sent straight to its queue with this publish, by the id it was acknowledged with."""
     is_same = publish.queue == receive.queue and publish.sqs_message_id == receive.sqs_message_id
     return is_same and receive.sqs_message_id is not None
@@ -277,8 +277,8 @@ def _fan_out_skew(group: Group) -> Iterator[Found]:
         came = [of_queue[idx] for of_queue in queues if idx in of_queue]
         if not came:
             continue
-        first, last = min(came, key=responded), max(came, key=invoked)
-        apart_us = invoked(last) - responded(first) - group.bound_us(first, last)
+        first, last = min(came, key=responded_us), max(came, key=invoked_us)
+        apart_us = invoked_us(last) - responded_us(first) - group.bound_us(first, last)
         if apart_us > allowed * 1_000_000:
             sentence = f"came from {last.queue} {apart_us / 1e6:.1f} s after {first.queue}, allowed are {allowed:g} s"
             yield last.queue, [idx], sentence, [first, last]
@@ -293,7 +293,7 @@ def _subscription_dead_lettered(group: Group) -> Iterator[Found]:
 
 
 @rule("E5")
-def _dropped_in_fault(group: Group) -> Iterator[Found]:
+def _find_dropped_in_fault(group: Group) -> Iterator[Found]:
     for gap in missing(group):
         for queue in gap.excused:
             sentence = "published during a fault that loses messages"

@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from sluice.history.events import Event, Outcome, is_end_marker
-from sluice.judge.checker.group import Group, by_time, effective, invoked, number, responded
+from sluice.judge.checker.group import Group, by_time, effective, invoked_us, number, responded_us
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.rules.existence import has_vanished
-from sluice.judge.checker.standing import Passed, is_free, passed, queue_lines
+from sluice.judge.checker.standing import Overtaking, is_free, overtakings, queue_lines
 
 
 @rule("C1")
-def _reordered(group: Group) -> Iterator[Found]:
+def _find_reordered(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
         for line in group.lines:
@@ -61,12 +61,12 @@ def came_before(group: Group, first: Event, second: Event) -> bool:
 
 
 @rule("C2")
-def _reordered_in_batch(group: Group) -> Iterator[Found]:
+def _find_reordered_in_batch(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         calls: dict[tuple[str, int, int], list[Event]] = defaultdict(list)  # one answer has one instant
         for event in group.received.get(queue, []):
             if event.call_id is not None and group.has_stayed(queue, event.idx, by=event):
-                calls[event.call_id, invoked(event), responded(event)].append(event)
+                calls[event.call_id, invoked_us(event), responded_us(event)].append(event)
         for events in calls.values():
             answer = _first_of_each(sorted(events, key=lambda event: event.batch_position or 0))
             for earlier, other in pairwise(answer):
@@ -103,7 +103,7 @@ def _head_skip(group: Group) -> Iterator[Found]:
     2026-11-20). LocalStack deletes it (VIS-05): such a delete, of a worker that was frozen before it, proves nothing,
     unless the message comes again.
     """
-    for skip in passed(group):
+    for skip in overtakings(group):
         siblings = group.siblings(skip.ahead)
         again = [event for event in siblings if group.is_before(skip.event, event)]
         may_be_deleted = not again and _is_deleted_by_any_handle(group, skip)
@@ -112,7 +112,7 @@ def _head_skip(group: Group) -> Iterator[Found]:
             yield skip.event.queue, [skip.ahead.idx, skip.event.idx], sentence, [skip.ahead, skip.event, *again[:1]]
 
 
-def _is_deleted_by_any_handle(group: Group, skip: Passed) -> bool:
+def _is_deleted_by_any_handle(group: Group, skip: Overtaking) -> bool:
     return any(
         attempt.outcome == Outcome.OK
         and group.may_delete(attempt, skip.ahead)
@@ -125,7 +125,9 @@ def _is_deleted_by_any_handle(group: Group, skip: Passed) -> bool:
 @rule("C4")
 def _sqs_sequence(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
-        for earlier, other in (pair for line in group.lines for pair in pairwise(_numbered(group, queue, line))):
+        for earlier, other in (
+            pair for line in group.lines for pair in pairwise(_receives_with_number(group, queue, line))
+        ):
             if (earlier.sqs_sequence_number or "") >= (other.sqs_sequence_number or ""):
                 sentence = "the queue gave the second message no higher sequence number than the first"
                 yield queue, [earlier.idx, other.idx], sentence, [earlier, other]
@@ -136,7 +138,7 @@ def _sqs_sequence(group: Group) -> Iterator[Found]:
                 yield queue, [earlier.idx], "one message came with two sequence numbers", [earlier, other]
 
 
-def _numbered(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
+def _receives_with_number(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
     first = group.first_received.get(queue, {})
     return [
         first[idx]
@@ -152,8 +154,8 @@ def _sns_sequence(group: Group) -> Iterator[Found]:
         for event in _numbered_publishes(group, idx):
             places[event.queue].append(event)
     for published in places.values():
-        yield from _fallen(group, published)
-        yield from _shared(published)
+        yield from _find_fallen_numbers(group, published)
+        yield from _find_shared_numbers(published)
 
 
 def _numbered_publishes(group: Group, idx: int) -> list[Event]:
@@ -162,14 +164,14 @@ def _numbered_publishes(group: Group, idx: int) -> list[Event]:
     Of the only publish of a message that nobody answered, the first envelope tells it.
     """
     first: dict[str, Event] = {}
-    for event in sorted((*group.publishes[idx], *_numbered_by_envelope(group, idx)), key=by_time):
+    for event in sorted((*group.publishes[idx], *_publishes_with_envelope_number(group, idx)), key=by_time):
         name = number(event)
         if event.outcome == Outcome.OK and name is not None:
             first.setdefault(name, event)
     return list(first.values())
 
 
-def _numbered_by_envelope(group: Group, idx: int) -> Iterator[Event]:
+def _publishes_with_envelope_number(group: Group, idx: int) -> Iterator[Event]:
     tries = effective(group.publishes[idx])
     enveloped = [receive for first in group.first_received.values() if (receive := first.get(idx)) is not None]
     enveloped = [
@@ -181,23 +183,23 @@ def _numbered_by_envelope(group: Group, idx: int) -> Iterator[Event]:
         and tries[0].queue not in group.expectation.queues
         and enveloped
     ):
-        receive = min(enveloped, key=responded)
+        receive = min(enveloped, key=responded_us)
         yield replace(
             tries[0],
             outcome=Outcome.OK.value,
-            responded_at_us=responded(receive) + group.bound_us(tries[0], receive),
+            responded_at_us=responded_us(receive) + group.bound_us(tries[0], receive),
             sns_sequence_number=receive.sns_sequence_number,
         )
 
 
-def _fallen(group: Group, published: Sequence[Event]) -> Iterator[Found]:
+def _find_fallen_numbers(group: Group, published: Sequence[Event]) -> Iterator[Found]:
     """Yield what was published after the acknowledgement of a higher number."""
     tried_us = {event: _tried_us(group, event) for event in published}
     highest: Event | None = None  # of what was acked before
     waiting = iter(sorted(published, key=by_time))
     upcoming = next(waiting, None)
     for later in sorted(published, key=lambda event: (tried_us[event], event.idx)):
-        while upcoming is not None and responded(upcoming) + group.publishers_spread_us < tried_us[later]:
+        while upcoming is not None and responded_us(upcoming) + group.publishers_spread_us < tried_us[later]:
             if highest is None or (number(upcoming) or "") > (number(highest) or ""):
                 highest = upcoming
             upcoming = next(waiting, None)
@@ -218,10 +220,10 @@ def _tried_us(group: Group, event: Event) -> int:
         for attempt in effective(group.publishes[event.idx or 0])
         if number(attempt) in (None, number(event)) or (is_of_queue and attempt.queue != event.queue)
     ]
-    return min(map(invoked, tries))
+    return min(map(invoked_us, tries))
 
 
-def _shared(published: Sequence[Event]) -> Iterator[Found]:
+def _find_shared_numbers(published: Sequence[Event]) -> Iterator[Found]:
     """Yield two messages with one number."""
     owners: dict[str | None, Event] = {}
     for event in sorted(published, key=by_time):
@@ -258,12 +260,12 @@ def _producer_reorder(group: Group) -> Iterator[Found]:
     ]
     latest: Event | None = None  # of what comes earlier in the plan, what was acknowledged last
     for idx, tries in published:
-        first = min(tries, key=invoked)
+        first = min(tries, key=invoked_us)
         if latest is not None and latest.idx is not None and _overlaps(group, latest, first):
             sentence = "the second message was published before the first was acknowledged"
             yield None, [latest.idx, idx], sentence, [latest, first]
         done = group.acked.get(idx)
-        if done is not None and (latest is None or responded(done) > responded(latest)):
+        if done is not None and (latest is None or responded_us(done) > responded_us(latest)):
             latest = done
 
 
@@ -272,4 +274,4 @@ def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
     calls = {event.call_id: event.batch_position or 0 for event in effective(group.publishes[earlier.idx or 0])}
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
         return False
-    return invoked(later) + group.bound_us(later, earlier) < responded(earlier)
+    return invoked_us(later) + group.bound_us(later, earlier) < responded_us(earlier)

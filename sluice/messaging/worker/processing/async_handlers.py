@@ -25,14 +25,14 @@ class _Lane(threading.local):
 _lane = _Lane()
 
 
-def awaited(returned: object) -> object:
+def await_result(returned: object) -> object:
     """Return a handler's result; await it first if it is awaitable."""
     if not inspect.isawaitable(returned):
         return returned
     if _is_looping():
         if _lane.beside is None:
             _lane.beside = ThreadPoolExecutor(max_workers=1)
-        return _lane.beside.submit(contextvars.copy_context().run, awaited, returned).result()
+        return _lane.beside.submit(contextvars.copy_context().run, await_result, returned).result()
     if _lane.runner is None:
         _lane.runner = asyncio.Runner()
     loop = _lane.runner.get_loop()

@@ -93,12 +93,12 @@ class Deleter:
     def step(self) -> bool:
         """Delete what waits, ten at most; return whether there may be more to come. Waits for a second at most."""
         with self._collecting:  # who waits for a call to be full is one thread
-            messages = self._collected()
+            messages = self._collect()
         if messages:
             self._settle(messages)
         return bool(messages) or self._is_running
 
-    def _collected(self) -> list[ReceivedMessage]:
+    def _collect(self) -> list[ReceivedMessage]:
         with self._lock:
             if not self._waiting and self._is_running:
                 self._some.wait(_TICK_SECONDS)
@@ -115,7 +115,7 @@ class Deleter:
         """Delete messages; what fails may be tried again, a few times, whether or not the worker stops."""
         left, lost = list(messages), []
         for tries in range(1, SETTLE_TRIES + 1):
-            failures = [(message, failure) for message, failure in self._tried(left) if failure is not None]
+            failures = [(message, failure) for message, failure in self._try_deletes(left) if failure is not None]
             for message, failure in failures:
                 names = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
                 _log.warning("not deleted: it comes again", error=str(failure), tries=tries, **names)
@@ -129,7 +129,7 @@ class Deleter:
         for _ in messages:
             self._failpoint("after_delete")
 
-    def _tried(
+    def _try_deletes(
         self, messages: Sequence[ReceivedMessage]
     ) -> list[tuple[ReceivedMessage, HoldLostError | TransientError | None]]:
         """Return what each message met."""

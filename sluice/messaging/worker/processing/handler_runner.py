@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging import failpoints
 from sluice.messaging.database import failures
-from sluice.messaging.database.transactions import BegunTransaction, Mark, TransactionEnded
+from sluice.messaging.database.transactions import BegunTransaction, Mark, TransactionEndedError
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLostError, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
@@ -34,7 +34,7 @@ CALLED = "sluice_handler_called"
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
-class DatabaseFailed(Exception):
+class DatabaseFailedError(Exception):
     """Raised when the database may be why a handler, or the commit after it, failed; it was raised from that."""
 
 
@@ -68,9 +68,9 @@ class HandlerRunner:
         """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
 
         Raises:
-            HoldLost: the message may be somebody else's; nothing was committed.
-            DatabaseFailed: the database did not do it, or ended the connection; whether it was committed is unknown
-                when that came of the commit.
+            HoldLostError: the message may be somebody else's; nothing was committed.
+            DatabaseFailedError: the database did not do it, or ended the connection; whether it was committed is
+                unknown when that came of the commit.
         """
         with self.hooks.handling(attempt.envelope.event, attempt.context) as take:
             outcome = self._run(attempt)
@@ -88,22 +88,22 @@ class HandlerRunner:
             # What a handler leaves in its context, the decimal one included, is none of the next message's.
             outcome = contextvars.copy_context().run(self._attempt, handler, attempt, begun)
             if not isinstance(outcome, Ack) and begun.may_have_committed():
-                outcome = Reject(TransactionEnded.COMMITTED)
-        except (DBAPIError, DatabaseFailed, HoldLostError):
+                outcome = Reject(TransactionEndedError.COMMITTED)
+        except (DBAPIError, DatabaseFailedError, HoldLostError):
             if not _may_have_committed(begun):
                 raise
-            outcome = Reject(TransactionEnded.COMMITTED)
+            outcome = Reject(TransactionEndedError.COMMITTED)
         if isinstance(outcome, Ack) and self.handlers.passes_over(type_):
-            self.hooks.call(WorkerHooks.passed_over, attempt.envelope)
+            self.hooks.call(WorkerHooks.after_passing_over, attempt.envelope)
         return outcome
 
     def _attempt(self, handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
         with begun, decimal.localcontext(), process_state.handling():
-            outcome = _shielded(lambda: _handled(handler, attempt, begun), attempt.context.hold, begun)
+            outcome = _shield(lambda: _call_handler(handler, attempt, begun), attempt.context.hold, begun)
             if isinstance(outcome, Ack):
                 self.failpoint(attempt.before_commit)
                 attempt.context.hold.check()
-                outcome = _shielded(lambda: _committed(attempt, begun), attempt.context.hold, begun)
+                outcome = _shield(lambda: _commit(attempt, begun), attempt.context.hold, begun)
         return outcome
 
 
@@ -113,25 +113,25 @@ def _may_have_committed(begun: BegunTransaction) -> bool:
     return False
 
 
-def _handled(handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
+def _call_handler(handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
     """Call the handler; after Ack its transaction can be committed."""
     with _in_this_process():
-        returned = async_handlers.awaited(handler(attempt.session, attempt.envelope.event, attempt.context))
+        returned = async_handlers.await_result(handler(attempt.session, attempt.envelope.event, attempt.context))
         begun.return_to_worker()
         if not isinstance(returned, Ack | None):
-            return _refused(returned)
+            return _store_reason(returned)
         attempt.session.flush()  # what it brings to light is the handler's, and needs no gate
         begun.require_open()
     return Ack()
 
 
-def _committed(attempt: Attempt, begun: BegunTransaction) -> Outcome:
+def _commit(attempt: Attempt, begun: BegunTransaction) -> Outcome:
     with _in_this_process():
         begun.commit(attempt.mark)
     return Ack()
 
 
-def _refused(returned: object) -> Outcome:
+def _store_reason(returned: object) -> Outcome:
     """Return what a handler returned, other than Ack, with a reason that can be stored."""
     match returned:
         case Retry():
@@ -147,12 +147,12 @@ def _reason(given: object) -> str:
     return "the handler gave no reason" if given is None or given == "" else printable(given)
 
 
-def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction) -> Outcome:
+def _shield(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction) -> Outcome:
     """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
 
     Raises:
-        HoldLost: the message may really be somebody else's.
-        DatabaseFailed: the database may be why, and whoever asks it again will know.
+        HoldLostError: the message may really be somebody else's.
+        DatabaseFailedError: the database may be why, and whoever asks it again will know.
     """
     try:
         return act()
@@ -161,15 +161,15 @@ def _shielded(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction
         return Retry(reason=exception_text(error))
     except PermanentError as error:
         return Reject(_reason(error))
-    except (TransientError, TransactionEnded) as error:
+    except (TransientError, TransactionEndedError) as error:
         if failures.is_never_a_messages(error):
-            raise DatabaseFailed from error
+            raise DatabaseFailedError from error
         return Retry(reason=_reason(error))
     except BaseException as error:
         if isinstance(error, DatabaseError) and begun.has_refused_driver:
-            return Retry(reason=TransactionEnded.ENDED)
+            return Retry(reason=TransactionEndedError.ENDED)
         if failures.may_pass(error):
-            raise DatabaseFailed from error
+            raise DatabaseFailedError from error
         _log.warning("the handler failed", exc_info=True)
         return Retry(reason=exception_text(error))
 

@@ -73,14 +73,14 @@ class MessageLease:
         """Do nothing while it is ours.
 
         Raises:
-            HoldLost: it may be somebody else's.
+            HoldLostError: it may be somebody else's.
         """
         if self._why_lost is not None:
             raise HoldLostError(self._why_lost)
         if self._clock.monotonic() >= self._ends_at - self._margin_seconds:
             raise HoldLostError("its visibility timeout is over")
 
-    def extended(self, requested_at: float, seconds: int) -> None:
+    def note_extension(self, requested_at: float, seconds: int) -> None:
         """Take in that it is hidden for longer, from when that was requested."""
         self._ends_at = requested_at + seconds
 
@@ -195,7 +195,7 @@ class Heartbeat:
         for (lease, seconds), failure in zip(requested, met, strict=True):
             match failure:
                 case None:
-                    lease.extended(requested_at, seconds)
+                    lease.note_extension(requested_at, seconds)
                 case HoldLostError():
                     lease.lose(str(failure))
                 case TransientError():

@@ -27,12 +27,12 @@ from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.waiting import Wait
-from sluice.messaging.worker.hooks import Settled, WorkerHooks, WorkerHookSet
+from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing.deleter import SETTLE_TRIES, Deleter
 from sluice.messaging.worker.processing.group_locks import GroupLocks
 from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
-from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailed, Transactions
+from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailedError, Transactions
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.terminal.logger import Logger
 
@@ -126,7 +126,7 @@ class MessageProcessor:
         self._failpoint("after_receive")
         lease.check()
         try:
-            arrived = _arrived(lease.message)
+            arrived = _decode_message(lease.message)
         except EnvelopeError as error:
             return self._die(lease, None, f"it cannot be read: {error}")
         event = arrived.envelope.event
@@ -138,7 +138,7 @@ class MessageProcessor:
                 return self._abandon(lease, lost)
 
     def _abandon(self, lease: MessageLease, lost: HoldLostError) -> Abandon:
-        self._hooks.call(WorkerHooks.lost, lease.message, str(lost))
+        self._hooks.call(WorkerHooks.after_loss, lease.message, str(lost))
         _log.warning("lost: somebody else may have it", why=str(lost))
         return Abandon()
 
@@ -148,7 +148,7 @@ class MessageProcessor:
             if arrived.receive_count > 1 or self._settings.max_attempts == 1:
                 self.transactions.run(lease, partial(self._begin_group, lease, arrived))
             ended = self.transactions.run(lease, partial(self._transact, lease, arrived))
-        except TransactionFailed as failed:
+        except TransactionFailedError as failed:
             ended = Retry(reason=str(failed))
         except DatabaseAway:
             return Release(0)
@@ -173,7 +173,7 @@ class MessageProcessor:
             case _:
                 self._failpoint("after_commit")
                 (_log.debug if decision.state is State.CONTIGUOUS else _log.info)("handled", state=decision.state)
-        settled = Settled(message=arrived, decision=decision, begun_at_us=begun_at_us)
+        settled = SettledMessage(message=arrived, decision=decision, begun_at_us=begun_at_us)
         self._hooks.call(WorkerHooks.before_acknowledge, settled)
 
     def _begin_group(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> None:
@@ -223,7 +223,7 @@ class MessageProcessor:
     def _retry(self, lease: MessageLease, arrived: DecodedMessage, outcome: Retry) -> Acknowledgement:
         if self._is_last(arrived.receive_count):
             return self._die(lease, arrived, f"attempt {arrived.receive_count}: {outcome.reason}", is_permanent=False)
-        self._hooks.call(WorkerHooks.retried, arrived.envelope, outcome.reason)
+        self._hooks.call(WorkerHooks.before_retry, arrived.envelope, outcome.reason)
         delay = outcome.delay_seconds
         if delay is None:
             delay = self._settings.backoff.seconds(arrived.receive_count, self._rng.random())
@@ -239,7 +239,7 @@ class MessageProcessor:
             is_dead = self.transactions.run(lease, record)
         except DatabaseAway:
             return Release(0)
-        except TransactionFailed as failed:
+        except TransactionFailedError as failed:
             _log.error("not written down as dead", reason=reason, error=str(failed))
             return Release(0)
         if not is_dead:
@@ -290,7 +290,7 @@ class MessageProcessor:
                 return
 
 
-def _arrived(message: ReceivedMessage) -> DecodedMessage:
+def _decode_message(message: ReceivedMessage) -> DecodedMessage:
     """Return a message decoded.
 
     Raises:

@@ -18,7 +18,7 @@ from sluice.messaging.database.transactions import MessageSessions, listen
 from sluice.messaging.errors import HoldLostError, OutboxError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
-from sluice.messaging.worker.processing.handler_runner import CALLED, DatabaseFailed
+from sluice.messaging.worker.processing.handler_runner import CALLED, DatabaseFailedError
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
@@ -28,7 +28,7 @@ _TRIES = 3
 """How often a transaction that fails by itself after its handler was called is tried in one receive."""
 
 
-class TransactionFailed(Exception):
+class TransactionFailedError(Exception):
     """Raised when a message's transaction fails, and the database does not do so for others."""
 
 
@@ -64,9 +64,9 @@ class Transactions:
         """Return what a transaction returns; while the database is away, wait for it, so that no attempt is used up.
 
         Raises:
-            HoldLost: it was away for longer than a handler may take, or refused only this for longer than SQS lets a
-                message be held; the receive counts as an attempt.
-            TransactionFailed: this transaction failed, again and again, while another one did not.
+            HoldLostError: it was away for longer than a handler may take, or refused only this for longer than SQS lets
+                a message be held; the receive counts as an attempt.
+            TransactionFailedError: this transaction failed, again and again, while another one did not.
             DatabaseAway: the worker stops meanwhile.
         """
         failed_count = own_count = 0
@@ -83,7 +83,7 @@ class Transactions:
                 with self._sessions.open() as session:
                     info = session.info
                     done = transact(session)
-            except (DBAPIError, OutboxError, DatabaseFailed) as error:
+            except (DBAPIError, OutboxError, DatabaseFailedError) as error:
                 failed_count += 1
                 reason = reason_of(error)
                 is_away = isinstance(error, OutboxError) or not _is_writable(self._engine, self._inbox)
@@ -119,11 +119,11 @@ class Transactions:
         """Refuse to try again what would fail again, or has too often.
 
         Raises:
-            TransactionFailed: it would, or has.
+            TransactionFailedError: it would, or has.
         """
         is_hopeless = not is_away and (not failures.may_pass(error) or failures.is_of_its_query(error))
         if tries == _TRIES or is_hopeless:
-            raise TransactionFailed(reason_of(error)) from error
+            raise TransactionFailedError(reason_of(error)) from error
         _log.warning("the transaction failed, and is tried again", error=reason_of(error))
 
 
@@ -137,7 +137,7 @@ def may_be_a_messages(error: Exception, *, is_called: bool) -> bool:
     return not failures.is_never_a_messages(error) if is_called else failures.is_of_its_data(error)
 
 
-def is_away(engine: Engine, inbox: Inbox, error: DatabaseFailed) -> bool:
+def is_away(engine: Engine, inbox: Inbox, error: DatabaseFailedError) -> bool:
     """Return whether no attempt was made: the database does not let others write the inbox either, or has no room."""
     return not _is_writable(engine, inbox) or not may_be_a_messages(error, is_called=True)
 
@@ -157,5 +157,5 @@ def _is_writable(engine: Engine, inbox: Inbox) -> bool:
 
 def reason_of(error: Exception) -> str:
     """Return what the database says, as a line."""
-    found = error.__cause__ if isinstance(error, DatabaseFailed) and error.__cause__ is not None else error
+    found = error.__cause__ if isinstance(error, DatabaseFailedError) and error.__cause__ is not None else error
     return printable(f"{type(found).__name__}: {str(found.orig if isinstance(found, DBAPIError) else found).strip()}")

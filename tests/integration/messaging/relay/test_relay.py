@@ -761,7 +761,7 @@ def test_a_publish_of_another_kind_is_enough(in_memory: World) -> None:
         assert tuple(kept.one())[:2] == ("message of a", "17")
 
 
-@pytest.mark.parametrize("name", ["before_publish", "after_publish", "tick", "ended"])
+@pytest.mark.parametrize("name", ["before_publish", "after_publish", "tick", "after_end"])
 def test_a_hook_that_fails_keeps_nothing_from_being_published(world: World, name: str) -> None:
     recorded = RecordedMetrics()
 

@@ -219,7 +219,7 @@ def test_a_trace_that_is_none_makes_no_link(traced: TracedProcess, trace: dict[s
     assert link_ids(traced.consumer_span()) == []
 
 
-def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced: Traced) -> None:
+def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced: TracedProcess) -> None:
     with in_memory_world() as world, traced.tracer.start_as_current_span("place order"):
         trace, other = current_trace(), {"traceparent": f"00-{1:032x}-{2:016x}-01"}
         with world.engine.begin() as connection:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from sluice.clock import eventually
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import opened
-from sluice.judge.judge import Planned, RunFacts, judge
+from sluice.judge.engine import open_in_memory
+from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.job import Consumer
 from spark_load.faults import servers
@@ -71,7 +71,7 @@ def run_load(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
 
 
 def _judge(run: Run) -> Verdict:
-    engine = opened(run.folder)
+    engine = open_in_memory(run.folder)
     assert engine is not None
     where = run.deployment
     expectation = Expectation(
@@ -83,7 +83,7 @@ def _judge(run: Run) -> Verdict:
     )
     recorders = {f"consume-{queue}-0": f"sluice-local-{queue}.fifo" for queue in QUEUES}
     facts = RunFacts(
-        plan=Planned(message_count=run.plan.row_count, lateness_budget_seconds=60),
+        plan=PlannedMessages(message_count=run.plan.row_count, lateness_budget_seconds=60),
         expectation=expectation,
         target="endpoint",
         recorders={**recorders, "publish-0": None, "driver-0": None},

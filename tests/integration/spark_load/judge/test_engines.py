@@ -37,7 +37,7 @@ def _judgement(engine: Engine, place: Path, case: RecordingCase) -> dict[str, An
 
 @contextmanager
 def _opened_here(place: Path) -> Iterator[Engine]:
-    opened = engine.opened(place)
+    opened = engine.open_in_memory(place)
     assert opened is not None, "no limit was given"
     yield opened
 

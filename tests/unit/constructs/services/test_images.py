@@ -48,7 +48,9 @@ def built(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
         app = cdk.App(outdir=str(tmp_path / "out"))
         stack = cdk.Stack(app, "Stack")
         cdk.CfnResource(stack, "Other", type="AWS::SNS::Topic")  # CDK warns of a stack without resources
-        assert Images(stack, "Images", environment=replace(DEV, architecture=architecture), project=project).shared
+        assert Images(
+            stack, "Images", environment=replace(DEV, architecture=architecture), project=project
+        ).shared_image
         app.synth()
         manifest = json.loads((tmp_path / "out" / "Stack.assets.json").read_text(encoding="utf-8"))
         ((name, image),) = manifest["dockerImages"].items()
@@ -103,7 +105,7 @@ def test_a_project_without_a_dockerfile_is_refused(tmp_path: Path) -> None:
         f"Environment('dev').image is None, allowed is None with a Dockerfile to build it of, and there is no"
         f" {tmp_path}/Dockerfile; write one, or declare an image that is in a registry"
     )
-    assert Images(stack, "Declared", environment=replace(DEV, image="w:1"), project=tmp_path).shared.is_in_ecr
+    assert Images(stack, "Declared", environment=replace(DEV, image="w:1"), project=tmp_path).shared_image.is_in_ecr
 
 
 def _of(project: Path, handlers: str) -> object:

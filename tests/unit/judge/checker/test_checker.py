@@ -13,7 +13,7 @@ from sluice.judge.checker import (
     Activity,
     Finding,
     Loss,
-    Measured,
+    MeasuredValues,
     Move,
     QueueContext,
     RunCounts,
@@ -362,7 +362,7 @@ def test_each_doubt_about_the_run_is_named(counts: RunCounts, expected: dict[str
 
 
 def test_what_crosses_no_threshold_is_not_named() -> None:
-    measured = Measured(
+    measured = MeasuredValues(
         latency_us={"billing": 1_000_000},
         drained_in_seconds={"billing": 60},
         recovered_in_seconds={"outage": 5},
@@ -376,7 +376,7 @@ def test_what_crosses_no_threshold_is_not_named() -> None:
 
 
 def test_each_crossed_threshold_is_named() -> None:
-    measured = Measured(
+    measured = MeasuredValues(
         latency_us={"billing": 2_500_000, "shipping": 900_000},
         drained_in_seconds={"billing": 61},
         recovered_in_seconds={"outage": 5.5},

@@ -14,7 +14,7 @@ from sluice.judge.checker.clocks import (
     apart_us_max,
     furthest_apart,
     is_contradictory,
-    widened,
+    widen,
 )
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, full, sane
@@ -48,7 +48,7 @@ def test_clocks_that_fit_nothing_are_told_from_clocks_that_are_far_apart() -> No
 
 
 def test_what_is_proven_holds_less_the_longer_clocks_may_drift() -> None:
-    assert widened({"a": {"b": -50}}, 60 * _SECOND_US) == {"a": {"b": 59_950}}
+    assert widen({"a": {"b": -50}}, 60 * _SECOND_US) == {"a": {"b": 59_950}}
 
 
 def test_clocks_are_put_right_by_the_middle_of_what_they_may_be() -> None:

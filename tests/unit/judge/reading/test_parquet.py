@@ -17,7 +17,7 @@ from sluice.errors import HistoryError
 from sluice.history.events import Event
 from sluice.judge.reading import checksums, parquet_files
 from sluice.judge.reading.columns import HASHED, NONE, Events
-from sluice.judge.reading.damage import require_undamaged, undamaged
+from sluice.judge.reading.damage import read_whole, require_undamaged
 from sluice.judge.reading.parquet_files import Piece, Rows, pieces, pieces_of, read, read_rows, write
 from sluice.recorder.journal import SCHEMA
 from tests.support.histories.by_hand import sane
@@ -82,7 +82,7 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
     assert (len(events), events.numbers("idx").tolist()) == (2, [NONE, 7])
     assert events.numbers("receive_count").tolist() == [NONE, NONE]
     assert events.hashes("sqs_message_id").tolist() == events.hashes("call_id").tolist() == [0, 0]
-    assert events.decoded("error", str, object).tolist() == ["None", "None"]
+    assert events.decode("error", str, object).tolist() == ["None", "None"]
     assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
 
 
@@ -328,7 +328,7 @@ def test_no_flipped_bit_of_somebody_elses_file_is_a_traceback_or_another_row(tmp
         path.write_bytes(damaged)
         try:
             require_undamaged(path)
-            read = [row for piece in pieces_of(path) for table in undamaged(piece) for row in table.to_pylist()]
+            read = [row for piece in pieces_of(path) for table in read_whole(piece) for row in table.to_pylist()]
         except HistoryError as error:
             refused += str(path) in str(error)
         else:

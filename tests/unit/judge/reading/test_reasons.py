@@ -4,7 +4,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PythonException
 
-from sluice.judge.reading.damage import raised_in_task, reason
+from sluice.judge.reading.damage import error_in_task, reason
 
 _AT = "\n\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.hasNext(PythonRunner.scala:1034)"
 _FILE = "Encountered error while reading file file:///runs/history/e-000.parquet."
@@ -73,5 +73,5 @@ def test_an_error_is_told_without_spark_and_java(error: Exception, expected: str
 
 
 def test_what_is_not_of_a_task_is_not_taken_for_it() -> None:
-    assert raised_in_task(ValueError("no")) is None
-    assert raised_in_task(PythonException(_of_python("sluice.errors.HistoryError: e is bad"))) == "e is bad"
+    assert error_in_task(ValueError("no")) is None
+    assert error_in_task(PythonException(_of_python("sluice.errors.HistoryError: e is bad"))) == "e is bad"

@@ -11,7 +11,7 @@ from sluice.judge import recording, report
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Holding, Verdict
-from sluice.judge.engine import opened
+from sluice.judge.engine import open_in_memory
 from sluice.judge.judge import RunFacts, judge
 from sluice.judge.report import junit, page
 from spark_load.cli import ending
@@ -29,7 +29,7 @@ _THRESHOLDS = {"D3", "E3", "H1", "H3", "H4", "H5", "H6"}
 
 def _of_a_recording(folder: Path) -> Verdict:
     write_journal(folder, sane(), one_group_in=4)
-    engine = opened(folder)
+    engine = open_in_memory(folder)
     assert engine is not None
     return recording.check(engine, folder, KNOWN, "endpoint")[0]
 

@@ -17,7 +17,7 @@ from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Status, Verdict, Violation
 from sluice.judge.folder.series_schema import SCHEMA_VERSION, Series, SeriesSchema
 from sluice.judge.report import figures, junit, page, timeline
-from sluice.judge.report.summary import harmed, held, reasons, since, where, witness_lines
+from sluice.judge.report.summary import harm_sentence, reasons, since, threshold_results, where, witness_lines
 from spark_load.baselines import comparison
 from spark_load.baselines.comparison import Limits, compare
 from spark_load.cli.report import compare as compare_command
@@ -197,7 +197,7 @@ def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(render
     allowed = tuple(replace(prop, allowed_because="it is known to be") for prop in crossed.properties)
 
     assert sentence in render(crossed)
-    assert replace(crossed, properties=allowed).crossed == []
+    assert replace(crossed, properties=allowed).crossed_thresholds == []
 
 
 # --- stored and read back --------------------------------------------------------------------------------------------
@@ -389,19 +389,19 @@ def test_every_word_of_a_verdict_says_what_was_done_to_the_run() -> None:
     done = "4 of 5 faults done (2 kill, 1 slow, 1 answer)"
     sentence = f"{done}, recovered after at most 2.31 s, nothing followed 2 of them"
 
-    assert harmed(verdict) == sentence
+    assert harm_sentence(verdict) == sentence
     assert f"{sentence}." in reasons(verdict)
     assert report.markdown(verdict).splitlines()[2].replace("\\", "") == f"{sentence}."
     assert "| kill | 2 | billing-0, shipping-1 | 1.2 s | 1 |" in report.markdown(verdict)
     assert sentence in junit.xml(verdict)
-    assert harmed(finished_runs.valid()) is None
+    assert harm_sentence(finished_runs.valid()) is None
     once = replace(verdict, measures={"faults": finished_runs.FAULTS[:1]}, run={})
-    assert harmed(once) == "1 fault done (1 kill), recovered after 1.2 s"
+    assert harm_sentence(once) == "1 fault done (1 kill), recovered after 1.2 s"
     assert (
-        harmed(replace(once, measures={"faults": finished_runs.FAULTS[3:]}))
+        harm_sentence(replace(once, measures={"faults": finished_runs.FAULTS[3:]}))
         == "1 fault done (1 kill), nothing followed 1 of them"
     )
-    assert harmed(replace(once, measures={}, run={"faults": [{}, {}]})) == "0 of 2 faults done"
+    assert harm_sentence(replace(once, measures={}, run={"faults": [{}, {}]})) == "0 of 2 faults done"
 
 
 def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_outside() -> None:
@@ -433,7 +433,8 @@ def test_a_run_of_nothing_has_a_page() -> None:
 def test_thresholds_stand_beside_what_was_seen() -> None:
     """Only those the profile sets; what is above is not kept."""
     rows = [
-        (row.anomaly, row.measure, row.seen, row.allowed, row.is_met) for row in held(finished_runs.crossed_verdict())
+        (row.anomaly, row.measure, row.seen, row.allowed, row.is_met)
+        for row in threshold_results(finished_runs.crossed_verdict())
     ]
 
     assert rows == [

@@ -113,7 +113,7 @@ def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: 
     signs.beating()
     clock.sleep(4)
     beaten = liveness.overdue()
-    signs.ended()
+    signs.end()
 
     assert (polled, worked, beaten, liveness.overdue()) == ({"MainThread": 1}, {}, {"MainThread": 1}, {})
 

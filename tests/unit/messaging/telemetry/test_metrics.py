@@ -98,7 +98,7 @@ def test_a_worker_that_ends_logs_what_it_did_since_it_began() -> None:
     measured.add(metrics.HANDLED)
     measured.add(metrics.NOT_DELETED)
     with capture_logs() as logged:
-        measured.ended()
+        measured.after_end()
 
     assert logged == [{"event": "worked on", "log_level": "info", "handled": 3, "not_deleted": 1}]
 

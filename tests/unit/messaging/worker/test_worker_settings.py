@@ -43,7 +43,7 @@ def test_s2_what_is_declared_ends_before_the_stop_timeout_and_polls_for_half_of_
     """Two seconds are left to give back what was not finished, and a poll's message has time to be worked on."""
     consumer = Consumer(name="billing", stop_timeout_seconds=stop_timeout_seconds)
 
-    settings = WorkerSettings.declared(consumer, lanes=None, idle_seconds=None)
+    settings = WorkerSettings.of_consumer(consumer, lanes=None, idle_seconds=None)
 
     assert (settings.drain_seconds, settings.wait_seconds) == (drain_seconds, wait_seconds)
     assert (settings.lanes, settings.keep_inbox_seconds) == (4, 5_184_000)
@@ -51,7 +51,7 @@ def test_s2_what_is_declared_ends_before_the_stop_timeout_and_polls_for_half_of_
 
 def test_a_worker_that_is_to_end_when_idle_polls_for_a_second() -> None:
     """It would notice too late otherwise; other lanes than the declared ones may be asked for."""
-    settings = WorkerSettings.declared(Consumer(name="billing"), lanes=9, idle_seconds=3)
+    settings = WorkerSettings.of_consumer(Consumer(name="billing"), lanes=9, idle_seconds=3)
 
     assert (settings.lanes, settings.wait_seconds, settings.idle_seconds) == (9, 1, 3)
 
@@ -70,6 +70,6 @@ def test_a_poll_takes_a_third_of_the_visibility_timeout_at_most(
         processing_seconds=0.5,
     )
 
-    settings = WorkerSettings.declared(declared, lanes=None, idle_seconds=None)
+    settings = WorkerSettings.of_consumer(declared, lanes=None, idle_seconds=None)
 
     assert settings.wait_seconds == wait_seconds

@@ -73,7 +73,7 @@ class ExchangedHistory(InParts):
         shares: list[list[pa.Table]] = [[] for _ in range(_PARTS)]
         for table in self._tables:
             batch = parts._batch(
-                parts._shares(Events(table if rows is None else rows.taken(table)), _PARTS, is_whole=rows is not None)
+                parts._shares(Events(table if rows is None else rows.take(table)), _PARTS, is_whole=rows is not None)
             )
             for row in batch.to_pylist():
                 shares[row["number"]].append(parts._table(row["block"]))

@@ -219,7 +219,7 @@ def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_n
     recorders = {"publish-0": None, "consume-0": "q"}
     facts = RunFacts(expectation=EXPECTATION, target="endpoint", recorders=recorders, attempts=attempts)
 
-    assert judge._unfinished(recorded, facts) == unfinished
+    assert judge._unfinished_recorders(recorded, facts) == unfinished
 
 
 def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_nobody_did() -> None:

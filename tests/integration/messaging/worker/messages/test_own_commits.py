@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from sluice.messaging.database.transactions import TransactionEnded
+from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context
 from sluice.messaging.inbox.groups import Policy
@@ -119,7 +119,7 @@ def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine
     assert (effects.count(("a", 2)), effects.count(("b", 1))) == (1, 1)
     assert (state, places(world.dead()), world.bodies_left()) == ("dead", [("a", 1)], [])
     if effects.count(("a", 1)):
-        assert (calls, reason) == (1, TransactionEnded.COMMITTED)
+        assert (calls, reason) == (1, TransactionEndedError.COMMITTED)
 
 
 @pytest.mark.parametrize(("engine", "way", "ending"), _CASES, indirect=["engine"])

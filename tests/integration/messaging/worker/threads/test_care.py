@@ -71,7 +71,7 @@ def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
     last = dict.fromkeys(metrics.EVENTS, 0.0) | {metrics.HANDLED: 2}
     assert kept == [NOTHING | happened | is_open, last]
-    worker.parts.hooks.call(WorkerHooks.ended)
+    worker.parts.hooks.call(WorkerHooks.after_end)
     assert kept[-1] == dict.fromkeys(metrics.EVENTS, 0.0)
 
 

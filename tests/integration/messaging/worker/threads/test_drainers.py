@@ -165,14 +165,14 @@ def test_who_was_overtaken_takes_up_no_other_message(engine: Engine, monkeypatch
     world = World(engine, policy=PARKS)
     worker, other = world.park("a", behind=2), world.worker(poll_seconds=0)
     world.says["a", 3] = [Retry(delay_seconds=60, reason="not yet")]
-    take_up = worker.drainer._taken_up
+    take_up = worker.drainer._take_up
 
     def late(*arguments: Any) -> Any:
         world.simulator.advance(3)  # longer than a begun attempt is kept
         assert other.drainer.step() == 1
         return take_up(*arguments)
 
-    monkeypatch.setattr(worker.drainer, "_taken_up", late)
+    monkeypatch.setattr(worker.drainer, "_take_up", late)
     assert worker.drainer.step() == 0
 
     assert world.effects() == [("a", 1), ("a", 2)]

@@ -135,15 +135,15 @@ def test_hooks_are_called_in_order(parking: World) -> None:
     everything(parking, [noting])
 
     assert noting.noted == [
-        *("handling a1", "Retry", "retried a1"),
+        *("handling a1", "Retry", "before_retry a1"),
         *("handling a1", "Reject", "dead_lettered a1"),
         *("before_acknowledge a2",),
         *("handling a1", "Ack", "before_acknowledge a1"),
-        *("handling a2", "Ack", "drained a2"),
+        *("handling a2", "Ack", "after_drain a2"),
         *("before_acknowledge a1", "not_deleted", "before_acknowledge a1"),
-        *("handling a3", "lost", "handling a3", "Ack", "before_acknowledge a3"),
-        *("handling a4", "passed_over a4", "Ack", "before_acknowledge a4"),
-        *("tick", "overdue", "ended"),
+        *("handling a3", "after_loss", "handling a3", "Ack", "before_acknowledge a3"),
+        *("handling a4", "after_passing_over a4", "Ack", "before_acknowledge a4"),
+        *("tick", "overdue", "after_end"),
     ]
 
 
@@ -160,7 +160,7 @@ def test_a_hook_that_fails_costs_no_message_anything(parking: World, name: str) 
     assert parking.effects() == [("a", 1), ("a", 2), ("a", 3)]
     assert (parking.bodies_left(), parking.dead(), parking.parked_places()) == ([], [], [])
     assert max(call.attempt for call in parking.calls) < MAX_ATTEMPTS
-    assert noting.noted[-1] == "ended"
+    assert noting.noted[-1] == "after_end"
 
 
 def _take_and_raise(take: TakeOutcome) -> None:

@@ -397,7 +397,7 @@ def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list
         assert is_in_handler.wait(30)
         world.simulator.advance(world.settings.timeout_seconds + 1)
         # Only its own clock tells the first that its time is over: it is as if that had been extended.
-        worker.heartbeat.leases()[0].extended(world.clock.monotonic(), HOUR)
+        worker.heartbeat.leases()[0].note_extension(world.clock.monotonic(), HOUR)
         second = pool.submit(worker.processor.process, world.receive(worker))
         if not gives_up:
             eventually(lambda: len(worker.heartbeat.leases()) == 2, timeout_seconds=30, describe="the second to wait")
